@@ -15,10 +15,10 @@ from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
 from editloupe.figures.escape import plain, safe
-from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
-from editloupe.figures.summary import Counted, specs, summarise
+from editloupe.figures.score_frame import score_frame
+from editloupe.figures.summary import TableScores, specs, summarise
 from editloupe.figures.tables import spec_table
 from editloupe.protocols.base import EvalProtocol
 from editloupe.runs.index import is_large
@@ -253,7 +253,7 @@ def _wanted(protocol: EvalProtocol, frame: polars.DataFrame) -> Iterator[tuple[T
         for editor in editors:
             yield replace(spec, title=f"Editor: {editor}" if editor else "Scores"), frame.filter(editor=editor)
     elif spec.apart:
-        found = Counted.of(spec, frame, protocol.metrics)
+        found = TableScores.of(spec, frame, protocol.metrics)
         for row in found.rows:
             title = f"{spec.rows.replace('_', ' ').capitalize()}: {row}"
             yield replace(by_editor, title=title), found.where(row=row).frame

@@ -26,7 +26,7 @@ DIMENSIONS: Final[Mapping[Dimension, str]] = {"edit_type": "Edit type", "area": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class RatedItem:
     """What is judged."""
 
     key: Key
@@ -43,7 +43,7 @@ class HumanLabels:
 
     source: str
     """The file that they are from."""
-    items: Mapping[Key, Item]
+    items: Mapping[Key, RatedItem]
     """In the order of the file."""
     ratings: Mapping[Key, Mapping[str, Mapping[str, float | str]]]
     """By item, metric and rater."""
@@ -58,7 +58,7 @@ class JudgeColumn:
     """One judge's answers."""
 
     name: str
-    items: Mapping[Key, Item]
+    items: Mapping[Key, RatedItem]
     answers: Mapping[str, Mapping[Key, Answer]] = field(default_factory=dict)
     """By metric and item."""
 
@@ -74,14 +74,14 @@ def key_of(score: Score) -> Key:
 
 def column_of(judged: Judged) -> JudgeColumn:
     """Return the column of one judge of a run, with rows of the data that could not be read."""
-    items: dict[Key, Item] = {}
+    items: dict[Key, RatedItem] = {}
     answers: dict[str, dict[Key, Answer]] = {}
     for score in judged.scores:
         key = key_of(score)
         answers.setdefault(score.metric, {})[key] = _answer(score, judged.metrics.metric(score.metric))
         if key not in items:
             sample = judged.samples.get(score.key)
-            items[key] = Item(
+            items[key] = RatedItem(
                 key=key,
                 source=score.sample_id if sample is None else sample.source.sha256,
                 edit_type=score.edit_type if score.edit_type != "(none)" else None,
@@ -119,7 +119,7 @@ def editors_of(column: JudgeColumn) -> JudgeColumn:
     keys = dict.fromkeys(_of_editor(key[0]) for key in column.items)
     return JudgeColumn(
         name=column.name,
-        items={key: Item(key=key, source=key[1]) for key in keys},
+        items={key: RatedItem(key=key, source=key[1]) for key in keys},
         answers={metric: {key: _mean(values.get(key, [])) for key in keys} for metric, values in found.items()},
     )
 
@@ -139,7 +139,7 @@ def rated_editors(people: HumanLabels) -> HumanLabels:
                     own.setdefault(metric, {}).setdefault(rater, []).append(rating)
     return replace(
         people,
-        items={key: Item(key=key, source=key[1]) for key in values},
+        items={key: RatedItem(key=key, source=key[1]) for key in values},
         ratings={
             key: {m: {rater: sum(v) / len(v) for rater, v in by_rater.items()} for m, by_rater in own.items()}
             for key, own in values.items()
@@ -169,8 +169,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def join(
-    items: Mapping[Key, Item], people: HumanLabels, *, where: str, closed: bool
-) -> tuple[dict[Key, Item], HumanLabels]:
+    items: Mapping[Key, RatedItem], people: HumanLabels, *, where: str, closed: bool
+) -> tuple[dict[Key, RatedItem], HumanLabels]:
     """Return the items that are judged, and people's ratings under their keys; its notes say what did not meet.
 
     where: what the items are from, for messages.   closed: an item that people rated and that is not there is left out and
@@ -204,7 +204,7 @@ def key_name(key: Key) -> str:
     return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))
 
 
-def groups(items: Sequence[Item], dimension: Dimension) -> dict[str, list[int]]:
+def groups(items: Sequence[RatedItem], dimension: Dimension) -> dict[str, list[int]]:
     """Return the places of the items by edit type, area (smallest first) or editor; {} if none of them has one."""
     found: dict[str, list[int]] = {}
     for index, item in enumerate(items):
@@ -221,7 +221,7 @@ def groups(items: Sequence[Item], dimension: Dimension) -> dict[str, list[int]]:
     return {name or ("(no area)" if dimension == "area" else "(none)"): places for name, places in found.items()}
 
 
-def _with_facts(item: Item, rated: Item | None) -> Item:
+def _with_facts(item: RatedItem, rated: RatedItem | None) -> RatedItem:
     """An item with what only the table of ratings says of it."""
     if rated is None:
         return item

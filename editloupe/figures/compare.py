@@ -22,9 +22,9 @@ from editloupe.figures.columns import (
     Answer,
     Dimension,
     HumanLabels,
-    Item,
     JudgeColumn,
     Key,
+    RatedItem,
     column_of,
     editors_of,
     groups,
@@ -177,7 +177,7 @@ class Comparison(Serialisable):
 class Rated:
     """People's ratings of what judges judged."""
 
-    items: Mapping[Key, Item]
+    items: Mapping[Key, RatedItem]
     labels: HumanLabels
     """Under the keys of `items`."""
     column: JudgeColumn
@@ -204,7 +204,7 @@ def rated_by_people(
     ratings: as `Rated.ratings`.   Raises ConfigError if the table does not fit the samples.
     """
     metrics = judges[0].metrics.metrics
-    items: dict[Key, Item] = {}
+    items: dict[Key, RatedItem] = {}
     for judge in reversed(judges):
         items = {**column_of(judge).items, **items}
     more = tuple(dict.fromkeys((ratings or {}).values()))
@@ -234,7 +234,7 @@ def rated_by_people(
 
 
 def _majority(
-    items: Mapping[Key, Item], people: HumanLabels, metrics: Sequence[Metric], name: str
+    items: Mapping[Key, RatedItem], people: HumanLabels, metrics: Sequence[Metric], name: str
 ) -> tuple[JudgeColumn, tuple[str, ...]]:
     """People as one judge, and what of their ratings could not be used."""
     answers: dict[str, dict[Key, Answer]] = {}
@@ -350,7 +350,7 @@ class _Joined:
         drawing: Drawing,
     ) -> None:
         self.judges, self.metric, self.drawing = judges, metric, drawing
-        self.items: dict[Key, Item] = {}
+        self.items: dict[Key, RatedItem] = {}
         for column in columns:
             self.items = {**column.items, **self.items}
         self.scores: list[dict[Key, Score]] = [

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.data.human import turn_and_metric, value_on
+from editloupe.figures.judged import Judged
+from editloupe.figures.score_frame import SCORED, dimensions, type_of, typed_frame
 from editloupe.findings import Finding
 from editloupe.scores import Score
-from editloupe.values import Sample
 
 if TYPE_CHECKING:
     import polars
 
-    from editloupe.figures.judged import Judged
-
-SCORED: Final[Mapping[str, type]] = {
-    "sample": str,
-    "source": str,
-    "editor": str,
-    "turn": int,
-    "part": str,
-    "metric": str,
-    "value": float,
-    "normalised": float,
-    "label": str,
-    "missing": str,
-    "reason": str,
-    "entropy": float,
-}
-"""Column → type of what a score says, without its judge (`score_frame`); the protocol's dimensions follow."""
 
 COLUMNS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("run", "judge", "judge_id", "kind", "protocol"), str),
@@ -55,20 +39,6 @@ SPENT: Final[Mapping[str, type]] = {
 """What the findings spent that a score rests on, repeats included; null where unknown. Scores may share findings."""
 
 
-def score_frame(scores: Sequence[Score], samples: Mapping[str, Sample] | None = None) -> polars.DataFrame:
-    """Return scores as a frame with the columns of `SCORED` and their dimensions.
-
-    samples: by key, for the source images; None where no interval is drawn.
-    """
-    known = samples or {}
-    sources = [None if (sample := known.get(score.key)) is None else sample.source.sha256 for score in scores]
-    columns: dict[str, list[Any]] = {name: [getattr(score, name) for score in scores] for name in SCORED if name not in (
-        "sample", "source")}  # fmt: skip
-    columns |= {"sample": [score.sample_id for score in scores], "source": sources}
-    dims = {name: [score.dims.get(name) for score in scores] for name in _dimensions(scores)}
-    return _frame({**columns, **dims}, {**SCORED, **{name: _type(values) for name, values in dims.items()}})
-
-
 def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people: bool = False) -> polars.DataFrame:
     """Return the scores of one or several judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
 
@@ -78,40 +48,9 @@ def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people:
     if people:
         runs = {judged.folder: judged for judged in all_judged}
         rows += [row for judged in runs.values() for row in _human_rows(judged)]
-    dims = _dimensions(score for judged in all_judged for score in judged.scores)
+    dims = dimensions(score for judged in all_judged for score in judged.scores)
     columns = {name: [row.get(name) for row in rows] for name in (*COLUMNS, *dims, *SPENT)}
-    return _frame(columns, {**COLUMNS, **{name: _type(columns[name]) for name in dims}, **SPENT})
-
-
-def _dimensions(scores: Iterable[Score]) -> list[str]:
-    """Names of the protocol's dimensions. None hides a column of ours."""
-    names = dict.fromkeys(name for score in scores for name in score.dims)
-    return [name for name in names if name not in COLUMNS and name not in SPENT]
-
-
-def _frame(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]) -> polars.DataFrame:
-    import polars
-
-    return polars.DataFrame(
-        {name: [_cell(value, kind) for value in columns[name]] for name, kind in schema.items()}, schema=dict(schema)
-    )
-
-
-def _cell(value: Any, kind: Callable[[Any], Any]) -> Any:
-    """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        return kind(value)
-    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-
-
-def _type(values: Iterable[Any]) -> type:
-    """The narrowest type that all values of a dimension have; text where they differ."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int}:
-        return int
-    return float if kinds and kinds <= {int, float} else str
+    return typed_frame(columns, {**COLUMNS, **{name: type_of(columns[name]) for name in dims}, **SPENT})
 
 
 def _rows(judged: Judged, prices: Prices) -> Iterator[dict[str, Any]]:

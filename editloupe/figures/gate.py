@@ -12,17 +12,17 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.answers import fold
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import HumanLabels, Item, JudgeColumn, Key
+from editloupe.figures.columns import HumanLabels, JudgeColumn, Key, RatedItem
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import PeopleOptions, agreement
 from editloupe.figures.readings import MetricReading
-from editloupe.figures.summary import OVERALL, Counted, on_hundred, specs, summary
+from editloupe.figures.summary import OVERALL, TableScores, on_hundred, specs, summary
 from editloupe.findings import FAILURES
 from editloupe.scores import Metric, MetricSet, Score
 from editloupe.stats.table import Table, simple
 from editloupe.values import Json, sample_key
 
-People: TypeAlias = tuple[JudgeColumn, Mapping[Key, Item], HumanLabels]
+People: TypeAlias = tuple[JudgeColumn, Mapping[Key, RatedItem], HumanLabels]
 """A judge's column, the items, and people's ratings of them."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
@@ -369,7 +369,7 @@ def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Chec
     if not by_type:
         # That table may be of turns or parts alone, and the metric of samples as wholes.
         spec = replace(spec, rows="editor", columns="metric")
-    found = summary(Counted.of(spec, judged.frame, judged.asked))
+    found = summary(TableScores.of(spec, judged.frame, judged.asked))
     if column not in found.micro:
         return replace(checked, why="the metrics have no scale in common; name one of them")
     if by_type and not spec.order:

@@ -14,7 +14,7 @@ from typing import Final
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
 from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import HumanLabels, Item, Key, key_name
+from editloupe.figures.columns import HumanLabels, Key, RatedItem, key_name
 from editloupe.figures.judged import protocol_of, scores_by_people
 from editloupe.figures.labels import (
     as_rating,
@@ -96,7 +96,7 @@ def labels_in(
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
     return HumanLabels(
         source=source,
-        items={key: Item(key=key, source=key[1]) for key in found},
+        items={key: RatedItem(key=key, source=key[1]) for key in found},
         ratings=found,
         metrics=tuple(dict.fromkeys(name for ratings in found.values() for name in ratings)),
         notes=(*strangers, *broken),
@@ -159,7 +159,7 @@ def read_label_table(
             f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "
             f"found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
         )
-    reader = _Reader(roles=roles, wide=wide, known=known, only=only or ONLY)
+    reader = _LabelReader(roles=roles, wide=wide, known=known, only=only or ONLY)
     for line in table.lines:
         reader.add(line)
     notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
@@ -169,7 +169,7 @@ def read_label_table(
 
 
 @dataclass(kw_only=True)
-class _Reader:
+class _LabelReader:
     """Gathers a table's lines by item, and counts those that cannot be used."""
 
     roles: Mapping[str, str]
@@ -177,7 +177,7 @@ class _Reader:
     """JudgeColumn → (metric, rater); empty for a long table."""
     known: Known | None
     only: str
-    items: dict[Key, Item] = field(default_factory=dict)
+    items: dict[Key, RatedItem] = field(default_factory=dict)
     ratings: dict[Key, dict[str, dict[str, float | str]]] = field(default_factory=dict)
     metrics: dict[str, None] = field(default_factory=dict)
     left_out: dict[str, list[int]] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class _Reader:
         if key not in self.items:
             area = number_of(line.values.get(self.roles["area"])) if "area" in self.roles else None
             source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
-            self.items[key] = Item(key=key, source=source, edit_type=edit_type, area=area)
+            self.items[key] = RatedItem(key=key, source=source, edit_type=edit_type, area=area)
             self.ratings[key] = {}
         for column, (metric, rater) in self.wide.items():
             self._rate(line, key, metric, rater, line.values.get(column))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError, UnknownPlugin
-from editloupe.figures.frame import score_frame
+from editloupe.figures.score_frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in

@@ -133,9 +133,7 @@ def consistency_table(
                 words(editor or "(not named)"),
                 words(metric.short),
                 Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
-                Cell(
-                    value=mean, name="mean_entropy_bits", digits=2, more={"highest_entropy_bits": max(bits, default=None)}
-                ),
+                Cell(value=mean, name="mean_entropy_bits", digits=2, more=highest),
                 *(Cell(value=missing.count(x), name=x) for x in ("abstained", "contradictory")),
             )
             if len(own):

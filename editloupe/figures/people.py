@@ -11,7 +11,7 @@ from pydantic import Field
 
 from editloupe.data.human import NO_RATER
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import DIMENSIONS, Dimension, HumanLabels, Item, JudgeColumn, Key, groups
+from editloupe.figures.columns import DIMENSIONS, Dimension, HumanLabels, JudgeColumn, Key, RatedItem, groups
 from editloupe.figures.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, LabelScale, Paired, confusion, correlation, figures
@@ -120,7 +120,7 @@ class MetricAgreement(Serialisable):
 
 def agreement(
     judge: JudgeColumn,
-    items: Mapping[Key, Item],
+    items: Mapping[Key, RatedItem],
     people: HumanLabels,
     metric: Metric | str,
     options: PeopleOptions | None = None,
@@ -221,7 +221,7 @@ class _Beside:
     """The two readings as arrays, cut into groups.   judged: False for people among themselves."""
 
     def __init__(
-        self, items: Sequence[Item], reading: MetricReading, options: PeopleOptions, *, judged: bool = True
+        self, items: Sequence[RatedItem], reading: MetricReading, options: PeopleOptions, *, judged: bool = True
     ) -> None:
         self.items, self.reading, self.options, self.judged = items, reading, options, judged
         self.sources = [item.source for item in items]

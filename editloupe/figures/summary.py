@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import ConfigError
-from editloupe.figures.frame import score_frame
+from editloupe.figures.score_frame import OURS, score_frame
 from editloupe.protocols.base import EvalProtocol
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.stats.bootstrap import Drawing, Estimate, aggregate
@@ -78,7 +78,7 @@ def ordered(spec: TableSpec, rows: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Counted:
+class TableScores:
     """The scores that a table counts, of its metrics, ready to be summed up."""
 
     spec: TableSpec
@@ -92,7 +92,7 @@ class Counted:
     @classmethod
     def of(
         cls, spec: TableSpec, frame: polars.DataFrame, metrics: Sequence[Metric], drawing: Drawing | None = None
-    ) -> Counted:
+    ) -> TableScores:
         """Return what a table counts of a frame. Raises ConfigError if no score has a column of the table."""
         import polars
 
@@ -113,11 +113,11 @@ class Counted:
         """The rows that the scores have, in order."""
         return ordered(self.spec, self.frame["row"].unique(maintain_order=True))
 
-    def where(self, **values: str) -> Counted:
+    def where(self, **values: str) -> TableScores:
         """Return the same of those scores alone that have these values: of a row, a column or a metric."""
         return replace(self, frame=self.frame.filter(**values))
 
-    def of_metrics(self, metrics: Sequence[Metric]) -> Counted:
+    def of_metrics(self, metrics: Sequence[Metric]) -> TableScores:
         """Return the same of some metrics."""
         import polars
 
@@ -180,11 +180,9 @@ def _text(frame: polars.DataFrame, name: str) -> polars.Series:
 
 def _check_columns(spec: TableSpec, frame: polars.DataFrame) -> None:
     """Raise ConfigError if a table is by a column that no score has. Without any value there may be no column either."""
-    from editloupe.figures.frame import COLUMNS, SPENT
-
     if frame["missing"].is_not_null().all():
         return
-    known = {*_ALWAYS, *(name for name in frame.columns if name not in COLUMNS and name not in SPENT)}
+    known = {*_ALWAYS, *(name for name in frame.columns if name not in OURS and name not in ("row", "column", "shown"))}
     for name in (spec.rows, spec.columns):
         if name not in known:
             raise ConfigError(
@@ -221,10 +219,10 @@ def summarise(
     """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
     frame = score_frame(scores, samples)
     groups = frame.partition_by("editor", as_dict=True, maintain_order=True)
-    return [summary(Counted.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in groups.items()]
+    return [summary(TableScores.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in groups.items()]
 
 
-def summary(found: Counted, editor: str = "") -> Summary:
+def summary(found: TableScores, editor: str = "") -> Summary:
     """Return the summary of these scores, by the rows of their table."""
     wanted = {OVERALL: found.metrics} if share_a_scale(found.spec, found.metrics) else {}
     of = {name: found.of_metrics(metrics) for name, metrics in {**wanted, **{m.id: [m] for m in found.metrics}}.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import ConfigError
-from editloupe.figures.summary import OVERALL, Counted, on_hundred, share_a_scale
+from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_scale
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import Drawing, Estimate
 from editloupe.stats.spec import TableSpec
@@ -36,7 +36,7 @@ def spec_table(
     drawing: how intervals are drawn; None for none.   keys: what all figures are of, for files.
     Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
-    found = Counted.of(spec, frame, metrics, drawing)
+    found = TableScores.of(spec, frame, metrics, drawing)
     by_metric = spec.columns == "metric"
     if not found.metrics or (not by_metric and len(found.metrics) == 1 < len(spec.metrics)):
         return None
@@ -55,7 +55,7 @@ class _Figures:
     """One column of figures."""
 
     title: str
-    scores: Counted
+    scores: TableScores
     keys: Mapping[str, Json]
     """What its figures are of, for files."""
 
@@ -68,7 +68,7 @@ class _Figures:
 class _Pivot:
     """One table in the making."""
 
-    def __init__(self, found: Counted) -> None:
+    def __init__(self, found: TableScores) -> None:
         self.spec, self.metrics, self.scores = found.spec, found.metrics, found
         self.by_metric = self.spec.columns == "metric"
         self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
@@ -77,7 +77,7 @@ class _Pivot:
         # Of other data, the mean over the benchmark's rows is that of a part, or of too few.
         self.of_benchmark = set(found.rows) == set(self.spec.order)
 
-    def columns(self, found: Counted) -> list[_Figures]:
+    def columns(self, found: TableScores) -> list[_Figures]:
         """Return the columns of these scores."""
         if not self.by_metric:
             columns = []
@@ -221,7 +221,7 @@ def _raw(value: str) -> str:
     return "" if value == "(not named)" else value
 
 
-def _as_worst(found: Counted) -> Counted:
+def _as_worst(found: TableScores) -> TableScores:
     """The other reading of missing outputs: the editor's fault, so the metric's worst value.
 
     A metric without bounds or direction has no worst value, and so no such reading.

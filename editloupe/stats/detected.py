@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from editloupe.stats.detection import Boxes, Precision, matches
+from editloupe.stats.detection import ImageBoxes, Precision, matches
 from editloupe.stats.pivot import Rows
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
@@ -29,7 +29,7 @@ class SeenImage:
     truth_classes: Sequence[Hashable]
     """One for each true box."""
 
-    def boxes(self, side: int | None = None) -> Boxes:
+    def boxes(self, side: int | None = None) -> ImageBoxes:
         """Return the boxes in px, without confidences where one of them is not known.
 
         side: of a square image; None for its own size.
@@ -40,7 +40,7 @@ class SeenImage:
             return row["x0"] * width, row["y0"] * height, row["x1"] * width, row["y1"] * height
 
         sure = [row["confidence"] for row in self.found if _sure(row)]
-        return Boxes(
+        return ImageBoxes(
             found=[px(row) for row in self.found],
             truth=[px(row) for row in self.truth],
             confidences=sure if len(sure) == len(self.found) else None,
@@ -144,7 +144,7 @@ def confusion_table(
     )
 
 
-def _averages(boxes: Sequence[Boxes], figures: Sequence[Average]) -> list[Cell]:
+def _averages(boxes: Sequence[ImageBoxes], figures: Sequence[Average]) -> list[Cell]:
     found = {True: Precision(images=boxes)}
     if not all(figure.by_class for figure in figures):
         found[False] = Precision(images=[one.without_classes() for one in boxes])

@@ -32,7 +32,7 @@ LIMITS: Final = (1, 10, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Boxes:
+class ImageBoxes:
     """What was detected in one image, and what is there.
 
     Raises ValueError for confidences or classes of another number than boxes, for what is not finite, and inverted boxes.
@@ -60,11 +60,11 @@ class Boxes:
         if self.confidences is not None and not np.isfinite(self.confidences).all():
             raise ValueError(f"expected finite confidences, found {[*self.confidences]}")
 
-    def without_classes(self) -> Boxes:
+    def without_classes(self) -> ImageBoxes:
         """Return the same with all boxes of one class."""
         return replace(self, found_classes=None, truth_classes=None)
 
-    def without_confidences(self) -> Boxes:
+    def without_confidences(self) -> ImageBoxes:
         """Return the same with all detections equally sure."""
         return replace(self, confidences=None)
 
@@ -88,7 +88,7 @@ class Precision:
     areas neither count nor punish a detection that takes one, nor does an unmatched detection outside it.
     """
 
-    images: Sequence[Boxes]
+    images: Sequence[ImageBoxes]
 
     def ap(
         self, *, iou: float | None = None, area: str = "all", limit: int = LIMITS[-1], of: Hashable | None = None
@@ -134,7 +134,7 @@ class Precision:
         return curve, float(reached[-1]) if len(reached) else 0.0
 
 
-def matches(image: Boxes, *, iou: float = 0.5) -> list[int | None]:
+def matches(image: ImageBoxes, *, iou: float = 0.5) -> list[int | None]:
     """Return for each detected box the place of the true box of its class that it takes, None where it takes none."""
     taken: list[int | None] = [None] * len(image.found)
     for name in image.classes:
@@ -145,7 +145,7 @@ def matches(image: Boxes, *, iou: float = 0.5) -> list[int | None]:
 
 
 def _taken(
-    image: Boxes, found: Sequence[int], truth: Sequence[int], least: float, inside: Sequence[bool]
+    image: ImageBoxes, found: Sequence[int], truth: Sequence[int], least: float, inside: Sequence[bool]
 ) -> list[int | None]:
     """Which of the true boxes each detection takes, surest first: one that counts before any that does not."""
     free, taken = set(range(len(truth))), list[int | None]()

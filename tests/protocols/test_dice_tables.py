@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.figures.columns import HumanLabels, Item, column_of, editors_of, join, rated_editors
+from editloupe.figures.columns import HumanLabels, RatedItem, column_of, editors_of, join, rated_editors
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import agreement
 from editloupe.figures.report import tables_of
@@ -180,7 +180,7 @@ def test_the_papers_editors_are_ranked_as_people_rank_them() -> None:
         ("", line["editor"], 0, ""): {name: {"people": float(line[column])} for name, column in names.items()}
         for line in lines
     }
-    items = {key: Item(key=key, source=key[1]) for key in ratings}
+    items = {key: RatedItem(key=key, source=key[1]) for key in ratings}
     people = rated_editors(HumanLabels(source="people", items=items, ratings=ratings, metrics=tuple(names)))
     column = editors_of(column_of(judged(made)))
     items, people = join(column.items, people, where="the run", closed=True)

@@ -23,8 +23,9 @@ from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.figures.closing import score_tables
 from editloupe.figures.compare import compare
-from editloupe.figures.frame import frame, score_frame
+from editloupe.figures.frame import frame
 from editloupe.figures.judged import judged_in
+from editloupe.figures.score_frame import score_frame
 from editloupe.findings import JudgeSpec
 from editloupe.measures.base import Models, judge_of
 from editloupe.measures.key import Key

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.figures.closing import score_tables
-from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import Judged
 from editloupe.figures.report import tables_of
+from editloupe.figures.score_frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.unicbench.terms import TASKS

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.stats.detection import AREAS, LIMITS, Boxes, Precision, matches, overlap
+from editloupe.stats.detection import AREAS, LIMITS, ImageBoxes, Precision, matches, overlap
 
 TRUTH = (0.0, 0.0, 100.0, 100.0)
 
 
-def drawn(rng: np.random.Generator) -> list[Boxes]:
+def drawn(rng: np.random.Generator) -> list[ImageBoxes]:
     """A random set: empty images, ties, near and far boxes, tiny and empty ones, sizes at the bounds of the areas."""
     classes, many = rng.integers(1, 4), rng.random() < 0.05
     levels = int(rng.choice([1, 3, 1000]))
@@ -31,7 +31,7 @@ def drawn(rng: np.random.Generator) -> list[Boxes]:
         found = np.concatenate([moved, _boxes(rng, int(rng.integers(90, 120) if many else rng.integers(0, 6)), whole)])
         rng.shuffle(found)
         images.append(
-            Boxes(
+            ImageBoxes(
                 found=found.tolist(),
                 truth=truth.tolist(),
                 confidences=(rng.integers(0, levels, len(found)) / levels).tolist(),
@@ -50,7 +50,7 @@ def _boxes(rng: np.random.Generator, count: int, whole: bool) -> np.ndarray[Any,
     return np.concatenate([corners, corners + sides], axis=1)
 
 
-def coco(images: list[Boxes]) -> Any:
+def coco(images: list[ImageBoxes]) -> Any:
     """What pycocotools says of these images; its classes are those of ours in the order of numbers."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
@@ -85,7 +85,7 @@ def _sides(box: Any) -> list[float]:
     return [box[0], box[1], box[2] - box[0], box[3] - box[1]]
 
 
-def equal(images: list[Boxes], agnostic: bool) -> int:
+def equal(images: list[ImageBoxes], agnostic: bool) -> int:
     """Compare every figure of pycocotools with ours; return how many have a value."""
     images = [image.without_classes() for image in images] if agnostic else images
     ours, theirs = Precision(images=images), coco(images)
@@ -105,15 +105,15 @@ def test_every_figure_is_that_of_pycocotools(count: int) -> None:
 
 def test_confidences_are_numbers_of_any_size_and_a_set_without_boxes_has_no_figure() -> None:
     pytest.importorskip("pycocotools", reason="it is in the extra `dev`")
-    there = Boxes(found=[TRUTH, (0, 0, 9, 9)], truth=[TRUTH], confidences=[-3.5, 1e9])
+    there = ImageBoxes(found=[TRUTH, (0, 0, 9, 9)], truth=[TRUTH], confidences=[-3.5, 1e9])
     assert equal([there], agnostic=True) == 8
     assert Precision(images=[there]).ap() == pytest.approx(0.5)
-    for nothing in ([], [Boxes(found=[], truth=[])], [Boxes(found=[TRUTH], truth=[], confidences=[1.0])]):
+    for nothing in ([], [ImageBoxes(found=[], truth=[])], [ImageBoxes(found=[TRUTH], truth=[], confidences=[1.0])]):
         assert Precision(images=nothing).ap() is Precision(images=nothing).ar() is None
 
 
 def one(found: list[tuple[float, ...]], truth: list[tuple[float, ...]], sure: list[float] | None = None) -> Precision:
-    return Precision(images=[Boxes(found=found, truth=truth, confidences=sure)])
+    return Precision(images=[ImageBoxes(found=found, truth=truth, confidences=sure)])
 
 
 def test_worked_by_hand() -> None:
@@ -137,17 +137,17 @@ def test_worked_by_hand() -> None:
 
 def test_without_confidences_the_order_decides() -> None:
     far = (500.0, 500.0, 600.0, 600.0)
-    image = Boxes(found=[far, TRUTH], truth=[TRUTH], confidences=[0.1, 0.9])
+    image = ImageBoxes(found=[far, TRUTH], truth=[TRUTH], confidences=[0.1, 0.9])
     without = Precision(images=[image.without_confidences()])
     assert (Precision(images=[image]).ap(), without.ap()) == (pytest.approx(1.0), pytest.approx(0.5))
     # An image before another goes first: 0 right of 1, then 1 of 2.
-    wrong, right = Boxes(found=[far], truth=[]), Boxes(found=[TRUTH], truth=[TRUTH])
+    wrong, right = ImageBoxes(found=[far], truth=[]), ImageBoxes(found=[TRUTH], truth=[TRUTH])
     assert Precision(images=[wrong, right]).ap() == pytest.approx(0.5)
     assert Precision(images=[right, wrong]).ap() == pytest.approx(1.0)
 
 
 def test_classes_count_alike_and_one_without_truth_does_not_count() -> None:
-    image = Boxes(
+    image = ImageBoxes(
         found=[TRUTH, TRUTH, TRUTH],
         truth=[TRUTH, TRUTH],
         confidences=[0.9, 0.8, 0.7],
@@ -163,14 +163,14 @@ def test_classes_count_alike_and_one_without_truth_does_not_count() -> None:
 
 def test_who_takes_what() -> None:
     near, far = (0.0, 0.0, 100.0, 90.0), (500.0, 500.0, 600.0, 600.0)
-    image = Boxes(found=[near, far, TRUTH], truth=[(0, 0, 1, 1), TRUTH], confidences=[0.9, 0.5, 0.4])
+    image = ImageBoxes(found=[near, far, TRUTH], truth=[(0, 0, 1, 1), TRUTH], confidences=[0.9, 0.5, 0.4])
     # The surest takes the box although the third fits better, and nothing else is near enough.
     assert matches(image) == [1, None, None]
     assert matches(image, iou=0.95) == [None, None, 1]
-    assert matches(Boxes(found=[TRUTH, near], truth=[TRUTH, TRUTH])) == [1, 0]
+    assert matches(ImageBoxes(found=[TRUTH, near], truth=[TRUTH, TRUTH])) == [1, 0]
     classes = replace(image, found_classes=["a", "a", "b"], truth_classes=["b", "b"])
     assert matches(classes) == [None, None, 1]
-    assert matches(Boxes(found=[], truth=[TRUTH])) == []
+    assert matches(ImageBoxes(found=[], truth=[TRUTH])) == []
 
 
 def test_an_empty_box_overlaps_nothing() -> None:
@@ -192,4 +192,4 @@ def test_an_empty_box_overlaps_nothing() -> None:
 )
 def test_what_is_no_box_or_incomplete_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Boxes(**{"found": [], "truth": [], **given})
+        ImageBoxes(**{"found": [], "truth": [], **given})

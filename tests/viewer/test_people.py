@@ -113,8 +113,8 @@ def test_a_label_counts_where_people_are_read(rated: Viewer, folder: Path, editl
     assert store.samples["painter/s01"].human[METRIC] == {"human": "Flawless Execution", "anna": "Wrong Action"}
     found = read_people(store)
     assert found.ratings["painter", "s01", 0, ""][METRIC]["anna"] == "Wrong Action"
-    code, out, _ = editloupe("align", folder, "--json", "--resamples", "100")
-    assert code == 0 and "2 raters" in out
+    code, out, _ = editloupe("compare", folder, "--json", "--resamples", "100")
+    assert code == 0 and '"raters": ["human", "anna"]' in " ".join(out.split())
     # The matrix: 2 of 3 steps apart, 67 of 100.
     rows = json.loads(rated.site.rows(rated.site.runs[0]))["rows"]
     assert [row["human"] for row in rows if row["id"] in ("s01", "s04")] == [66.67, 0.0]
@@ -253,7 +253,7 @@ def test_labels_go_along_when_shards_are_merged(rated: Viewer, folder: Path, tmp
 
 
 @pytest.mark.parametrize("name", ["people.csv", "people.jsonl", "people.parquet"])
-def test_an_exported_table_is_what_align_reads(
+def test_an_exported_table_is_what_compare_reads(
     rated: Viewer, folder: Path, editloupe: Run, tmp_path: Path, name: str
 ) -> None:
     send(rated, label("Wrong Action", "=1+1"))

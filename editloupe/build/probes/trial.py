@@ -74,7 +74,7 @@ class MetricTrial(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent(Serialisable):
+class TrialCost(Serialisable):
     """What a judge's verdicts took, failed ones included."""
 
     probes: int
@@ -110,7 +110,7 @@ class JudgeTrial(Serialisable):
     """Of all probes and metrics with a truth."""
     asked: int
     """Verdicts that were asked for, of all probes and metrics with a truth."""
-    spent: Spent
+    spent: TrialCost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,7 +345,7 @@ def _judge(
         figures={**_figures(own, drawing), **({} if own is first else {"less_first": less})},
         unjudged=_statuses(own),
         asked=len(own),
-        spent=Spent(
+        spent=TrialCost(
             probes=len({f.sample_key for f in judged.of_models}),
             tokens=None if judged.untold else usage.total,
             usd=None if judged.untold else prices.of_uri(judged.backend, usage),
