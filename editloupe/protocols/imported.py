@@ -1,20 +1,14 @@
-"""What an importer offers: a benchmark's own result files, read as findings.
-
-An importer is a module with `read`, behind the entry point group `editloupe.importers`. It belongs to the folder of the
-protocol whose questions the results answer.
-"""
+"""A benchmark's own result files, read as findings, and what a run's record keeps of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import Field
 
-from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
@@ -87,14 +81,3 @@ def published_in(record: Mapping[str, Json]) -> tuple[Published, ...]:
     except ValueError as error:
         problem = str(error).partition("\n")[0][:300]
         raise ConfigError(f"run.json: a published mean is not of the expected shape: {problem}") from error
-
-
-class Importer(Protocol):
-    """One kind of result files."""
-
-    def read(self, folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
-        """Read the result files below a folder.
-
-        data: what was judged.   edited: folder of outputs by the editor's name, where they are not found by themselves.
-        Raises DataError and ConfigError where the whole cannot be used.
-        """

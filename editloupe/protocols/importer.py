@@ -1,7 +1,7 @@
 """The one reader of result files: what a benchmark's own judge wrote becomes findings, as a mapping file says.
 
-A number that was no verdict becomes a status where the file tells it. A subclass reads entries that a mapping alone cannot
-say. docs/published.md is the user's page.
+A number that was no verdict becomes a status where the file tells it. An importer is a `ResultFiles` behind the entry point
+group `editloupe.importers`; a subclass reads entries that a mapping alone cannot say. docs/published.md is the user's page.
 """
 
 from __future__ import annotations
@@ -9,22 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from statistics import fmean
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from editloupe.answers import Answer, Number, Record
 from editloupe.chat import Sampling
 from editloupe.data.folders import IMAGE_ENDINGS
 from editloupe.data.images import ImageStore
-from editloupe.data.loaders.layout import Texts, value_of
+from editloupe.data.loaders.layout import value_of
 from editloupe.data.rows import NO_OUTPUT, Loaded, RejectedRow
 from editloupe.data.samples import load
 from editloupe.data.tables import read_table, shown
@@ -32,109 +28,16 @@ from editloupe.errors import DataError
 from editloupe.files import read_bytes, read_toml
 from editloupe.findings import Ending, Finding, JudgeSpec
 from editloupe.protocols.imported import Imported, Published
-from editloupe.tasks import About, Status
-from editloupe.values import Json, Sample, digest, distinct_keys, finite, parse_json
+from editloupe.protocols.result_mapping import ResultMapping, ResultSaid, geometric, read_said, written
+from editloupe.tasks import About
+from editloupe.values import Json, Sample, digest, distinct_keys, parse_json
 
-_SHOWN: Final = 3
 GroupKey: TypeAlias = tuple[str, ...]
 """Editor, judge or "", and the groups of the path that the mapping names."""
-
-
-class _MappingPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Rule(_MappingPart):
-    """How files say one metric, or several that one question answers."""
-
-    value: str = ""
-    reason: str = ""
-    low: float = 0
-    high: float = 1
-    whole: bool = False
-    """Whether only whole numbers are on the scale."""
-    lines: str = ""
-    """Of a value that is a reply: the lines with a number, as a regular expression; the score is their mean."""
-    count: int = 0
-    """How many such lines there are."""
-    record: dict[str, tuple[str, float, float]] = Field(default_factory=dict)
-    """In place of a value: metric → its field, and its lowest and highest number."""
-    none: tuple[Status, str] = ("unparsed", "")
-    """What a value that is absent says, and why."""
-    zeros: tuple[tuple[str, Status, str], ...] = ()
-    """What a 0 with a reason like this is in truth."""
-    only: dict[str, str] = Field(default_factory=dict)
-    """Column of the sample → what it holds where the metric applies."""
-    asked_with: str = ""
-    """A field that is empty where the script asked without it, so that the score is no verdict."""
-    optional: bool = False
-    """Whether an entry need not have it."""
-    of_some: bool = False
-    """Whether only some edits have it, and nobody knows which."""
-    shown: dict[str, Any] = Field(default_factory=dict)
-    """Name, short name and concern of the metric, where the protocol `published` has it."""
-
-    def applies(self, sample: Sample) -> bool:
-        return all(sample.extra.get(name) == value for name, value in self.only.items())
-
-    @property
-    def names(self) -> list[str]:
-        """The fields that hold the numbers."""
-        return [name for name, *_ in self.record.values()] or [self.value]
-
-    def stands_in(self, row: Mapping[str, Json]) -> bool:
-        return not self.optional or any(name in row for name in self.names)
-
-
-class Means(_MappingPart):
-    """The means as the script computes them."""
-
-    dims: dict[str, str] = Field(default_factory=dict)
-    digits: int | None = None
-    overall: str = ""
-    """The field of the overall score; "geometric" where it is the geometric mean of the others."""
-
-
-class ResultMapping(_MappingPart):
-    """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
-
-    layout: str
-    """Of the data that was judged."""
-    protocol: str = "published"
-    options: dict[str, Any] = Field(default_factory=dict)
-    rules: dict[str, Any] = Field(default_factory=dict)
-    """How the script judged: recorded with the run, and no option of the protocol."""
-    where: str
-    """What is looked for, in words."""
-    files: str
-    path: str
-    """A regular expression for the path of a file, with the groups `editor` and, where there are several, `judge`."""
-    group: Texts = ()
-    """Groups of `path` by which notes are kept apart, and samples chosen: a sample has them as columns."""
-    sample: str = ""
-    instruction: str = ""
-    needs: Texts = ()
-    beside: bool = False
-    """Whether outputs may lie in the editor's folder."""
-    doubts: tuple[tuple[str, str], ...] = ()
-    """Scores of which nobody can tell if they are verdicts: a pattern of "VALUE REASON", and what a note says of them."""
-    metrics: dict[str, Rule] = Field(default_factory=dict)
-    published: Means | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultSaid:
-    """What an entry says of one metric."""
-
-    metric: str
-    status: Status
-    answer: Answer | None = None
-    """None unless the status is ok."""
-    reason: str = ""
-    kind: str = ""
-    """What is wrong with it, in words that many entries share; "" for nothing."""
-    turn: int = 0
-    part: str = ""
+_SHOWN: Final = 3
+_NO_OUTPUTS: Final = (
+    "no outputs beside the results of {}: pages show the sources alone; name them with --edited NAME=FOLDER"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +83,7 @@ class ResultGroup:
 
 
 class ResultFiles:
-    """The importer that a mapping file makes (`editloupe.protocols.imported.Importer`)."""
+    """The importer that a mapping file makes."""
 
     def __init__(self, file: Path, name: str = "") -> None:
         self.file, self.name = file, name or file.stem
@@ -196,25 +99,21 @@ class ResultFiles:
         Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
         """
         files, notes = self.files(folder)
-        keys = list(dict.fromkeys(self.key(its) for _, its in files))
-        if unknown := sorted(set(edited) - {key[0] for key in keys}):
-            there = ", ".join(sorted({key[0] for key in keys}))
+        editors = {its["editor"]: path for path, its in files}
+        if unknown := sorted({*edited} - {*editors}):
+            there = ", ".join(sorted(editors))
             raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
-        places = {its["editor"]: _editor_folder(path, its["editor"]) for path, its in files} if self.mapping.beside else {}
-        places = {name: place for name, place in places.items() if _has_images(place)}
         base = load(data, store=store, format=self.mapping.layout, outputs=False)
         if not base.samples:
             first = base.rejected[0].message if base.rejected else "it holds no row"
             raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
         notes += base.notes
-        groups: dict[GroupKey, ResultGroup] = {}
-        for editor in dict.fromkeys(key[0] for key in keys):
-            outputs = None
-            if where := edited.get(editor, places.get(editor)):
-                with suppress(*(() if editor in edited else (DataError,))):  # the results may lie among other images
-                    outputs = load(data, store=store, format=self.mapping.layout, edited={editor: where})
-            notes += [_NO_OUTPUTS.format(editor)] if outputs is None else outputs.notes
-            groups |= {one.key: one for one in self.groups([key for key in keys if key[0] == editor], base, outputs)}
+        outputs: dict[str, Loaded | None] = {}
+        for editor, path in editors.items():
+            loaded = outputs[editor] = self._outputs(editor, edited.get(editor), path, data, store)
+            notes += [_NO_OUTPUTS.format(editor)] if loaded is None else loaded.notes
+        keys = dict.fromkeys(self.key(its) for _, its in files)
+        groups = {key: self.group(key, base, outputs[key[0]]) for key in keys}
         for path, its in files:
             group = groups[self.key(its)]
             for entry in self.entries(path, its, group.refused):
@@ -223,6 +122,16 @@ class ResultFiles:
             why = next((one for group in groups.values() for one in group.refused), "the files are empty")
             raise DataError(f"{folder}: no entry is about a sample of {data}; name the data that was judged: {why}")
         return self._imported(groups, base.format, notes)
+
+    def _outputs(self, editor: str, named: Path | None, file: Path, data: Path, store: ImageStore) -> Loaded | None:
+        """Return the data with an editor's outputs: those that are named, or those beside its results; None for none."""
+        if named is not None:
+            return load(data, store=store, format=self.mapping.layout, edited={editor: named})
+        beside = _editor_folder(file, editor)
+        if self.mapping.beside and any(path.suffix.lower() in IMAGE_ENDINGS for path in beside.rglob("*")):
+            with suppress(DataError):  # the results may lie among other images
+                return load(data, store=store, format=self.mapping.layout, edited={editor: beside})
+        return None
 
     def _imported(self, groups: Mapping[GroupKey, ResultGroup], format: str, notes: list[str]) -> Imported:
         judges = {key[1]: _judge(self.name, key[1]) for key in groups}
@@ -278,19 +187,18 @@ class ResultFiles:
             else:
                 yield ResultEntry(sample_id=str(id_), place=place, row=row)
 
-    def groups(self, keys: Sequence[GroupKey], base: Loaded, outputs: Loaded | None) -> Iterator[ResultGroup]:
-        """Yield the groups of one editor. outputs: the data with its outputs, None where they are not known."""
-        editor = keys[0][0]
+    def group(self, key: GroupKey, base: Loaded, outputs: Loaded | None) -> ResultGroup:
+        """Return a group without entries.   outputs: the data with its outputs, None where they are not known."""
+        editor = key[0]
         its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
-        gone = {row.id: replace(row, editor=editor) for row in base.rejected}
         its |= {sample.id: sample for sample in self.samples(outputs)} if outputs else {}
         unusable = {row.id: row.message for row in outputs.rejected if row.id in its} if outputs else {}
         its |= {id_: replace(its[id_], warnings=(why,)) for id_, why in unusable.items()}
-        for key in keys:
-            of = dict(zip(self.mapping.group, key[2:], strict=True))
-            mine = {id_: s for id_, s in its.items() if all(s.extra.get(name) == value for name, value in of.items())}
-            known = outputs is not None and any(turn.edited for sample in mine.values() for turn in sample.turns)
-            yield ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
+        of = dict(zip(self.mapping.group, key[2:], strict=True))
+        mine = {id_: s for id_, s in its.items() if all(s.extra.get(name) == value for name, value in of.items())}
+        known = outputs is not None and any(turn.edited for sample in mine.values() for turn in sample.turns)
+        gone = {row.id: replace(row, editor=editor) for row in base.rejected}
+        return ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
 
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
         """Return the samples that results may be about."""
@@ -309,6 +217,8 @@ class ResultFiles:
                 gone = group.rejected.get(entry.sample_id)
                 no = f"the data has no sample {entry.sample_id!r}"
                 raise ValueError(f"its sample cannot be used: {gone.message}" if gone else no)
+            if group.known and sample.id not in group.unusable and self.lacks_output(entry, sample):
+                raise ValueError("its output is missing, and a score of nothing is no score")
             said = [
                 replace(read_said(metric, rule, row), turn=turn, part=part)
                 for turn, part, row in self.parts(entry, sample)
@@ -320,6 +230,10 @@ class ResultFiles:
             group.found[entry.sample_id, entry.item] = entry, said
         except (ValueError, DataError) as error:
             group.refused.append(f"{entry.place}: {error}")
+
+    def lacks_output(self, entry: ResultEntry, sample: Sample) -> bool:
+        """Return whether the output that an entry is about is missing, where outputs are known."""
+        return sample.edited is None
 
     def parts(self, entry: ResultEntry, sample: Sample) -> Iterable[tuple[int, str, Mapping[str, Json]]]:
         """Return turn, part and what is said of it. Raises ValueError and DataError for another edit than the sample's."""
@@ -336,7 +250,7 @@ class ResultFiles:
             if id_ in group.judged or sample.edited is not None:
                 continue
             why = group.unusable.get(id_)
-            reason = why or "there is no output of it, and the files have no entry"
+            reason = why or "there is no output of it"
             for metric, rule in self.mapping.metrics.items():
                 if rule.applies(sample) and not rule.of_some:
                     one = ResultSaid(metric=metric, status="input_error" if why else "missing_output", reason=reason)
@@ -358,27 +272,32 @@ class ResultFiles:
 
     def published(self, group: ResultGroup, judge_id: str) -> Iterator[Published]:
         """Yield the means as the script computes them: of all entries, with what is no verdict."""
-        if (means := self.mapping.published) is None:
-            return
-        by: dict[tuple[tuple[tuple[str, str], ...], str], list[float]] = {}
-        for entry in group.every:
-            sample = group.samples.get(entry.sample_id)
-            row = {**entry.row, "sample.edit_type": None if sample is None else sample.edit_type}
-            if sample is None and any(name.startswith("sample.") for name in means.dims.values()):
-                continue
-            dims = tuple((dim, str(row[name])) for dim, name in means.dims.items() if row.get(name) is not None)
-            values = {metric: _as_written(rule, entry.row) for metric, rule in self.mapping.metrics.items()}
-            if means.overall:
-                own = _number(entry.row.get(means.overall))
-                values["overall"] = geometric(list(values.values())) if means.overall == "geometric" else own
-            for metric, value in values.items():
-                if value is not None:
-                    by.setdefault((dims, metric), []).append(value)
-        for (of, metric), numbers in by.items():
+        by: dict[tuple[tuple[tuple[str, str | int], ...], str | None, str], list[float]] = {}
+        for of, part, metric, number in self.counted(group):
+            by.setdefault((tuple(of.items()), part, metric), []).append(number)
+        digits = self.mapping.published.digits if self.mapping.published else None
+        for (dims, part, metric), numbers in by.items():
             mean = math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else None
-            mean = mean if mean is None or means.digits is None else round(mean, means.digits)
-            named = {"judge_id": judge_id, "editor": group.key[0], "metric": metric}
-            yield Published(**named, dims=dict(of), mean=mean, count=len(numbers))
+            mean = mean if mean is None or digits is None else round(mean, digits)
+            yield Published(
+                judge_id=judge_id, editor=group.key[0], dims=dict(dims), part=part, metric=metric, mean=mean,
+                count=len(numbers),
+            )  # fmt: skip
+
+    def counted(self, group: ResultGroup) -> Iterator[tuple[Mapping[str, str | int], str | None, str, float]]:
+        """Yield each number that the script counts: dimensions of its mean, part, metric, number."""
+        means = self.mapping.published
+        for entry in group.every if means else ():
+            sample = group.samples.get(entry.sample_id)
+            row = {**entry.row, "sample.edit_type": sample.edit_type if sample else None}
+            if means is None or (sample is None and any(name.startswith("sample.") for name in means.dims.values())):
+                continue
+            dims = {dim: str(row[name]) for dim, name in means.dims.items() if row.get(name) is not None}
+            values = {metric: rule.as_written(entry.row) for metric, rule in self.mapping.metrics.items()}
+            if means.overall:
+                own = written(entry.row.get(means.overall))
+                values["overall"] = geometric(list(values.values())) if means.overall == "geometric" else own
+            yield from ((dims, None, metric, value) for metric, value in values.items() if value is not None)
 
     def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
@@ -399,90 +318,6 @@ class ResultFiles:
         for pattern, text in self.mapping.doubts:
             if count := sum(re.search(pattern, one) is not None for one in read):
                 yield f"{group.title}: {text.format(count=count)}"
-
-
-_NO_OUTPUTS: Final = (
-    "no outputs beside the results of {}: pages show the sources alone; name them with --edited NAME=FOLDER"
-)
-
-
-def read_said(metric: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
-    """Return what a row says of a metric: a finite number on its scale, or a status that says why it is none."""
-    value, said = row.get(rule.value), row.get(rule.reason)
-    reason = said if isinstance(said, str) else ""
-
-    def no(status: Status, kind: str, more: str = "") -> ResultSaid:
-        text = "; ".join(filter(None, (kind + (f": {more}" if more else ""), reason)))
-        return ResultSaid(metric=metric, status=status, reason=text, kind=kind)
-
-    if rule.record:
-        return _record(metric, rule, row)
-    if rule.asked_with and row.get(rule.asked_with) == "":
-        return no("input_error", f"asked without the {rule.asked_with}", f"the script wrote {value!r}")
-    if isinstance(value, Mapping) and "error" in value:
-        return no("backend_failed", "an error in place of the reply", str(value["error"]))
-    numbers = _in_lines(rule, value) if rule.lines else [value]
-    if rule.lines and len(numbers) != rule.count:
-        return no("unparsed", f"{len(numbers)} of {rule.count} aspects have a number")
-    if value is None:
-        return no(rule.none[0], rule.none[1] or f"the row has no {rule.value}")
-    given = [one for one in map(finite, numbers) if one is not None]
-    if len(given) < len(numbers):
-        return no("unparsed", f"{rule.value} is no number", shown(value))
-    if not all(rule.low <= one <= rule.high and (one.is_integer() or not rule.whole) for one in given):
-        more = "" if rule.lines else str(value)
-        return no("off_menu", f"{rule.value} is off the scale of {rule.low:g} to {rule.high:g}", more)
-    for pattern, status, what in rule.zeros if given == [0] else ():
-        if re.search(pattern, reason):
-            text = f"{what}; the official script counts it as 0; {reason}"
-            return ResultSaid(metric=metric, status=status, reason=text, kind=what)
-    return ResultSaid(metric=metric, status="ok", answer=Number(value=sum(given) / len(given)), reason=reason)
-
-
-def _record(question: str, rule: Rule, row: Mapping[str, Json]) -> ResultSaid:
-    """Return one number, or a record of several; one that is off its scale takes no other along."""
-    found: dict[str, float | None] = {}
-    for metric, (name, low, high) in rule.record.items():
-        number = finite(row.get(name))
-        found[metric] = number if number is not None and low <= number <= high else None
-    wrong = [one for one, (name, *_) in rule.record.items() if found[one] is None and row.get(name) is not None]
-    kind = ", ".join(f"{metric} that is no number on its scale" for metric in wrong)
-    numbers = [number for number in found.values() if number is not None]
-    if not numbers:
-        status: Status = "unparsed" if wrong else "not_defined"
-        return ResultSaid(metric=question, status=status, reason=kind or f"the file has no {', '.join(found)}", kind=kind)
-    answer = Number(value=numbers[0]) if len(found) == 1 else Record(data=dict(found))
-    return ResultSaid(metric=question, status="ok", answer=answer, kind=kind)
-
-
-def _in_lines(rule: Rule, reply: Json) -> list[Json]:
-    lines = reply.splitlines() if isinstance(reply, str) else ()
-    return [int(found[1]) for line in lines if (found := re.fullmatch(rule.lines, line.strip(), re.ASCII))]
-
-
-def _as_written(rule: Rule, row: Mapping[str, Json]) -> float | None:
-    """Return the number that the script counts."""
-    if not rule.lines:
-        return _number(row.get(rule.value))
-    numbers = [one for one in map(_number, _in_lines(rule, row.get(rule.value))) if one is not None]
-    return round(fmean(numbers), 2) if numbers else None
-
-
-def _number(value: Json) -> float | None:
-    """Return a number, which need not be finite; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def geometric(numbers: Sequence[float | None]) -> float | None:
-    """Return a geometric mean, zeros included; None where it is no number, or a part of it is absent."""
-    given = [number for number in numbers if number is not None]
-    product = math.prod(given) if given and len(given) == len(numbers) else math.nan
-    return float(product ** (1 / len(given))) if math.isfinite(product) and product >= 0 else None
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -543,10 +378,6 @@ def _judge(benchmark: str, name: str) -> JudgeSpec:
 def _editor_folder(path: Path, editor: str) -> Path:
     """Return the folder that is called as the editor; the root where there is none."""
     return next((folder for folder in path.parents if folder.name == editor), Path(path.anchor))
-
-
-def _has_images(folder: Path) -> bool:
-    return any(path.suffix.lower() in IMAGE_ENDINGS for path in folder.rglob("*"))
 
 
 def _without(warnings: Iterable[str]) -> tuple[str, ...]:

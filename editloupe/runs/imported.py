@@ -12,7 +12,8 @@ from editloupe import plugins
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError
 from editloupe.protocols.base import make_protocol
-from editloupe.protocols.imported import Importer, record_of
+from editloupe.protocols.imported import record_of
+from editloupe.protocols.importer import ResultFiles
 from editloupe.runs.differences import RunSpec
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import identity_options, options_of
@@ -38,7 +39,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
     name: of an installed importer.   data: what was judged.   edited: folder of outputs by the editor's name.
     Raises UnknownPlugin, DataError, ConfigError, RunMismatch and StorageError.
     """
-    importer = cast(Importer, plugins.load("importers", name))
+    importer = cast(ResultFiles, plugins.load("importers", name))
     images = ImageStore(out / "blobs", writes=False)
     read = importer.read(folder, data=data, edited=edited, store=images)
     protocol = make_protocol(read.protocol, read.options)

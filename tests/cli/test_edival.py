@@ -165,5 +165,6 @@ def test_a_chain_is_judged_with_a_tiny_random_detector_and_encoder(
     assert all(share == "not_defined" or 0 <= float(share) <= 1 for share in backgrounds.values())
     code, out, err = editloupe("report", "run")
     assert code == 0 and "Overall, multi-turn" in out, err
-    code, out, err = editloupe("rescore", "run", "--option", "remove_threshold=0.9", "--out", "other")
+    Path("high.toml").write_text("remove_threshold = 0.9\n", encoding="utf-8")
+    code, out, err = editloupe("rescore", "run", "--option", "rules=high.toml", "--out", "other")
     assert code == 0, out + err

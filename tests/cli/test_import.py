@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.figures.run import Run
 from editloupe.rubrics import rubric_path
-from tests.protocols.unicbench_files import edit, result, row, rows, write, write_results
+from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -183,9 +183,3 @@ def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editlo
     assert code == 0, err
     assert "bagel en NC 8.0000 8 8.0000 (6/6)" in words(out)
     assert "Where n is above what was asked, rows that do not count here are in Published, and in Change." in words(out)
-
-
-def test_results_of_other_data_are_refused(folder: Path, editloupe: Program) -> None:
-    write(folder / "other", [row(500)])
-    code, _, err = editloupe("import", "unicbench", "results", "--data", "other", "--out", "run")
-    assert code == 2 and "no entry is about a sample of other; name the data that was judged" in words(err)

@@ -177,7 +177,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "edival-plain": Scenario(EDIVAL, said({"[Rr]ead|text": "shut"}), CHAIN),
     "edival-official": Scenario(
-        f"{EDIVAL} --option if=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
+        f"{EDIVAL} --option rules=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(

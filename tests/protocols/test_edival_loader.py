@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from editloupe.data.check import check
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
 from editloupe.data.write import metadata_row, place_image
@@ -70,8 +69,6 @@ def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -
         "6 lines about 2 images: 2 of 3 turns",
         f"editor 'bagel': files in {folder} named "
         "{mode}/{image}_input_raw_turn_{turn}; 0 missing, 0 belong to no row",
-        "editor 'bagel', multipass: 2 of 2 chains have all outputs",
-        "editor 'bagel', singlepass: 6 of 6 prompts have all outputs",
     )
 
 
@@ -117,20 +114,7 @@ def test_a_missing_output_leaves_its_turn_empty(tmp_path: Path) -> None:
     warnings = {sample.id: sample.warnings for sample in loaded.samples}
     assert warnings["0"] == ("turn 1: no edited image",) and warnings["1.c2"] == ("no edited image",)
     told = "\n".join(loaded.notes)
-    assert "3 missing, 2 belong to no row" in told and "0 of 2 chains have all outputs" in told
-    assert "with an output after a turn without one: 1 (0)" in told and "5 of 6 prompts have all" in told
-
-
-def test_an_output_of_another_size_is_noted_and_not_resized(tmp_path: Path) -> None:
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel", modes=("multipass",))
-    put(folder / "multipass" / "0_input_raw_turn_2.png", size=(1024, 1536))
-    loaded = opened(root, edited={"bagel": folder})
-    (odd,) = (sample for sample in loaded.samples if sample.warnings)
-    edited = odd.turns[1].edited
-    assert edited is not None and (edited.width, edited.height) == (1024, 1536)
-    assert odd.warnings == ("turn 2: the edited image is 1024×1536 px, the source 24×16 px",)
-    report = check(root, store=ImageStore(), edited={"bagel": folder})
-    assert [(p.kind, p.sample) for p in report.problems] == [("aspect", "bagel/0")] and report.errors == 0
+    assert "3 missing, 2 belong to no row" in told
 
 
 def changed(index: int, turn: int, **columns: Any) -> list[Line]:
@@ -141,12 +125,9 @@ def changed(index: int, turn: int, **columns: Any) -> list[Line]:
     ("columns", "message"),
     [
         ({"instructions": "__import__('os')"}, "'instructions': expected a list of texts such as ['a', 'b'], found text"),
-        ({"task_type": "['subject_add'"}, "'task_type': expected a list of texts"),
         ({"available_objects": "[" * 5000}, "'available_objects': expected a list of texts"),
-        ({"all_objects": "('a',)"}, "'all_objects': expected a list of texts"),
         ({"unchanged_objects": "[1]"}, "'unchanged_objects': expected a list of texts"),
         ({"all_objects": "['\\ud800']"}, "'all_objects': expected a list of texts"),
-        ({"all_objects": ""}, "'all_objects': expected a list of texts"),
         ({"format_instructions": ["Change the position of [cup to [left] of [jar]"]}, "is not of the form"),
         (
             {"task_type": ["count_change"], "format_instructions": ["Change the count of [cup] to [three]"]},
@@ -174,13 +155,6 @@ def test_a_line_that_cannot_be_read_costs_its_own_image_alone(
     assert "0 belong to no row" in "".join(loaded.notes)
 
 
-def test_a_prompt_does_not_suffer_from_a_later_line(tmp_path: Path) -> None:
-    root, folder = write(tmp_path / "data", changed(1, 3, task_type="?")), edit(tmp_path / "bagel", modes=("singlepass",))
-    loaded = opened(root, edited={"bagel": folder})
-    assert [row.id for row in loaded.rejected] == ["1.c3"]
-    assert [sample.id for sample in loaded.samples] == ["0.c1", "0.c2", "0.c3", "1.c1", "1.c2"]
-
-
 @pytest.mark.parametrize(
     ("given", "id_", "message"),
     [
@@ -196,14 +170,12 @@ def test_a_prompt_does_not_suffer_from_a_later_line(tmp_path: Path) -> None:
             "0",
             "line 3: image 0, turn 2: column 'instructions' does not begin with what it holds in turn 1, on line 2",
         ),
-        (changed(0, 2, image_index="zero"), "0", "none for turn 2"),
         (
             changed(0, 2, image_index="zero"),
             "line-3",
             "column 'image_index': expected a whole number from 0 on, found text 'zero'",
         ),
         (changed(0, 2, turns="0"), "line-3", "column 'turns': expected a whole number from 1 on, found text '0'"),
-        (changed(0, 2, turns="1.5"), "line-3", "column 'turns': expected a whole number from 1 on, found text '1.5'"),
     ],
 )
 def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: list[Line], id_: str, message: str) -> None:
@@ -212,20 +184,15 @@ def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: l
     assert message in {row.id: row.message for row in loaded.rejected}[id_]
 
 
-def test_backslashes_and_quotes_in_names_are_read_as_they_stand(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", changed(0, 1, all_objects=r"""['50\% jar', "cat's cup"]"""))
-    sample = opened(root, outputs=False).samples[0]
-    assert read_chain(sample).pools[0].ever == (r"50\% jar", "cat's cup")
-
-
 def test_a_second_line_for_a_turn_is_rejected_and_the_first_counts(tmp_path: Path) -> None:
-    given = [*lines(), {**lines()[1], "all_objects": ["other"]}]
-    loaded = opened(write(tmp_path / "data", given), outputs=False)
+    first = changed(0, 1, all_objects=r"""['50\% jar', "cat's cup"]""")
+    loaded = opened(write(tmp_path / "data", [*first, {**lines()[0], "all_objects": ["other"]}]), outputs=False)
     assert [sample.id for sample in loaded.samples] == ["0", "1"]
     (twice,) = loaded.rejected
     assert (twice.id, twice.kind) == ("0#line-8", "duplicate_id")
-    assert "line 8: image 0, turn 2 is on line 3 too; the first is kept" in twice.message
-    assert read_chain(loaded.samples[0]).pools[1].ever == ("jar", "thing 1", "thing 2")
+    assert "line 8: image 0, turn 1 is on line 2 too; the first is kept" in twice.message
+    # Backslashes and quotes in names are read as they stand.
+    assert read_chain(loaded.samples[0]).pools[0].ever == (r"50\% jar", "cat's cup")
 
 
 def test_an_index_without_a_base_image_or_with_two_is_rejected_alone(tmp_path: Path) -> None:
@@ -245,47 +212,18 @@ def test_an_index_without_a_base_image_or_with_two_is_rejected_alone(tmp_path: P
     )
 
 
-def test_two_files_for_one_output_reject_the_chain_of_that_editor(tmp_path: Path) -> None:
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel", modes=("multipass",))
-    put(folder / "multipass" / "0_input_raw_turn_2.jpg")
-    loaded = opened(root, edited={"bagel": folder, "flux": edit(tmp_path / "flux", modes=("multipass",))})
-    (twice,) = loaded.rejected
-    assert twice.key == "bagel/0" and "several files could be the output: multipass/0_" in twice.message
-    assert [sample.key for sample in loaded.samples] == ["bagel/1", "flux/0", "flux/1"]
-
-
-def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_the_columns_is_refused_and_of_several_one_must_be_named(tmp_path: Path) -> None:
     root = write(tmp_path / "data", [{k: v for k, v in line.items() if k != "all_objects"} for line in lines()])
-    for given in (root / "edival.csv", root):
-        with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
-            opened(given, format="edival", outputs=False)
-    (root / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        DataError, match=r"no .csv file with its columns: found edival\.csv, other\.csv; expected image_index"
-    ):
+    with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
+        opened(root / "edival.csv", format="edival", outputs=False)
+    with pytest.raises(DataError, match=r"expected EdiVal-Bench: a \.csv file with the columns image_index, turns"):
         opened(root, format="edival", outputs=False)
     with pytest.raises(DataError, match="no known layout"):
         opened(root, outputs=False)
-
-
-def test_of_several_files_one_must_be_named(tmp_path: Path) -> None:
-    root = write(write(tmp_path / "data", lines()), lines()[:3], name="short.csv")
-    with pytest.raises(DataError, match=r"found edival\.csv, short\.csv; give the path of the one that is meant"):
+    root = write(write(tmp_path / "two", lines()), lines()[:3], name="short.csv")
+    with pytest.raises(DataError, match=r"edival\.csv, short\.csv; give the path of the one that is meant"):
         opened(root, outputs=False)
     assert [sample.id for sample in opened(root / "short.csv", outputs=False).samples] == ["0"]
-
-
-def test_a_folder_of_other_images_is_refused(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", lines())
-    put(tmp_path / "out" / "logo.png")
-    with pytest.raises(
-        DataError,
-        match=r"no image there belongs to any row; saw 'logo', expected names such as 'multipass/0_input_raw_turn_1'",
-    ):
-        opened(root, edited={"bagel": tmp_path / "out"})
-    edit(tmp_path / "out" / "bagel")
-    with pytest.raises(DataError, match=r"give one folder for each editor: --edited bagel=.*/out/bagel"):
-        opened(root, edited={"bagel": tmp_path / "out"})
 
 
 def test_a_chain_is_an_imagefolder_too(tmp_path: Path) -> None:
@@ -301,21 +239,6 @@ def test_a_chain_is_an_imagefolder_too(tmp_path: Path) -> None:
             sample.key, sample.content, sample.extra, sample.warnings,
         )  # fmt: skip
         assert read_chain(other) == read_chain(sample)
-
-
-def test_each_image_is_read_once_and_none_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, read = ImageStore(), Counter[str]()
-    add_file = store.add_file
-    monkeypatch.setattr(store, "add_file", lambda path: (read.update([path.name]), add_file(path))[1])
-    monkeypatch.setattr(store, "array", lambda ref: pytest.fail("decoded"))
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
-    load(root, store=store, edited={"bagel": folder})
-    # A base image once for both modes; an output's name stands in both folders.
-    assert read == {
-        f"{index}_input_raw{name}": 1 if name == ".jpg" else 2
-        for index in (0, 1)
-        for name in (".jpg", "_turn_1.png", "_turn_2.png", "_turn_3.png")
-    }
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the shared sample of the benchmark is not on this machine")

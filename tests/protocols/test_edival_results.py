@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from editloupe.figures.run import Run
-from editloupe.protocols.edival.chain import Chain, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
-from editloupe.protocols.importer import ResultSaid, read_said
+from editloupe.protocols.result_mapping import ResultSaid, read_said
+from editloupe.figures.run import Run
 from tests.protocols import edival_files
 
 Program = Callable[..., tuple[int, str, str]]
@@ -23,6 +21,7 @@ EDITS = (
     Edit(edit_type="color_alter", target="jar", new="blue"),
     Edit(edit_type="background_change", new="park", keep=("jar",)),
 )
+CHAIN = tuple((edit.edit_type, edit.sentence(), edit.sentence(brackets=True)) for edit in EDITS)
 PEOPLE = """sample,editor,turn,part,if
 0,bagel,1,,yes
 0,bagel,3,,yes
@@ -32,27 +31,6 @@ PEOPLE = """sample,editor,turn,part,if
 SOURCE = "Failed to detect [cup] in images. Source detected: {}, Target detected: {}"
 REFERENCE = "Failed to detect required objects. Reference object [jar] detected: False, Target object [cup] detected: True"
 MISS = "Failed to detect [cup] in source image."
-
-
-def chain() -> Chain:
-    pools = [
-        Pools(ever=("cup", "jar"), unchanged=("jar",), available=("jar",), background_kept=number < 2)
-        for number in range(3)
-    ]
-    return Chain(mode="multipass", edits=EDITS, pools=tuple(pools))
-
-
-def write_data(root: Path, images: int = 3, **more: Any) -> Path:
-    """Chains of three turns as an ImageFolder, without outputs. more: further columns."""
-    root.mkdir()
-    rows = []
-    for index in range(images):
-        Image.new("RGB", (16, 16), (40 * index, 90, 120)).save(root / f"{index}.png")
-        row = {name: value for name, value in columns(chain()).items() if name != "instructions"}
-        sentences = [edit.sentence() for edit in EDITS]
-        rows.append({"id": str(index), "source_file_name": f"{index}.png", "instructions": sentences, **row, **more})
-    (root / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return root
 
 
 def entry(turn: int, score: Any = 1, reason: str = "It was done.", **changes: Any) -> dict[str, Any]:
@@ -99,7 +77,7 @@ def put(path: Path, values: Any) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three images. The object of the first edit of image 1 was not seen; image 2 has no result in singlepass."""
     monkeypatch.chdir(tmp_path)
-    write_data(tmp_path / "data")
+    edival_files.write(tmp_path / "data", edival_files.lines({0: CHAIN, 1: CHAIN, 2: CHAIN}))
     results = tmp_path / "results" / "bagel"
     base = {"base_image_quality": {"base_image_p99": 0.6, "base_image_human_preference_score": 4.5}}
     multi = {
@@ -132,9 +110,10 @@ IMPORT = ("import", "edival", "results", "--data", "data", "--out", "run")
 def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
     code, out, err = editloupe(*IMPORT, "--json")
     assert code == 0, err
+    data = json.loads(out)
     means = {
         (one["mode"], one["turns"], one["metric"]): (one["published"], one["mean"], one["judged"], one["asked"])
-        for one in json.loads(out)["means"]
+        for one in data["means"]
     }
     # Turn 1 of multipass: 1, 0 for an object that was not seen, 1. Without the 0: 2 of 2.
     assert means["multipass", 1, "instruction_following"] == (pytest.approx(2 / 3), 1.0, 2, 3)
@@ -144,12 +123,7 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     # Complex prompts of three edits: 1 1 1 and 0 1 1: five of six edits, one of two images.
     assert means["singlepass", 3, "instruction_following"][:2] == (pytest.approx(5 / 6), pytest.approx(5 / 6))
     assert means["singlepass", 3, "image_success"] == (0.5, 0.5, 2, 2)
-
-
-def test_notes_count_what_is_no_verdict_and_what_cannot_be_told(folder: Path, editloupe: Program) -> None:
-    code, _, err = editloupe(*IMPORT)
-    said = words(err)
-    assert code == 0
+    said = " ".join(data["notes"])
     for note in (
         "editor 'bagel', multipass: 3 of 3 samples have an entry",
         "scores that are not_defined (the detector did not find the object before the edit): 1",
@@ -159,6 +133,10 @@ def test_notes_count_what_is_no_verdict_and_what_cannot_be_told(folder: Path, ed
         "no outputs beside the results of bagel: pages show the sources alone",
     ):
         assert note in said, note
+    # How the code judged is recorded, and no option of the protocol.
+    run = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    assert run["record"]["imported"]["rules"]["like"] == "official"
+    assert run["identity"]["options"]["rules"] == {"like": "paper", "chains": "complete"}
 
 
 def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Program) -> None:
@@ -187,27 +165,17 @@ def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Pr
     assert editloupe("compare", "run", "other")[0] == 0
 
 
-def test_data_may_carry_peoples_ratings_of_turns(folder: Path, editloupe: Program) -> None:
-    """Of each image turn 2 by two people and turn 3 by one; judged: 1 and 0, 1 and 1, 0 and 1."""
-    rated = {"human_turn2_if_ann": "yes", "human_turn2_if_ben": "yes", "human_turn3_if_ann": "no"}
-    write_data(folder / "rated", **rated)
-    assert editloupe("import", "edival", "results", "--data", "rated", "--out", "run")[0] == 0
-    code, out, err = editloupe("align", "run", "--json", "--resamples", "100")
-    assert code == 0, err
-    found = json.loads(out)["judges"][0]["criteria"][0]["all"]["figures"]["accuracy"]
-    # Right: turn 2 of images 0 and 1, turn 3 of image 0.
-    assert (found["value"], found["judged"], found["asked"]) == (0.5, 6, 6)
-    people = Run("run").frame().to_dicts()
-    assert {(one["judge"], one["turn"]) for one in people if one["kind"] == "human"} == {("ann", 2), ("ben", 2), ("ann", 3)}
-
-
 def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, editloupe: Program) -> None:
     nothing = {"object_dinov3_consistency": [], "object_l1_consistency": []}
     turn = entry(2, object_dinov3_consistency_mean=0.0, object_l1_consistency_mean=0.0, object_details=nothing)
     base = {"base_image_quality": {"base_image_human_preference_score": 4.5}}
-    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": entry(3)})
+    # A number off its scale takes no other along.
+    last = entry(3, p99=70.5, contrast=0.4, human_preference_score="high")
+    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": last})
     code, _, err = editloupe(*IMPORT)
     assert code == 0 and "scores that are not_defined (no box of an unchanged object): 2" in words(err)
+    for metric in ("luminance_p99", "preference"):
+        assert f"{metric} that is no number on its scale): 1" in words(err)
     found = {
         (one["metric"], one["turn"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
@@ -217,22 +185,7 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
     assert [found["background_consistency", n] for n in (1, 2, 3)] == [0.95, 0.95, "not_defined"]
     assert [found["content_consistency", n] for n in (1, 2)] == [pytest.approx(0.875), 0.95]
     assert (found["preference", 1], found["preference_change", 1]) == (5.0, 0.5)
-
-
-def test_a_number_off_its_scale_takes_no_other_score_along(folder: Path, editloupe: Program) -> None:
-    turn = entry(1, p99=70.5, contrast=0.4, human_preference_score="high")
-    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {"1": turn, "2": entry(2), "3": entry(3)})
-    code, _, err = editloupe(*IMPORT)
-    assert code == 0
-    for metric in ("luminance_p99", "preference"):
-        assert f"{metric} that is no number on its scale): 1" in words(err)
-    found = {
-        (one["metric"], one["turn"]): one["missing"] or one["value"]
-        for one in Run("run").frame().to_dicts()
-        if one["sample"] == "0"
-    }
-    assert (found["instruction_following", 1], found["contrast", 1]) == (1.0, 0.4)
-    assert (found["luminance_p99", 1], found["preference", 1]) == ("not_defined", "unparsed")
+    assert (found["contrast", 3], found["luminance_p99", 3], found["preference", 3]) == (0.4, "not_defined", "unparsed")
 
 
 @pytest.mark.parametrize(
@@ -267,46 +220,21 @@ def test_results_of_one_editor_in_two_folders_are_refused(folder: Path, editloup
         ("0_input_raw.json", "{", "0_input_raw.json: "),
         ("0_input_raw.json", [1], "expected an object, found the list [1]"),
         ("0_input_raw.json", {"base_image_quality": None}, "holds no turn; expected the keys 1, 2"),
-        ("0_input_raw.json", {"01": entry(1)}, "holds no turn; expected the keys 1, 2"),
         ("0_input_raw.json", {"1": 5}, "turn 1 is the number 5; expected an object"),
         ("0_input_raw.json", {"4": entry(1)}, "it is about 4 edits, and the data has 3"),
         ("9_input_raw.json", {"1": entry(1)}, "the data has no sample '9'"),
         ("0_input_raw.json", {"1": entry(2)}, "the data's 'Remove cup'"),
         ("0_input_raw.json", {"1": entry(1, task_type="paint")}, "unknown edit type 'paint'"),
+        ("0_input_raw_turn_2.json", prompt(2, [1]), "expected 2 of 'instruction_following_list', found 1"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_and_the_others_count(
     folder: Path, editloupe: Program, name: str, values: Any, said: str
 ) -> None:
-    put(folder / "results" / "bagel" / "multipass" / name, values)
+    mode = "singlepass" if "turn" in name else "multipass"
+    put(folder / "results" / "bagel" / mode / name, values)
     code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "multipass: entries not counted: 1" in words(err) and said in words(err)
-
-
-def test_a_prompt_with_a_list_of_another_length_is_named(folder: Path, editloupe: Program) -> None:
-    path = folder / "results" / "bagel" / "singlepass" / "0_input_raw_turn_2.json"
-    put(path, {**prompt(2, [1, 1]), "instruction_following_list": [1]})
-    code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "expected 2 of 'instruction_following_list', found 1" in words(err)
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (
-            ("import", "edival", "data", "--data", "data", "--out", "run"),
-            "data: no result file; expected EDITOR/",
-        ),
-        (("import", "edival", "gone", "--data", "data", "--out", "run"), "gone: no such folder"),
-        ((*IMPORT, "--edited", "omni=data"), "--edited omni: no result of this editor below results; there are bagel"),
-    ],
-)
-def test_what_is_missing_is_said_and_nothing_is_written(
-    folder: Path, editloupe: Program, command: tuple[str, ...], said: str
-) -> None:
-    code, out, err = editloupe(*command)
-    assert code == 2 and said in words(err) and out == ""
-    assert not (folder / "run").exists()
+    assert code == 0 and f"{mode}: entries not counted: 1" in words(err) and said in words(err)
 
 
 @pytest.mark.parametrize(
@@ -357,42 +285,20 @@ def test_consistency_of_no_box_is_not_defined(changes: dict[str, Any], value: fl
     assert (found.answer and found.answer.value, found.status) == (value, status)
 
 
-def test_a_background_of_0_is_a_value_and_one_of_none_is_not() -> None:
-    found = said("background_l1", EDIVAL.beside(entry(1, background_l1_consistency=0.0)))
-    assert found.answer is not None and found.answer.value == 0.0
-    assert "change of background" in said("background_l1", EDIVAL.beside(entry(3))).reason
-
-
-def test_results_on_the_benchmark_as_it_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
-) -> None:
-    """Image 0 has results in both modes; image 1 has none, and its second output is missing."""
-    monkeypatch.chdir(tmp_path)
-    edival_files.write(tmp_path / "data", edival_files.lines())
-    edival_files.edit(tmp_path / "bagel")
-    (tmp_path / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
-    given = edival_files.CHAINS[0]
-    turns = {
-        str(turn): {
-            "task_type": kind, "instruction": plain, "format_instructions": bracketed, "instruction_following": 1,
-        }
-        for turn, (kind, plain, bracketed) in enumerate(given, start=1)
-    }  # fmt: skip
-    put(tmp_path / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
-    kinds, plain, bracketed = (list(column) for column in zip(*given[:2], strict=True))
-    values = {"task_types": kinds, "instructions": plain, "format_instructions": bracketed}
-    values |= {"instruction_following_list": [1, 0], "instruction_following_reason_list": ["", ""]}
-    put(tmp_path / "results" / "bagel" / "singlepass" / "0_input_raw_turn_2.json", values)
+def test_where_outputs_are_known_a_missing_one_is_missing(folder: Path, editloupe: Program) -> None:
+    """Image 0 has results in both modes and image 1 in multipass alone; the second output of image 1 is missing."""
+    edival_files.edit(folder / "bagel", (0, 1, 2))
+    (folder / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
+    (folder / "results" / "bagel" / "multipass" / "2_input_raw.json").unlink()
     code, _, err = editloupe(*IMPORT, "--edited", "bagel=bagel")
     assert code == 0, err
-    assert "multipass: 1 of 2 samples have an entry" in words(err) and "no outputs" not in err
+    said = words(err)
+    assert "no outputs" not in said and "1_input_raw.json, turn 2: its output is missing, and a score of nothing" in said
     found = {
         (one["sample"], one["turn"], one["part"]): one["missing"] or one["value"]
         for one in Run("run").frame().to_dicts()
         if one["metric"] == "instruction_following"
     }
-    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 1.0]
-    # The official code leaves a chain out of which an output is missing.
-    assert [found["1", turn, ""] for turn in (1, 2, 3)] == ["missing_output"] * 3
-    assert [found["0.c2", 1, f"instruction {n}"] for n in (1, 2)] == [1.0, 0.0]
-    assert found["0.c1", 1, "instruction 1"] == "not judged yet"
+    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 0.0]
+    assert found["1", 2, ""] == "missing_output" and found["2", 1, ""] == "not judged yet"
+    assert [found["1.c2", 1, f"instruction {n}"] for n in (1, 2)] == [0.0, 1.0]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from editloupe.errors import DataError
-from editloupe.protocols.base import Options, Paper
+from editloupe.protocols.base import Paper
 from editloupe.protocols.edival.instructions import Edit, parse_edit
+from editloupe.protocols.edival.rules import Rules
+from editloupe.scores import Score
 from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
 Mode: TypeAlias = Literal["multipass", "singlepass"]
 """multipass: each turn edits what the turn before gave.   singlepass: one prompt has all edits (complex mode)."""
+
+Dims: TypeAlias = Mapping[str, str | int | float | None]
+"""The columns by which scores are grouped."""
 
 PAPER: Final = Paper(
     title="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
@@ -30,13 +37,13 @@ AVAILABLE: Final = "available_objects"
 EVER: Final = "all_objects"
 """Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names.
 In multipass the instructions may be absent: they are the turns' own."""
-
-
-class ChainOptions(Options):
-    """The option that all questions about a chain have, from which the options of each kind of question derive."""
-
-    chains: Literal["to_gap", "complete"] = "to_gap"
-    """to_gap: a chain is judged up to its first missing output. complete: a chain with a missing output is left out."""
+_EXPECTED: Final[Mapping[str, str]] = {
+    MODE: "expected multipass or singlepass",
+    **dict.fromkeys((TYPES, SENTENCES, BRACKETED), "expected a list of texts, one for each edit"),
+    BACKGROUND: "expected a list of true and false, one for each edit",
+    **dict.fromkeys((UNCHANGED, AVAILABLE, EVER), "expected a list of names for each edit"),
+}
+"""Column → what it should hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,52 +77,62 @@ class Chain:
         """Return how many edits the image after a turn has had."""
         return turn if self.mode == "multipass" else len(self.edits)
 
-    def dims(self, index: int) -> dict[str, str | int | float | None]:
+    def dims(self, index: int) -> Dims:
         """Return the columns by which scores of an edit are grouped."""
         edits = self.edits_at(self.turn(index))
         return {"edit_type": self.edits[index].edit_type, "mode": self.mode, "turns": edits}
 
-    def dims_at(self, turn: int) -> dict[str, str | int | float | None]:
+    def dims_at(self, turn: int) -> Dims:
         """Return the columns by which scores of the image after a turn are grouped: those of its last edit."""
         return self.dims(self.edits_at(turn) - 1)
 
 
+class _Columns(BaseModel):
+    """The columns of a chain, by their names."""
+
+    model_config = ConfigDict(strict=True)
+    mode: Mode = "multipass"
+    task_type: Sequence[str]
+    format_instructions: Sequence[str]
+    instructions: Sequence[str] = ()
+    bg_consistency: Sequence[bool]
+    unchanged_objects: Sequence[Sequence[str]]
+    available_objects: Sequence[Sequence[str]]
+    all_objects: Sequence[Sequence[str]]
+
+
 def read_chain(sample: Sample) -> Chain:
     """Return the chain of a sample. Raises DataError, which names the column, for columns that hold none."""
-    extra = sample.extra
-    mode = extra.get(MODE, "multipass")
-    if mode != "multipass" and mode != "singlepass":
-        raise _wrong(sample, MODE, mode, "multipass or singlepass")
-    types, bracketed = _texts(sample, TYPES), _texts(sample, BRACKETED)
-    if mode == "multipass" and SENTENCES not in extra:
-        plain = [turn.instruction for turn in sample.turns]
-    else:
-        plain = _texts(sample, SENTENCES)
-    kept = _list(sample, BACKGROUND)
-    pools = {name: _pools(sample, name) for name in (EVER, UNCHANGED, AVAILABLE)}
-    lengths = {TYPES: len(types), BRACKETED: len(bracketed), SENTENCES: len(plain), BACKGROUND: len(kept)}
-    lengths |= {name: len(rows) for name, rows in pools.items()}
-    turns = len(types) if mode == "multipass" else 1
-    if len(set(lengths.values())) != 1 or not types or len(sample.turns) != turns:
-        due = "a turn for each" if mode == "multipass" else "one turn for all"
+    where = f"sample {sample.key!r}"
+    try:
+        read = _Columns.model_validate(dict(sample.extra))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name, *place = first["loc"]
+        at = f", item {place[0]}" if place else ""
+        found = "is not there" if first["type"] == "missing" else f"holds {first['input']!r}"
+        raise DataError(f"{where}: column {name!r}{at} {found}; {_EXPECTED.get(str(name), first['msg'])}") from error
+    edits = len(read.task_type)
+    multi = read.mode == "multipass"
+    plain = read.instructions or [turn.instruction for turn in sample.turns if multi]
+    lengths = {name: len(column) for name, column in {**vars(read), SENTENCES: plain}.items() if name != MODE}
+    if {*lengths.values()} != {edits} or not edits or len(sample.turns) != (edits if multi else 1):
+        due = "a turn for each" if multi else "one turn for all"
         found = ", ".join(f"{count} of {name}" for name, count in lengths.items())
         raise DataError(
-            f"sample {sample.key!r}: expected one item for each edit in every column of the chain, and "
-            f"{due}; found {found}, and {len(sample.turns)} turns"
+            f"{where}: expected one item for each edit in every column of the chain, and {due}; found {found}, and "
+            f"{len(sample.turns)} turns"
         )
-    unread = [value for value in kept if not isinstance(value, bool)]
-    if unread:
-        raise _wrong(sample, BACKGROUND, unread[0], "true or false")
     try:
-        edits = tuple(map(parse_edit, types, bracketed, plain))
+        parsed = tuple(map(parse_edit, read.task_type, read.format_instructions, plain))
     except DataError as error:
-        raise DataError(f"sample {sample.key!r}: {error}") from error
-    rows = zip(pools[EVER], pools[UNCHANGED], pools[AVAILABLE], kept, strict=True)
-    return Chain(
-        mode=mode,
-        edits=edits,
-        pools=tuple(Pools(ever=e, unchanged=u, available=a, background_kept=bool(k)) for e, u, a, k in rows),
+        raise DataError(f"{where}: {error}") from error
+    rows = zip(read.all_objects, read.unchanged_objects, read.available_objects, read.bg_consistency, strict=True)
+    pools = (
+        Pools(ever=tuple(ever), unchanged=tuple(unchanged), available=tuple(available), background_kept=kept)
+        for ever, unchanged, available, kept in rows
     )
+    return Chain(mode=read.mode, edits=parsed, pools=tuple(pools))
 
 
 def about_edit(sample: Sample, chain: Chain, index: int) -> About:
@@ -124,13 +141,28 @@ def about_edit(sample: Sample, chain: Chain, index: int) -> About:
     return About.of(sample, turn=chain.turn(index), part=part)
 
 
-def gap(sample: Sample, turn: int, options: ChainOptions) -> tuple[Literal["missing_output"], str] | None:
+def score_of(
+    metric: str,
+    about: About,
+    dims: Dims,
+    value: float | None,
+    missing: str | None = None,
+    reason: str = "",
+    findings: Iterable[str] = (),
+) -> Score:
+    """Return a score. missing: the status where it has no value.   findings: the tasks that it rests on."""
+    return Score(
+        **vars(about), metric=metric, value=value, missing=missing, reason=reason, findings=tuple(findings), dims=dims
+    )
+
+
+def gap(sample: Sample, turn: int, rules: Rules) -> tuple[Literal["missing_output"], str] | None:
     """Return why nothing can be asked of the image after a turn: an output is missing. None where it can."""
     first = next((n for n, one in enumerate(sample.turns, start=1) if one.edited is None), None)
     if first is None:
         return None
     missing = f"the output of turn {first} is missing"
-    if options.chains == "complete":
+    if rules.chains == "complete":
         return "missing_output", f"{missing}, and chains=complete leaves such a chain out"
     if turn < first:
         return None
@@ -150,31 +182,3 @@ def columns(chain: Chain) -> Mapping[str, Json]:
         AVAILABLE: [list(pools.available) for pools in chain.pools],
         EVER: [list(pools.ever) for pools in chain.pools],
     }
-
-
-def _wrong(sample: Sample, name: str, found: object, expected: str) -> DataError:
-    return DataError(f"sample {sample.key!r}: column {name!r} holds {found!r}; expected {expected}")
-
-
-def _list(sample: Sample, name: str) -> Sequence[Json]:
-    found = sample.extra.get(name)
-    if not isinstance(found, list | tuple):
-        raise _wrong(sample, name, found, "a list with an item for each edit")
-    return found
-
-
-def _texts(sample: Sample, name: str) -> list[str]:
-    found = _list(sample, name)
-    unread = [value for value in found if not isinstance(value, str)]
-    if unread:
-        raise _wrong(sample, name, unread[0], "texts")
-    return [str(value) for value in found]
-
-
-def _pools(sample: Sample, name: str) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for row in _list(sample, name):
-        if not isinstance(row, list | tuple) or not all(isinstance(value, str) for value in row):
-            raise _wrong(sample, name, row, "a list of names for each edit")
-        found.append(tuple(map(str, row)))
-    return found

@@ -11,12 +11,13 @@ from typing import Final
 
 from editloupe.protocols.base import Known
 from editloupe.protocols.edival import instructions as of
-from editloupe.protocols.edival.chain import Chain, ChainOptions, about_edit, gap
+from editloupe.protocols.edival.chain import Chain, about_edit, gap, score_of
 from editloupe.protocols.edival.instructions import Edit
-from editloupe.protocols.edival.sights import picture_of
+from editloupe.protocols.edival.rules import Rules
+from editloupe.protocols.edival.sights import measuring, picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import Measure, Recipe
-from editloupe.values import Sample
+from editloupe.tasks import Measure
+from editloupe.values import Json, Sample
 
 DIRECTION: Final = "clip_direction"
 DIRECTION_METRIC: Final = Metric(
@@ -43,50 +44,29 @@ def captions(edit: Edit) -> tuple[str, str]:
     return f"a photo{before}", f"a photo{after}"
 
 
-class DirectionOptions(ChainOptions):
-    """The option of CLIP_dir, from which a protocol's own derive."""
-
-    direction: bool = False
-    """Measure too whether the image changes as the words of the edit do (CLIP_dir)."""
-
-
-def plan_direction(
-    protocol: str, sample: Sample, chain: Chain, known: Known, options: DirectionOptions
-) -> Iterator[Measure]:
+def plan_direction(protocol: str, sample: Sample, chain: Chain, rules: Rules) -> Iterator[Measure]:
     """Return the measure of each edit: from the image before its turn to the image after it."""
-    if not options.direction:
-        return
     for index, edit in enumerate(chain.edits):
         turn = chain.turn(index)
         images = {"source": picture_of(sample, turn - 1), "edited": picture_of(sample, turn)}
         before, after = captions(edit)
-        yield Measure(
-            protocol=protocol,
-            metric=DIRECTION,
-            about=about_edit(sample, chain, index),
-            measure=DIRECTION,
-            args={"source_text": before, "edited_text": after},
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
-            blocked=gap(sample, turn, options),
-        )
+        args: dict[str, Json] = {"source_text": before, "edited_text": after}
+        about = about_edit(sample, chain, index)
+        yield measuring(protocol, DIRECTION, about, args, images, gap(sample, turn, rules))
 
 
-def score_direction(sample: Sample, chain: Chain, known: Known, options: DirectionOptions) -> Iterator[Score]:
+def score_direction(sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
     """Return the cosine of each edit. Above which one an edit counts as made, the paper does not tell."""
-    for index in range(len(chain.edits) if options.direction else 0):
+    for index in range(len(chain.edits)):
         about = about_edit(sample, chain, index)
         finding = known.finding(DIRECTION, about)
         value = None if finding is None or finding.answer is None else finding.answer.value
-        status, reason = (NOT_JUDGED, "") if finding is None else (finding.status, finding.reason)
-        yield Score(
-            **vars(about),
-            metric=DIRECTION,
-            value=value,
-            missing=None if value is not None else status,
-            reason="" if value is not None else reason,
-            findings=() if finding is None else (finding.task_id,),
-            dims=chain.dims(index),
-        )
+        if finding is None:
+            yield score_of(DIRECTION, about, chain.dims(index), None, NOT_JUDGED)
+        elif value is None:
+            yield score_of(DIRECTION, about, chain.dims(index), None, finding.status, finding.reason, [finding.task_id])
+        else:
+            yield score_of(DIRECTION, about, chain.dims(index), value, findings=[finding.task_id])
 
 
 def _texts(edit: Edit) -> tuple[str, str]:

@@ -17,12 +17,12 @@ from itertools import chain as joined
 from pathlib import Path
 from typing import Final, TypeAlias, get_args
 
-from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, plain_stem
+from editloupe.data.folders import ImageFile, RowError, open_folder, plain_stem
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import Layout, RowShape
+from editloupe.data.loaders.layout import RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, RejectedRow, Row
-from editloupe.data.tables import TableLine, columns_of, shown
+from editloupe.data.tables import TableLine, shown
 from editloupe.errors import DataError, SampleError
 from editloupe.protocols.edival.chain import (
     AVAILABLE,
@@ -45,7 +45,6 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 _EDITS: Final = (TYPES, SENTENCES, BRACKETED)
 _POOLS: Final = (UNCHANGED, AVAILABLE, EVER)
-_SOME: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,22 +68,18 @@ class EdiValData(Mapped):
     def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
         return ()
 
-    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
-        every = sorted(data.root.glob("*.csv")) if data.metadata is None else [data.metadata]
-        fitting = [file for file in every if {*layout.needs} <= {*columns_of(file)}]
-        files = fitting or every
-        if len(files) != 1:
-            names = ", ".join(file.name for file in files)
-            what = "several .csv files with its columns" if fitting else "no .csv file with its columns"
-            then = "give the path of the one that is meant" if fitting else f"expected {', '.join(COLUMNS)}"
-            raise DataError(f"{data.root}: {what}: found {names or 'none'}; {then}")
-        if lacking := [name for name in COLUMNS if name not in columns_of(files[0])]:
-            seen, listed = ", ".join(columns_of(files[0])), ", ".join(COLUMNS)
-            raise SampleError(f"lacks the column {', '.join(lacking)}; expected {listed}; found {seen}", file=files[0])
-        return layout, [Folder(data.root, data.store).own(files[0].name)]
-
     def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
+        if len(tables) != 1:
+            names = ", ".join(rows.table.file.name for rows in tables)
+            raise DataError(
+                f"{data.root}: several .csv files with its columns: {names}; give the path of the one that is meant"
+            )
         (rows,) = tables
+        if lacking := [name for name in COLUMNS if name not in rows.table.columns]:
+            seen, listed = ", ".join(rows.table.columns), ", ".join(COLUMNS)
+            raise SampleError(
+                f"lacks the column {', '.join(lacking)}; expected {listed}; found {seen}", file=rows.table.file
+            )
         chains, strays = _chains(rows.table.lines)
         lengths = Counter(map(len, chains.values()))
         spread = ", ".join(f"{number} of {turns} turns" for turns, number in sorted(lengths.items()))
@@ -102,25 +97,11 @@ class EdiValData(Mapped):
             modes = [mode for mode in MODES if folder.own(mode).is_dir()]
             modes = modes or ["singlepass" if path.absolute().name == "singlepass" else "multipass"]
             its = [row for row in rows if not row.names or row.names[MODE] in modes]
-            mine = super().attached(its, shape, replace(data, edited={editor: path}), notes)
-            notes.extend(_told(editor, mode, [row for row in mine if row.names.get(MODE) == mode]) for mode in modes)
-            out += mine
+            out += super().attached(its, shape, replace(data, edited={editor: path}), notes)
         return out
 
 
 EDIVAL: Final = EdiValData(Path(__file__).with_name("edival.toml"))
-
-
-def _told(editor: str, mode: Mode, rows: Sequence[Row]) -> str:
-    """Return how many chains or prompts of a mode have their outputs."""
-    found = [row for row in rows if isinstance(row, DataRow)]
-    gaps = [row for row in found if None in row.edited]
-    noun = "chains" if mode == "multipass" else "prompts"
-    told = f"editor {editor!r}, {mode}: {len(found) - len(gaps)} of {len(found)} {noun} have all outputs"
-    if behind := [row.id for row in gaps if any(row.edited[row.edited.index(None) :])]:
-        listed = ", ".join(behind[:_SOME]) + (", …" if len(behind) > _SOME else "")
-        told += f"; with an output after a turn without one: {len(behind)} ({listed})"
-    return told
 
 
 def _chains(lines: Sequence[TableLine]) -> tuple[dict[str, _Chain], list[RejectedRow]]:

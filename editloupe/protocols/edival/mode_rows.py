@@ -25,9 +25,27 @@ _PROMPT: Final = re.compile(r"\.c\d+$")
 
 def percent(rows: Rows, *, scale: float = 100, digits: int = 2) -> Cell:
     """Return the mean of what was judged, without an interval.   scale: 1 for a metric as it is."""
+    judged = sum(row["value"] is not None for row in rows)
+    return Cell(value=_mean(rows, scale), name="mean", digits=digits, judged=judged, asked=len(rows))
+
+
+def _mean(rows: Rows, scale: float = 100) -> float | None:
     known = [scale * row["value"] for row in rows if row["value"] is not None]
-    value = math.fsum(known) / len(known) if known else None
-    return Cell(value=value, name="mean", digits=digits, judged=len(known), asked=len(rows))
+    return math.fsum(known) / len(known) if known else None
+
+
+def overall(success: float | None, consistency: float | None) -> float | None:
+    """Return EdiVal-O, the geometric mean of image success and content consistency, both in percent.
+
+    None where one of them is missing. 0 where one of them is 0.
+    """
+    return None if success is None or consistency is None else math.sqrt(success * consistency)
+
+
+def overall_of(rows: Rows) -> Cell:
+    """Return O of the rows of one number of edits."""
+    parts = (_mean(select(rows, where)) for where in ({"metric": SUCCESS, "last": True}, {"metric": CONTENT}))
+    return Cell(value=overall(*parts), name="mean", digits=2)
 
 
 class ModeRows:
@@ -73,29 +91,13 @@ class ModeRows:
         names = f"{self.title}-{name}{'-whole' * self.whole}", f"{title}, {self.title}{', on whole chains' * self.whole}"
         return pivot(*names, lines, figures, at_once=at_once, caption=caption, **more)
 
-
-def overall(success: float | None, consistency: float | None) -> float | None:
-    """Return EdiVal-O, the geometric mean of image success and content consistency, both in percent.
-
-    None where one of them is missing. 0 where one of them is 0.
-    """
-    return None if success is None or consistency is None else math.sqrt(success * consistency)
-
-
-def overall_of(rows: Rows) -> Cell:
-    """Return O of the rows of one number of edits."""
-    success, kept = percent(select(rows, {"metric": SUCCESS, "last": True})), percent(select(rows, {"metric": CONTENT}))
-    assert not isinstance(success.value, str) and not isinstance(kept.value, str)
-    return Cell(value=overall(success.value, kept.value), name="mean", digits=2)
-
-
-def at_last(of: ModeRows) -> dict[str, float | None]:
-    """Return O of each editor at the largest number of edits."""
-    found = {}
-    for (editor,), rows in grouped(of.rows, "editor").items():
-        score = overall_of(select(rows, {"turns": of.turns[-1]})).value
-        found[editor] = None if isinstance(score, str) else score
-    return found
+    def at_last(self) -> dict[str, float | None]:
+        """Return O of each editor at the largest number of edits."""
+        found = {}
+        for (editor,), rows in grouped(self.rows, "editor").items():
+            score = overall_of(select(rows, {"turns": self.turns[-1]})).value
+            found[editor] = None if isinstance(score, str) else score
+        return found
 
 
 def _rows(frame: polars.DataFrame, mode: str, metrics: Collection[str], *, whole: bool) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
 from editloupe.data.rows import Loaded
@@ -21,7 +20,6 @@ from editloupe.findings import Finding
 from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
-from editloupe.protocols.imported import Published
 from editloupe.protocols.importer import ResultEntry, ResultFiles, ResultGroup, read_object
 from editloupe.values import Json, Sample, Turn, finite, in_one
 
@@ -90,6 +88,9 @@ class EdiValResults(ResultFiles):
             names = [name for rule in self.mapping.metrics.values() for name, *_ in rule.record.values()]
             yield 0, "", {name: base.get(f"base_image_{name}") for name in names}
 
+    def lacks_output(self, entry: ResultEntry, sample: Sample) -> bool:
+        return sample.turns[int(entry.item) - 1 if len(sample.turns) > 1 else 0].edited is None
+
     def beside(self, row: Mapping[str, Json]) -> dict[str, Json]:
         """Return what an entry says beside its verdicts, with `boxes` where a mean of 0 is one of no box."""
         rules = {metric: rule for metric, rule in self.mapping.metrics.items() if metric != FOLLOWING}
@@ -104,27 +105,19 @@ class EdiValResults(ResultFiles):
         # The protocol itself tells which outputs are missing.
         return super().findings(replace(group, known=False), judge_id)
 
-    def published(self, group: ResultGroup, judge_id: str) -> Iterator[Published]:
-        """Yield the means as the official notebook computes them, with the zeros."""
+    def counted(self, group: ResultGroup) -> Iterator[tuple[Mapping[str, str | int], str | None, str, float]]:
+        """Yield each number that the official notebook counts, with the zeros."""
         rows = {(one.row["index"], int(one.item)): one.row for one in group.every}
         mode = group.key[2]
-        for edits in sorted({turn for _, turn in rows}):
-            whole = [index for index, turn in rows if turn == edits]
-            at = [rows[index, edits] for index in whole]
+        for (index, edits), row in rows.items():
+            dims: dict[str, str | int] = {"mode": mode, "turns": edits}
             needed = range(1, edits + 1) if mode == "multipass" else (edits,)
-            success = [[n for turn in needed for n in _numbers(rows.get((index, turn), {}))] for index in whole]
-            means = {SUCCESS: [float(all(numbers)) for numbers in success if None not in numbers]}
-            means[FOLLOWING] = [number for row in at for number in _numbers(row) if number is not None]
-            for metric, rule in self.mapping.metrics.items():
-                if metric != FOLLOWING and not rule.record:
-                    means[metric] = [number for row in at if (number := finite(row.get(rule.value))) is not None]
-            for metric, numbers in means.items():
-                if numbers:
-                    part = f"instruction {edits}" if mode == "singlepass" and metric == SUCCESS else None
-                    dims: dict[str, str | int] = {"mode": mode, "turns": edits}
-                    mean, editor = fmean(numbers), group.key[0]
-                    yield Published(judge_id=judge_id, editor=editor, dims=dims, part=part, metric=metric, mean=mean,
-                                    count=len(numbers))  # fmt: skip
+            success = [number for turn in needed for number in _numbers(rows.get((index, turn), {}))]
+            if None not in success:
+                yield dims, f"instruction {edits}" if mode == "singlepass" else None, SUCCESS, float(all(success))
+            yield from ((dims, None, FOLLOWING, number) for number in _numbers(row) if number is not None)
+            values = {id_: finite(row.get(rule.value)) for id_, rule in self.mapping.metrics.items() if not rule.record}
+            yield from ((dims, None, id_, n) for id_, n in values.items() if id_ != FOLLOWING and n is not None)
 
 
 EDIVAL: Final = EdiValResults(Path(__file__).with_name("results.toml"), name="edival")

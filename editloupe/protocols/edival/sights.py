@@ -12,15 +12,16 @@ image (source) and the last output (edited).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from editloupe.answers import Record
 from editloupe.data.boxes import inside, read_quads, to_px
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known
-from editloupe.tasks import About, Measure, Recipe
+from editloupe.scores import NOT_JUDGED
+from editloupe.tasks import About, Measure, Recipe, Status, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
 
 DETECTIONS: Final = "detections"
@@ -43,6 +44,65 @@ class Sight:
     """The words of the phrase that the box matched."""
 
 
+class Unsettled(Exception):
+    """Nothing can be said of an edit or an image yet, or at all."""
+
+    def __init__(self, status: Any, reason: str = "") -> None:
+        self.status, self.reason = status, reason
+        super().__init__(reason)
+
+
+@dataclass(kw_only=True)
+class Eyes:
+    """What is seen in the pictures of a sample. What is not known is noted as a task, and ends the way there."""
+
+    protocol: str
+    sample: Sample
+    known: Known
+    tasks: dict[str, Task] = field(default_factory=dict)
+    """What is to be found out, by id."""
+    found: dict[str, None] = field(default_factory=dict)
+    """Task ids of the findings that were needed, in their order."""
+
+    def note(self, *tasks: Task) -> None:
+        """Note tasks as needed."""
+        self.tasks |= {task.id: task for task in tasks}
+
+    def look(self, *wanted: tuple[int, str]) -> list[Finding | None]:
+        """Return the findings on phrases, each in the picture of its turn; None for what is noted as needed."""
+        findings = [self.known.finding(DETECTIONS, about_picture(self.sample, *one)) for one in wanted]
+        for one, finding in zip(wanted, findings, strict=True):
+            if finding is None:
+                self.note(detect(self.protocol, self.sample, *one))
+            else:
+                self.found[finding.task_id] = None
+        return findings
+
+    def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
+        """Return what is seen of each phrase in the picture of its turn.
+
+        Raises Unsettled where one of them was not looked for yet, or could not be.
+        """
+        findings = self.look(*wanted)
+        if None in findings:
+            raise Unsettled(NOT_JUDGED)
+        return [_sights(finding, *one) for finding, one in zip(findings, wanted, strict=True) if finding is not None]
+
+
+def _sights(finding: Finding, turn: int, phrase: str) -> list[Sight]:
+    """Return what a finding says was seen. Raises Unsettled for one that does not say it."""
+    sights = sights_of(finding)
+    if sights is None:
+        status = "input_error" if finding.answer is not None else finding.status
+        why = finding.reason or "its answer cannot be read"
+        raise Unsettled(status, f"{spelled(phrase)!r} could not be looked for in {_named(turn)}: {why}")
+    return sights
+
+
+def _named(turn: int) -> str:
+    return f"the image after turn {turn}" if turn else "the base image"
+
+
 def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
     """Return the task that finds a phrase in a picture: by the detector or, where boxes are given, by those.
 
@@ -58,21 +118,31 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         ]
         answer = Record(data={"phrase": text, "detections": seen}).to_json()
         return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
-    name = f"the image after turn {turn}" if turn else "the base image"
+    args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
+    blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
+    return measuring(protocol, DETECTIONS, about, args, {"image": picture}, None if picture else blocked)
+
+
+def measuring(
+    protocol: str,
+    measure: str,
+    about: About,
+    args: Mapping[str, Json],
+    images: Mapping[str, ImageRef | None],
+    blocked: tuple[Status, str] | None,
+    rests_on: tuple[str, ...] = (),
+) -> Measure:
+    """Return the task that takes a measure of images, by their aliases. Those that are missing are not shown."""
     return Measure(
         protocol=protocol,
-        metric=DETECTIONS,
+        metric=measure,
         about=about,
-        measure=DETECTIONS,
-        args={"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED},
-        views=() if picture is None else (Recipe(alias="image", origin=picture),),
-        blocked=("missing_output", f"{name} is missing") if picture is None else None,
+        measure=measure,
+        args=args,
+        views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+        rests_on=rests_on,
+        blocked=blocked,
     )
-
-
-def looked(known: Known, sample: Sample, turn: int, phrase: str) -> Finding | None:
-    """Return the finding of `detect`; None while there is none."""
-    return known.finding(DETECTIONS, about_picture(sample, turn, phrase))
 
 
 def sights_of(finding: Finding) -> list[Sight] | None:
@@ -125,30 +195,26 @@ def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
 
 
 def _column(sample: Sample, turn: int, picture: ImageRef) -> dict[str, list[Box]]:
-    listed = sample.extra.get(BOXES)
+    listed, count = sample.extra.get(BOXES), len(sample.turns) + 1
     if listed is None:
         return {}
-    count = len(sample.turns) + 1
+    where = f"sample {sample.key!r}: column {BOXES!r}"
     if not isinstance(listed, list | tuple) or len(listed) != count:
         number = len(listed) if isinstance(listed, list | tuple) else f"a {type(listed).__name__}"
-        raise DataError(
-            f"sample {sample.key!r}: column {BOXES!r} needs a list with an item for each of its {count} pictures, the base "
-            f"image first; found {number}"
-        )
-    names = listed[turn]
-    if names is None:
-        return {}
-    where = f"sample {sample.key!r}: column {BOXES!r}, item {turn}"
-    if not isinstance(names, Mapping):
-        raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {names!r}")
+        due = f"needs a list with an item for each of its {count} pictures, the base image first"
+        raise DataError(f"{where} {due}; found {number}")
+    names, where = listed[turn] or {}, f"{where}, item {turn}"
+    if not isinstance(names, Mapping) or listed[turn] == []:
+        raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {listed[turn]!r}")
     size = {"width": picture.width, "height": picture.height}
     found: dict[str, list[Box]] = {}
     for name, boxes in names.items():
-        if not isinstance(boxes, list | tuple):
-            raise DataError(f"{where}, {name!r}: expected a list of boxes [x0, y0, x1, y1] in px; found {boxes!r}")
         try:
-            inner = [inside(to_px(quad, "xyxy", **size), **size) for quad in read_quads(boxes)]
+            quads = read_quads(boxes) if isinstance(boxes, list | tuple) else None
+            if quads is None:
+                raise ValueError(f"found {boxes!r}")
+            inner = [inside(to_px(quad, "xyxy", **size), **size) for quad in quads]
         except ValueError as error:
-            raise DataError(f"{where}, {name!r}: expected boxes [x0, y0, x1, y1] in px: {error}") from error
+            raise DataError(f"{where}, {name!r}: expected a list of boxes [x0, y0, x1, y1] in px: {error}") from error
         found.setdefault(spelled(name), []).extend(inner)
     return found

@@ -1,4 +1,4 @@
-"""EdiVal's tables of verdicts: overall with ranks, success by turn and edit type (Tables 3 and 8 to 13).
+"""EdiVal's tables of scores: Tables 3, 6, 8 to 14 and 17 to 19.
 
 Turns of a chain (T1, T2 …) and prompts of one, two … edits (complex mode, C1, C2 …) stand in tables of their own. Rates and
 similarities are in percent, as printed. EdiVal-O and ranks exist in tables alone.
@@ -6,16 +6,18 @@ similarities are in percent, as printed. EdiVal-O and ranks exist in tables alon
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from editloupe.files import read_toml
 from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from editloupe.protocols.edival.leaderboard import beside_people
-from editloupe.protocols.edival.measured_tables import consistency, quality
-from editloupe.protocols.edival.mode_rows import FOLLOWING, MODES, SUCCESS, ModeRows, at_last, overall_of, percent
-from editloupe.stats.pivot import Figure, Rows, grouped, mean
+from editloupe.protocols.edival.mode_rows import FOLLOWING, MODES, SUCCESS, ModeRows, overall_of, percent
+from editloupe.protocols.edival.quality import CHANGE
+from editloupe.protocols.names import Names
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
 from editloupe.stats.ranks import ranks
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
@@ -23,10 +25,37 @@ from editloupe.stats.table import Cell, Table
 if TYPE_CHECKING:
     import polars
 
-_SOURCES: Final = {"multipass": ("Table 8", "Tables 9 and 10"), "singlepass": ("Table 11", "Tables 12 and 13")}
-"""Mode → the paper's tables by turn and by type."""
+_Shown: TypeAlias = Mapping[str, tuple[str, Callable[[Rows], Cell]]]
+"""Metric → its title, and the figure of its rows."""
+_SOURCES: Final[Mapping[str, Mapping[str, str]]] = {
+    "multipass": {
+        "overall": "Table 3", "success": "Table 8", "types": "Tables 9 and 10", "consistency": "Table 14",
+        "quality": "Table 18",
+    },
+    "singlepass": {
+        "success": "Table 11", "types": "Tables 12 and 13", "consistency": "Table 17", "quality": "Table 19",
+    },
+}  # fmt: skip
+"""Mode → the paper's tables."""
 _EACH: Final = "Columns may rest on different images: one counts wherever it was judged."
 _WHOLE: Final = "As the paper counts: an image of which any edit could not be judged is left out of every column."
+_CONSISTENCY: Final[_Shown] = {
+    "object_consistency": ("Object", percent),
+    "background_consistency": ("Background", percent),
+    CONTENT: ("CC", percent),
+    "object_l1": ("Object L1", percent),
+    "background_l1": ("Background L1", percent),
+    "alignment": ("Alignment", partial(percent, scale=1, digits=3)),
+}
+_VALUES: Final[_Shown] = {
+    "preference": ("HPSv3", partial(percent, scale=1, digits=4)),
+    "luminance_p999": ("p99.9", percent),
+    "luminance_p99": ("p99", percent),
+    "saturation": ("Saturation", percent),
+    "sharpness": ("Sharpness", partial(percent, scale=1, digits=4)),
+    "contrast": ("Contrast", partial(percent, scale=1, digits=4)),
+}
+_CHANGES: Final[_Shown] = {f"{id_}{CHANGE}": (f"|Δ {name}|", cell) for id_, (name, cell) in _VALUES.items()}
 
 
 def tables() -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -56,8 +85,7 @@ def by_editor(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Tab
     of = ModeRows(frame, mode, (SUCCESS, CONTENT), whole=whole)
     if not {SUCCESS, CONTENT} <= of.metrics:
         return None
-    ranked = ranks(at_last(of))
-    last = f"{of.letter}{of.turns[-1]}"
+    ranked = ranks(of.at_last())
     figures = [
         *of.figures(SUCCESS, "IF", last=True),
         *of.figures(CONTENT, "CC"),
@@ -69,7 +97,7 @@ def by_editor(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Tab
         "In percent (judged/asked).",
         "IF: images of which all edits so far succeed. CC: the mean of a sample's object and background consistency, "
         "or the one that is defined. O: the geometric mean of the two means; missing where one is.",
-        f"Rank: by O at {last}, before rounding; editors that tie share the better rank.",
+        f"Rank: by O at {of.letter}{of.turns[-1]}, before rounding; editors that tie share the better rank.",
         _WHOLE if whole else _EACH,
     )
     return of.table("overall", "Overall", figures, caption, at_once=2 * len(of.turns))
@@ -85,7 +113,8 @@ def by_turn(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Table
     figures = [*of.figures(SUCCESS, "Success", drawn, last=True), *of.figures(FOLLOWING, "Task rate", drawn)]
     figures += [] if chains else of.figures(FOLLOWING, "Marginal", drawn, last=True, of="last edit")
     caption = (
-        f"As in the paper's {_SOURCES[mode][0]}. In percent (judged/asked), with 95 % intervals, resampled by image.",
+        f"As in the paper's {_SOURCES[mode]['success']}.",
+        "In percent (judged/asked), with 95 % intervals, resampled by image.",
         "Success: images of which all edits so far succeed; missing as soon as one of them could not be judged.",
         "Task rate: edits that succeed"
         + ("." if chains else ", of all in the prompt. Marginal: the last edit of the prompt."),
@@ -93,6 +122,14 @@ def by_turn(frame: polars.DataFrame, *, mode: str, whole: bool = False) -> Table
         "" if whole else _unread(frame),
     )
     return of.table("success", "Success", figures, caption, at_once=len(of.turns))
+
+
+def _unread(frame: polars.DataFrame) -> str:
+    """Return how many samples stand in no column, since their row could not be read; "" for none."""
+    if "mode" not in frame.columns:
+        return ""
+    count = len({(row["editor"], row["sample"]) for row in frame.filter(frame["mode"].is_null()).to_dicts()})
+    return f"Samples whose row could not be read, and that stand in no column: {count}." if count else ""
 
 
 def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
@@ -105,7 +142,7 @@ def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
     types = [*(name for name in EDIT_TYPES if name in known), *sorted(known - {*EDIT_TYPES})]
     pairs = [(name, editor) for name in types for (editor,) in grouped(of.rows, "editor")]
     caption = (
-        f"As in the paper's {_SOURCES[mode][1]}, in percent (judged/asked).",
+        f"As in the paper's {_SOURCES[mode]['types']}, in percent (judged/asked).",
         "Each prompt counts with all its edits, so that a type's edits add up over the columns." * (mode != "multipass"),
     )
     lines = {pair: found[pair] for pair in pairs if pair in found}
@@ -113,9 +150,63 @@ def by_type(frame: polars.DataFrame, *, mode: str) -> Table | None:
     return of.table("by-type", "Task rate by edit type", of.figures(FOLLOWING, ""), caption, at_once=4, lines=lines, by=by)
 
 
-def _unread(frame: polars.DataFrame) -> str:
-    """Return how many samples stand in no column, since their row could not be read; "" for none."""
-    if "mode" not in frame.columns:
-        return ""
-    count = len({(row["editor"], row["sample"]) for row in frame.filter(frame["mode"].is_null()).to_dicts()})
-    return f"Samples whose row could not be read, and that stand in no column: {count}." if count else ""
+def consistency(frame: polars.DataFrame, *, mode: str) -> Table | None:
+    """Return what should have stayed, by number of edits (Tables 14 and 17)."""
+    caption = (
+        ": similarities of features, and 1 − mean absolute difference (L1), in percent (judged/asked); compared with the "
+        "base image, higher is better.",
+        "Where a sample has no unchanged object, or no background, CC is the other one alone, so that it need not be "
+        "the mean of the two columns.",
+    )
+    return _means(ModeRows(frame, mode, _CONSISTENCY), mode, "consistency", _CONSISTENCY, *caption)
+
+
+def quality(frame: polars.DataFrame, *, mode: str) -> Table | None:
+    """Return the quality of the image after each number of edits (Tables 18 and 19)."""
+    shown = {**_VALUES, **_CHANGES}
+    of = ModeRows(frame, mode, shown)
+    distance = (
+        "|Δ|: the mean of each image's distance from its base image. The paper's Table 4 has the distance of the two "
+        "means, which is smaller."
+    )
+    caption = (" (judged/asked). Luminance and saturation in percent.", distance if of.metrics & {*_CHANGES} else "")
+    return _means(of, mode, "quality", shown, *caption)
+
+
+def _means(of: ModeRows, mode: str, name: str, shown: _Shown, how: str, *caption: str) -> Table | None:
+    figures = [figure for id_, (title, cell) in shown.items() for figure in of.figures(id_, title, cell)]
+    source = f"As in the paper's {_SOURCES[mode][name]}{how}"
+    return of.table(name, name.capitalize(), figures, (source, *caption), at_once=2 * len(of.turns))
+
+
+def beside_people(frame: polars.DataFrame) -> Table | None:
+    """Return ranks by O at the last turn beside those of people's votes (Table 6); None for fewer than two known editors.
+
+    frame: one judge's scores.
+    """
+    of = ModeRows(frame, "multipass", (SUCCESS, CONTENT))
+    called, places = _people()
+    shared = {one: score for one, score in of.at_last().items() if score is not None and called(one) in places}
+    if len(shared) < 2:
+        return None
+    by_votes, by_overall = ranks({one: -float(places[called(one)]) for one in shared}), ranks(shared)
+    return pivot(
+        "ranks",
+        "Ranks beside people's",
+        {(one,): [{"editor": one}] for one in sorted(shared, key=lambda one: places[called(one)])},
+        [
+            Figure("Artificial Analysis", lambda rows: by_votes[rows[0]["editor"]], keys={"by": "votes"}),
+            Figure("EdiVal", lambda rows: by_overall[rows[0]["editor"]], keys={"by": "overall"}),
+        ],
+        caption=(
+            f"As in the paper's Table 6, among the editors that both know. EdiVal: by O at T{of.turns[-1]}. Artificial "
+            "Analysis: by people's votes on that leaderboard, 12 September 2025.",
+        ),
+    )
+
+
+@cache
+def _people() -> tuple[Names, Mapping[str, int]]:
+    """Return the editors of the leaderboard by any spelling, and their ranks."""
+    editors = read_toml(Path(__file__).with_name("leaderboard.toml"), "the leaderboard")["editors"]
+    return Names({one["name"]: one["aliases"] for one in editors}), {one["name"]: one["rank"] for one in editors}

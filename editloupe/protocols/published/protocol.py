@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
-from editloupe.protocols.importer import geometric
 from editloupe.protocols.published.importers import IMPORTERS
+from editloupe.protocols.result_mapping import geometric
 from editloupe.scores import Interval, Metric, Score
 from editloupe.stats.spec import TableSpec
 from editloupe.tasks import Budget, Task

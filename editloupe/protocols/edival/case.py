@@ -1,0 +1,169 @@
+"""One edit on its way to a verdict: what its rule looks for and asks is noted as tasks, and ends where it is not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
+from editloupe.prompts import render
+from editloupe.protocols.edival.chain import Chain, about_edit
+from editloupe.protocols.edival.instructions import Edit
+from editloupe.protocols.edival.rules import Rules
+from editloupe.protocols.edival.sights import Eyes, Sight, Unsettled, picture_of, spelled
+from editloupe.replies import one_line
+from editloupe.scores import NOT_JUDGED
+from editloupe.tasks import About, Ask, Budget, Recipe, Task
+from editloupe.values import Box
+
+SHORTEN: Final = "shorten"
+"""The role that shortens names."""
+
+
+class Question(StrEnum):
+    """What a model is asked. What shows other pictures is another question."""
+
+    ADDED = "newly_added"
+    REPLACED = "replaced"
+    ATTRIBUTE_CROP = "attribute_in_crop"
+    ATTRIBUTE_WHOLE = "attribute_in_image"
+    TEXT_CROP = "text_in_crop"
+    TEXT_WHOLE = "text_in_image"
+    BACKGROUND = "background"
+    SHORT_NAME = "short_name"
+
+
+_TEMPLATES: Final = {
+    Question.ADDED: "added",
+    Question.REPLACED: "replaced",
+    Question.ATTRIBUTE_CROP: "attribute_crop",
+    Question.ATTRIBUTE_WHOLE: "attribute_whole",
+    Question.TEXT_CROP: "read_text",
+    Question.TEXT_WHOLE: "read_text",
+    Question.BACKGROUND: "background",
+}
+
+
+@dataclass(kw_only=True)
+class Case(Eyes):
+    """One edit of a chain."""
+
+    chain: Chain
+    index: int
+    """Which edit, from 0."""
+    rules: Rules
+    tools: tuple[str, ...] = ()
+    """Names of the tools that a model is offered."""
+    budget: Budget
+    """Of one question."""
+
+    @property
+    def edit(self) -> Edit:
+        """The edit itself."""
+        return self.chain.edits[self.index]
+
+    @property
+    def after(self) -> int:
+        """The turn of the image after the edit."""
+        return self.chain.turn(self.index)
+
+    @property
+    def before(self) -> int:
+        """The turn of the image before the edit; 0 for the base image."""
+        return self.after - 1 if self.chain.mode == "multipass" else 0
+
+    def seen(self, least: float, *wanted: tuple[int, str]) -> list[list[Sight]]:
+        """Return what is seen of each phrase in the picture of its turn above a threshold, best first.
+
+        Raises Unsettled where one of them was not looked for.
+        """
+        return [
+            sorted((sight for sight in sights if sight.score > least), key=lambda sight: -sight.score)
+            for sights in self.see(*wanted)
+        ]
+
+    def says(self, question: Question, views: tuple[Recipe, ...], **words: str) -> bool:
+        """Return whether a model says yes. Raises Unsettled where it has not answered."""
+        anywhere = self.rules.yes == "anywhere"
+        answer = self._ask(question, views, FreeText() if anywhere else YES_NO, words)
+        said = "yes" in answer.text.casefold() if isinstance(answer, Text) else truth(answer)
+        if said is None:
+            raise Unsettled("off_menu", f"{answer} is neither yes nor no")
+        return said
+
+    def reads(self, question: Question, views: tuple[Recipe, ...], **words: Any) -> str:
+        """Return the text that a model reads. Raises Unsettled where it has not answered."""
+        answer = self._ask(question, views, FreeText(), words)
+        if not isinstance(answer, Text):
+            raise Unsettled("off_menu", f"{answer} is no text")
+        return answer.text
+
+    def short_names(self, target: str, reference: str) -> tuple[str, str]:
+        """Return names without colour and material. A name is asked for once in a chain. Raises Unsettled."""
+        tasks = [
+            Ask(
+                protocol=self.protocol,
+                metric=Question.SHORT_NAME.value,
+                about=About.of(self.sample, part=f"name: {spelled(name)}"),
+                role=SHORTEN,
+                prompt=render("edival/short_name", object=one_line(spelled(name))),
+                answer=FreeText(max_words=10),
+                budget=self.budget,
+            )
+            for name in (target, reference)
+        ]
+        one, other = (str(answer).strip("\"'[]“”‘’`., ") for answer in self._answers(*tasks))
+        return one, other
+
+    def pictures(self) -> tuple[Recipe, ...]:
+        """Return the whole images before and after the edit."""
+        pictures = {
+            "Image Before": picture_of(self.sample, self.before),
+            "Image After": picture_of(self.sample, self.after),
+        }
+        return tuple(Recipe(alias=alias, origin=image) for alias, image in pictures.items() if image is not None)
+
+    def crop(self, alias: str, turn: int, box: Box) -> Recipe:
+        """Return the view of a place, a box in fractions, in the picture of a turn. A small one is shown enlarged."""
+        picture = picture_of(self.sample, turn)
+        assert picture is not None  # an edit without its pictures is not judged
+        size = {"width": picture.width, "height": picture.height}
+        region = box.scaled(picture.width, picture.height).clipped(**size).rounded_out()
+        return Recipe(alias=alias, origin=picture, op="crop", region=region)
+
+    def _ask(self, question: Question, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]) -> Answer:
+        in_one_line = {name: one_line(word) if isinstance(word, str) else word for name, word in words.items()}
+        task = Ask(
+            protocol=self.protocol,
+            metric=question.value,
+            about=about_edit(self.sample, self.chain, self.index),
+            prompt=render(f"edival/{_TEMPLATES[question]}", **in_one_line),
+            views=views,
+            tools=self.tools,
+            answer=answer,
+            budget=self.budget,
+            rests_on=tuple(self.found),
+        )
+        return self._answers(task)[0]
+
+    def _answers(self, *tasks: Task) -> list[Answer]:
+        """Return the answers to tasks, all of which are asked at once."""
+        self.note(*tasks)
+        found: list[Answer] = []
+        for task in tasks:
+            finding = self.known.finding(task.metric, task.about)
+            if finding is None:
+                raise Unsettled(NOT_JUDGED)
+            self.found[finding.task_id] = None
+            if finding.answer is None:
+                raise Unsettled(finding.status, finding.reason)
+            found.append(finding.answer)
+        return found
+
+
+def truth(answer: Answer | None) -> bool | None:
+    """Return what an answer says of yes and no, or of 1 and 0; None for any other."""
+    if isinstance(answer, Choice):
+        return {"yes": True, "no": False}.get(answer.name)
+    return {1.0: True, 0.0: False}.get(answer.value) if isinstance(answer, Number) else None
