@@ -50,45 +50,26 @@ class Answered:
 
 
 class LeftOut(Exception):
-    """Raised where something gets no further.
+    """Raised where something gets no further; and kept, to say why there is no row.
 
     why: for programs, such as "not_found", or the status of a finding.
     failed: the status of a failure, which leaves open whether there is a row: it may go otherwise another time.
-    at: the stage, where several may raise it in one go.   told: what else is known of it.
+    at: the stage, by the name that the funnel has for it.   told: what else is known of it.
     """
 
     def __init__(
         self, why: str, detail: str = "", *, failed: str = "", at: str = "", told: Mapping[str, Json] | None = None
     ) -> None:
-        self.why, self.failed, self.at, self.told = why, failed, at, dict(told or {})
+        self.why, self.failed, self.at, self.told = why.replace(" ", "_"), failed, at, dict(told or {})
         super().__init__(detail)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Why there is no row: what something did not pass."""
-
-    stage: str
-    """The stage, by the name that the funnel has for it."""
-    why: str
-    """For programs, such as "not_found", or the status of a finding."""
-    detail: str = ""
-    failed: str = ""
-    """As `LeftOut` has it."""
-
-    @classmethod
-    def at(cls, stage: str, error: LeftOut) -> Lost:
-        """Return what a step raised, with the step's name."""
-        return cls(stage=stage, why=error.why, detail=str(error), failed=error.failed)
-
-    @property
-    def reason(self) -> str:
-        """The reason in one word, as the funnel counts it."""
-        return self.why.replace(" ", "_")
+    def kept(self, stage: str) -> LeftOut:
+        """Return it with its stage, and without the frames that it came through."""
+        return LeftOut(self.why, str(self), failed=self.failed, at=stage, told=self.told)
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a line of what was left out has it."""
-        return {"stage": self.stage, "why": self.reason, "detail": self.detail}
+        """Return it as a line of left_out.jsonl has it."""
+        return {"stage": self.at, "why": self.why, "detail": str(self)}
 
 
 @dataclass(frozen=True, kw_only=True)

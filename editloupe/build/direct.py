@@ -1,11 +1,13 @@
-"""The engine of sets that ask nobody: each item is made once, kept in a journal, and left out with its reason."""
+"""The engine of sets that ask nobody: each item is made once, kept in a journal, or left out with its reason."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from editloupe import files
@@ -29,6 +31,7 @@ class DoneJournal:
         self.folder, self._file = folder, folder / name
         self._named = named or (lambda made: made.get("images", ()))
         self._done: dict[str, Mapping[str, Any]] = {}
+        self._adding = Lock()
         with files.writing(folder):
             try:
                 data = files.read_bytes(self._file)
@@ -52,7 +55,7 @@ class DoneJournal:
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made of an item. Raises StorageError."""
-        with files.writing(self.folder), files.append(self._file, below=self.folder) as file:
+        with self._adding, files.writing(self.folder), files.append(self._file, below=self.folder) as file:
             file.write(json_line({"key": key, **made}))
         self._done[key] = made
         return made
@@ -109,32 +112,41 @@ class Worked:
 
 
 def work(
-    items: Sequence[WorkItem], journal: DoneJournal, *, unit: str, stopped: Callable[[], bool], tell: Callable[[str], None]
+    items: Sequence[WorkItem],
+    journal: DoneJournal | None,
+    *,
+    unit: str,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+    threads: int = 1,
 ) -> Worked | None:
     """Make what the journal does not hold yet; None where it was stopped before. Raises StorageError.
 
     What may go otherwise another time (`LeftOut.failed`) is left out and not kept.
     """
     found = Worked()
-    for number, item in enumerate(items, start=1):
-        if stopped():
-            return None
-        tell(f"{unit.capitalize()} {number:,} of {len(items):,}")
-        try:
-            made = journal.done(item.key) if item.key else None
-            made = made or _made(item, journal)
-        except LeftOut as error:
-            made = {"why": error.why, "at": error.at or "read", "detail": str(error), **error.told}
-            if item.key and not error.failed:
-                made = journal.add(item.key, made)
-        found.made.append(made)
-        found.left_out += made.get("faults", ())
-        if why := made.get("why"):
-            found.lost[made["at"], why] += 1
-            found.left_out.append({**item.about, "stage": made["at"], "why": why, "detail": made["detail"]})
+    with ThreadPoolExecutor(threads) as pool:
+        several = pool.map(lambda item: None if stopped() else _made(item, journal), items)
+        for number, (item, made) in enumerate(zip(items, several, strict=True), start=1):
+            if made is None:
+                return None
+            tell(f"{unit.capitalize()} {number:,} of {len(items):,}")
+            found.made.append(made)
+            found.left_out += made.get("faults", ())
+            if why := made.get("why"):
+                found.lost[made["at"], why] += 1
+                found.left_out.append({**item.about, "stage": made["at"], "why": why, "detail": made["detail"]})
     return found
 
 
-def _made(item: WorkItem, journal: DoneJournal) -> Mapping[str, Any]:
-    made = item.make()
-    return journal.add(item.key, made) if item.key else made
+def _made(item: WorkItem, journal: DoneJournal | None) -> Mapping[str, Any]:
+    """Return what was made of an item before, or is made now."""
+    keeps = journal if item.key else None
+    if keeps is not None and (known := keeps.done(item.key)):
+        return known
+    try:
+        made = item.make()
+    except LeftOut as error:
+        made = {"why": error.why, "at": error.at or "read", "detail": str(error), **error.told}
+        keeps = None if error.failed else keeps
+    return made if keeps is None else keeps.add(item.key, made)

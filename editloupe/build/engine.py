@@ -8,16 +8,18 @@ was stopped goes on where it was. A row ends kept, left out (at which step, why)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from editloupe.answers import AnswerSpec
-from editloupe.build.base import LeftOut, Lost
+from editloupe.build.base import LeftOut
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
 from editloupe.build.places import ImagePlace
+from editloupe.build.shown import image
+from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded
@@ -26,12 +28,10 @@ from editloupe.protocols.base import BaseProtocol, Group, Known
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score
 from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
-from editloupe.values import Json, Sample
+from editloupe.values import Box, Json, Sample, digest
 
 T = TypeVar("T")
 
-IMAGE: Final = "Image"
-"""What questions about an image call it."""
 REVIEWED: Final = "reviewed"
 """The last step of a set that people look through."""
 
@@ -63,7 +63,7 @@ class SetRow(Generic[T]):
     tasks: list[Task] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """What it rests on."""
-    lost: Lost | None = None
+    lost: LeftOut | None = None
     """None for a whole row."""
     passed: bool = False
     """Whether people passed it as it is."""
@@ -105,14 +105,13 @@ class SetRow(Generic[T]):
         alone: bool = False,
     ) -> Ask:
         """Return a question about the image.   views: beside it.   alone: show these alone."""
-        image = Recipe(alias=IMAGE, origin=self.sample.source)
         return Ask(
             protocol=self.recipe.name,
             metric=metric,
             about=About.of(self.sample, part=self.part if part is None else part),
             role=role,
             prompt=prompt,
-            views=views if alone else (image, *views),
+            views=views if alone else (image(self.sample), *views),
             answer=answer,
             budget=self.recipe.budget,
             rests_on=self.rests_on(),
@@ -139,6 +138,11 @@ class SetRow(Generic[T]):
         return verdicts_of(self.sample).get((self.id, seen))
 
 
+def corners(boxes: Iterable[Box]) -> list[Json]:
+    """Return boxes as lists of four numbers in px, to a hundredth."""
+    return [[round(v, 2) for v in box] for box in boxes]
+
+
 def answered(finding: Finding | None) -> Finding:
     """Return a finding that has an answer. Raises LeftOut for none, and for one without."""
     if finding is None:
@@ -156,7 +160,7 @@ class Drafted:
     tasks: list[Task]
     """All that can be asked by now."""
     rows: list[SetRow[Any]]
-    lost: Lost | None
+    lost: LeftOut | None
     """Why the image has no row; None where it has one."""
     others: list[dict[str, Json]]
     """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
@@ -167,16 +171,29 @@ class SetMade:
     """All that came of a set's images."""
 
     images: Sequence[Drafted]
-    rows: Sequence[SetRow[Any]]
-    kept: Sequence[SetRow[Any]]
-    waiting: Sequence[SetRow[Any]]
-    """Whole rows that people have not passed."""
-    looked: bool
-    """Whether people were asked about the set."""
-    read: int
-    """Images, those included that cannot be read."""
-    refused: Mapping[str, int]
-    """Reason → images without a row."""
+    reviewed: bool
+    """Whether people look through the set."""
+
+    @property
+    def looked(self) -> bool:
+        """Whether people were asked about it."""
+        return any(REVIEW in one.sample.extra for one in self.images)
+
+    @property
+    def rows(self) -> list[SetRow[Any]]:
+        """What may become rows, in the order of the images."""
+        return [row for one in self.images for row in one.rows]
+
+    @property
+    def kept(self) -> list[SetRow[Any]]:
+        """The rows of the set."""
+        looked = self.looked
+        return [row for row in self.rows if row.lost is None and (row.passed or not looked)]
+
+    @property
+    def waiting(self) -> list[SetRow[Any]]:
+        """Whole rows that people have not passed."""
+        return [row for row in self.rows if row.lost is None and not row.passed] if self.reviewed else []
 
 
 @dataclass(kw_only=True)
@@ -203,7 +220,7 @@ class SetRecipe(BaseProtocol):
     noun: ClassVar[str] = "row"
     """What a row is."""
     unit: ClassVar[str] = "row"
-    """What is read, one by one: "image" where each image is one row."""
+    """What may become one."""
     first: ClassVar[str]
     """The stage of what an image is asked before it has rows."""
     weights: ClassVar[tuple[str, ...]] = ()
@@ -222,6 +239,8 @@ class SetRecipe(BaseProtocol):
     """Where in the paper the recipe stands."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
+    once: ClassVar[bool] = False
+    """Whether an image counts once, whatever rows it has."""
 
     def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
         super().__init__(options, budget=budget)
@@ -235,11 +254,23 @@ class SetRecipe(BaseProtocol):
 
     def checked(self, row: DataRow) -> DataRow:
         """Return a row of the images' metadata as it counts. Raises RowError where it cannot be used."""
-        return row
+        named = row.target_name or row.extra.get("target_name")
+        if (row.quads or row.masks) and not named:
+            what = "a box" if row.quads else "a mask"
+            raise RowError("row", f"column 'target_name': there is {what}; expected the name of what it is of")
+        # Several rows may be about one image.
+        quads, masks = [list(quad.values) for quad in row.quads], [one.name for one in row.masks.values()]
+        about = digest([named, quads, masks, row.extra.get("question")])
+        return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{about[:8]}"))
 
-    def loaded(self, path: Path, store: ImageStore, folder: Path) -> Loaded:
+    def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images of a path. Raises as `load_images`."""
-        return load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
+        found = load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
+        if not self.once:
+            return found
+        first = {sample.source.sha256: sample for sample in reversed(found.samples)}
+        samples = tuple(one for one in found.samples if first[one.source.sha256] is one)
+        return replace(found, samples=samples, rejected=tuple(row for row in found.rejected if row.kind != "duplicate_id"))
 
     def told(self, made: SetMade) -> SetTold:
         """Return what is said of a set beside its stages."""
@@ -262,7 +293,7 @@ class SetRecipe(BaseProtocol):
         return {}
 
     def columns(self, row: SetRow[Any], place: ImagePlace, number: int) -> dict[str, Json]:
-        """Return a row of the ImageFolder; its images are placed.   number: of the row, from 0."""
+        """Return what a row of the ImageFolder has beside its id and its image.   number: of the row, from 0."""
         raise NotImplementedError
 
     def lines(self, row: SetRow[Any], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
@@ -285,7 +316,7 @@ class SetRecipe(BaseProtocol):
         try:
             rows = self.rows(image, others)
         except LeftOut as error:
-            lost = Lost.at(self.first, error)
+            lost = error.kept(self.first)
         tasks = list(image.tasks)
         for row in rows:
             self._follow(row)
@@ -298,7 +329,7 @@ class SetRecipe(BaseProtocol):
             try:
                 step.do(row)
             except LeftOut as error:
-                row.lost = Lost.at(step.name, error)
+                row.lost = error.kept(step.name)
                 return
         if self.review is None or (verdict := row.verdict(self.seen(row))) is None:
             row.waits = "not_reviewed"
@@ -307,7 +338,7 @@ class SetRecipe(BaseProtocol):
         elif verdict.kind == "passed":
             row.passed = True
         else:
-            row.lost = Lost(stage=REVIEWED, why=verdict.why, detail=verdict.detail)
+            row.lost = LeftOut(verdict.why, verdict.detail, at=REVIEWED)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return how many rows an image has. What failed, or is not known yet, leaves it open."""
@@ -321,6 +352,6 @@ class SetRecipe(BaseProtocol):
                 metric="rows",
                 value=None if unknown else float(sum(row.lost is None for row in found.rows)),
                 missing=unknown.failed if unknown else None,
-                reason=unknown.detail if unknown else "",
+                reason=str(unknown or ""),
                 findings=tuple(dict.fromkeys(one.task_id for row in found.rows for one in row.findings)),
             )

@@ -6,14 +6,14 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from editloupe import files, models
 from editloupe.build.base import Answered, Built, Reviewed, stages_of
 from editloupe.build.engine import REVIEWED, SetMade, SetRecipe, SetRow
-from editloupe.build.people import REVIEW, TO_REVIEW, with_reviews
+from editloupe.build.people import SEEN, TO_REVIEW, with_reviews
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import Loaded
@@ -50,7 +50,7 @@ class SetBuilder:
         Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
         is no image.
         """
-        return self._recipe(options).loaded(path, store, folder)
+        return self._recipe(options).loaded(path, store)
 
     def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:
         """Return the images with the verdicts on their rows, as far as they are of this set."""
@@ -61,7 +61,8 @@ class SetBuilder:
         """Write the rows in the order of the images, and what was left out with its reason."""
         # The run's, with the options that only the set has.
         recipe = self._recipe(options)
-        made = _made(recipe, run)
+        drafted = [recipe.drafted(sample, known) for sample, known in run.known()]
+        made = SetMade(images=drafted, reviewed=recipe.review is not None)
         with files.writing(folder):
             _write_benchmark(recipe, made.kept, ImagePlace(folder=folder, images=run.images))
             folders = {IMAGEFOLDER: made.kept, **({TO_REVIEW: made.waiting} if recipe.review else {})}
@@ -83,29 +84,6 @@ def need(models_: Models, kind: str, advice: str) -> Any:
     except ModelAbsent as reason:
         raise ConfigError(advice.format(reason=reason)) from reason
     return model
-
-
-def listed(reasons: Mapping[str, int]) -> str:
-    """Return "2 not found, 1 oversized"; "" for nothing."""
-    return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(reasons.items()))
-
-
-def _made(recipe: SetRecipe, run: Answered) -> SetMade:
-    images = [recipe.drafted(sample, known) for sample, known in run.known()]
-    rows = [row for image in images for row in image.rows]
-    whole = [row for row in rows if row.lost is None]
-    looked = any(REVIEW in image.sample.extra for image in images)
-    refused = Counter[str](row.kind for row in run.rejected)
-    refused.update(image.lost.reason for image in images if image.lost is not None)
-    return SetMade(
-        images=images,
-        rows=rows,
-        kept=[row for row in whole if row.passed or not looked],
-        waiting=[row for row in whole if not row.passed] if recipe.review else [],
-        looked=looked,
-        read=len(run.rejected) + len(images),
-        refused=dict(sorted(refused.items())),
-    )
 
 
 def _write_benchmark(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace) -> None:
@@ -133,8 +111,15 @@ def _write_imagefolder(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: Im
     """Write a row each, with the findings that it rests on, and its images."""
     lines = []
     for number, row in enumerate(rows):
-        lineage: Json = {"run": run, "sample": row.sample.id, "task_ids": list(row.rests_on())}
-        lines.append(json_line({"id": row.id, **recipe.columns(row, place, number), "lineage": lineage}))
+        source = row.sample.source
+        columns: dict[str, Json] = {
+            "id": row.id,
+            "source_file_name": place.image(source),
+            "image": source.path.name if source.path else None,
+            **recipe.columns(row, place, number),
+            "lineage": {"run": run, "sample": row.sample.id, "task_ids": list(row.rests_on())},
+        }
+        lines.append(json_line(columns | ({SEEN: recipe.seen(row)} if recipe.review else {})))
     files.write_whole(place.folder / METADATA, b"".join(lines), below=place.folder.parent)
     place.clean()
 
@@ -150,8 +135,7 @@ def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[
             yield {"image": drafted.sample.id, **other}
         for row in drafted.rows:
             if row.lost is not None:
-                own: dict[str, Json] = {} if recipe.unit == "image" else {"id": row.id}
-                yield {"image": row.sample.id, **own, **recipe.about(row), **row.lost.to_json()}
+                yield {"image": row.sample.id, "id": row.id, **recipe.about(row), **row.lost.to_json()}
     for row in made.waiting if made.looked else ():
         where: dict[str, Json] = {"image": row.sample.id, "id": row.id, **recipe.about(row)}
         verdict = row.verdict(recipe.seen(row))
@@ -162,28 +146,24 @@ def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[
 def _built(recipe: SetRecipe, run: Answered, made: SetMade) -> Built:
     """Return the funnel of the rows, and what else is said of the set."""
     passes = {step.name: step.passes for step in recipe.steps()}
-    lost = Counter((row.lost.stage, row.lost.reason) for row in made.rows if row.lost is not None)
+    lost = Counter((row.lost.at, row.lost.why) for row in made.rows if row.lost is not None)
     others = Counter((str(o["stage"]), str(o["why"])) for one in made.images for o in one.others if o["stage"] in passes)
     lost.update(others)
-    told = recipe.told(made)
-    if recipe.unit == "image":
-        passes = {"read": "the image can be read", **passes}
-        lost.update(("read", row.kind) for row in run.rejected)
-        lost.update((one.lost.stage, one.lost.reason) for one in made.images if one.lost is not None)
-        counts = told.counts
-    else:
-        counts = {"images": {"read": made.read, "left_out": dict(made.refused)}, **told.counts}
-        refused = listed(made.refused)
-        told.notes.insert(0, f"Images: {made.read:,}" + (f"; left out: {refused}" if refused else ""))
+    refused = Counter[str](row.kind for row in run.rejected)
+    refused.update(image.lost.why for image in made.images if image.lost is not None)
+    read, waiting, told = len(run.rejected) + len(made.images), made.waiting, recipe.told(made)
+    left = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(refused.items()))
+    told.notes.insert(0, f"Images: {read:,}" + (f"; left out: {left}" if left else ""))
+    counts: dict[str, Json] = {"images": {"read": read, "left_out": dict(sorted(refused.items()))}, **told.counts}
     if recipe.review is not None:
-        counts |= {"reviewed": made.looked, "to_review": len(made.waiting)}
+        counts |= {"reviewed": made.looked, "to_review": len(waiting)}
         if made.looked:
             passes[REVIEWED] = "people passed it"
-            lost.update((REVIEWED, row.waits) for row in made.waiting)
-        if made.waiting:
+            lost.update((REVIEWED, row.waits) for row in waiting)
+        if waiting:
             told.notes.append(_open_note(made, recipe.review.name))
     return Built(
-        read=made.read if recipe.unit == "image" else len(made.rows) + others.total(),
+        read=len(made.rows) + others.total(),
         written=len(made.kept),
         noun=recipe.noun,
         unit=recipe.unit,

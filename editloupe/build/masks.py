@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,8 @@ import cv2
 import numpy as np
 
 from editloupe import files, models
-from editloupe.build.direct import DoneJournal
+from editloupe.build.base import LeftOut
+from editloupe.build.direct import DoneJournal, WorkItem, work
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.data.write import METADATA, metadata_row, place_image
@@ -28,7 +28,7 @@ JOURNAL: Final = "masks.jsonl"
 """What was made and what was not found, a line each; the same command goes on from there."""
 
 Entry: TypeAlias = Mapping[str, Any]
-"""A line of the journal: "key", "mask" (a file, or None with a "reason"), "share" of the image, and how it was made."""
+"""A line of the journal: "mask", a file, "share" of the image, and how it was made; or "why" and "detail" for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +127,15 @@ def write_masks(
     for sample in samples:
         metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is
     requests = list(dict.fromkeys(one for one in asked.values() if isinstance(one, MaskRequest)))
-    made = _make(requests, maker, out, store=store, threads=threads, stopped=stopped, tell=tell)
-    if made is None:
+    files.append(out / JOURNAL, below=out).close()  # says whose folder it is, if it will hold no line
+    journal = DoneJournal(out, JOURNAL, named=lambda made: () if made.get("why") else [str(made["mask"])])
+    items = [
+        WorkItem(about={}, key=maker.key(request), make=partial(_entry, request, maker, out, store)) for request in requests
+    ]
+    worked = work(items, journal, unit="mask", threads=threads, stopped=stopped, tell=tell)
+    if worked is None:
         return None
+    made = dict(zip(requests, worked.made, strict=True))
     found = {key: made[one] if isinstance(one, MaskRequest) else one for key, one in asked.items()}
     placed = partial(place_image, folder=out, store=store)
     rows = [_row(metadata_row(sample, placed), found[sample.key]) for sample in samples]
@@ -139,57 +145,26 @@ def write_masks(
     return Masked(loaded=loaded, found=found)
 
 
-def _make(
-    requests: Sequence[MaskRequest],
-    maker: MaskMaker,
-    out: Path,
-    *,
-    store: ImageStore,
-    threads: int,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-) -> dict[MaskRequest, Entry] | None:
-    """Make what the journal does not hold yet; None where it was stopped. Raises OSError."""
-    files.append(out / JOURNAL, below=out).close()  # says whose folder it is, if it will hold no line
-    journal = DoneJournal(out, JOURNAL, named=lambda made: [f"masks/{made['key']}.png"] if made.get("mask") else ())
-    made = {request: known for request in requests if (known := journal.done(maker.key(request))) is not None}
-
-    def one(request: MaskRequest) -> Entry | None:
-        return None if stopped() else _entry(request, maker, out, store)
-
-    with ThreadPoolExecutor(threads) as pool:
-        under_way = {pool.submit(one, request): request for request in requests if request not in made}
-        for future in as_completed(under_way):
-            entry = future.result()
-            if entry is not None:
-                made[under_way[future]] = entry
-                if "failed" not in entry:
-                    journal.add(str(entry["key"]), entry)
-                tell(f"{len(made):,} of {len(requests):,} masks")
-    return None if stopped() else made
-
-
 def _entry(request: MaskRequest, maker: MaskMaker, out: Path, store: ImageStore) -> Entry:
-    """Make one mask and write it. What may end otherwise another time is marked "failed"."""
+    """Make one mask and write it. Raises LeftOut where there is none, as a failure what may end otherwise another time."""
     key = maker.key(request)
-    said: dict[str, Json] = {"key": key, "how": request.how, "phrase": request.phrase, **maker.versions(request)}
+    said: dict[str, Json] = {"how": request.how, "phrase": request.phrase, **maker.versions(request)}
     try:
         found = maker(request, store.array(request.source))
     except (ToolError, ImageError) as error:
-        return {**said, "mask": None, "reason": str(error), "failed": True}
+        raise LeftOut("failed", str(error), failed="tool_failed") from error
     if found.mask is None:
-        return {**said, "mask": None, "reason": found.reason, **found.facts}
-    name = f"masks/{key}.png"
+        raise LeftOut("not_found", found.reason, told={**said, **found.facts})
     _, data = cv2.imencode(".png", found.mask.astype(np.uint8) * 255)
-    files.write_whole(out / name, data.tobytes(), below=out)
-    return {**said, "mask": name, "share": round(float(found.mask.mean()), 6), **found.facts}
+    files.write_whole(out / f"masks/{key}.png", data.tobytes(), below=out)
+    return {**said, "mask": f"masks/{key}.png", "share": round(float(found.mask.mean()), 6), **found.facts}
 
 
 def _reason(found: Entry | str) -> str | None:
     """Return why a sample has no mask; None if it has one. found: its line of the journal, or as `wanted` says it."""
     if isinstance(found, str):
         return found or None
-    return str(found["reason"]) if found["mask"] is None else None
+    return str(found["detail"]) if "why" in found else None
 
 
 def _row(row: dict[str, Json], found: Entry | str) -> dict[str, Json]:
@@ -199,5 +174,5 @@ def _row(row: dict[str, Json], found: Entry | str) -> dict[str, Json]:
         row["mask_missing"] = reason
     elif not isinstance(found, str):
         how = {name: value for name, value in found.items() if name not in ("key", "mask")}
-        row |= {"mask_file_name": f"masks/{found['key']}.png", "mask_by": how}
+        row |= {"mask_file_name": found["mask"], "mask_by": how}
     return row

@@ -12,10 +12,13 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from editloupe.answers import YES_NO, AnswerSpec, Choice, Label, Text
 from editloupe.build.base import Reviewed
+from editloupe.build.names import target_name
+from editloupe.build.shown import boxes_of
 from editloupe.data.human import settled
 from editloupe.data.rows import Loaded
 from editloupe.errors import DataError
 from editloupe.findings import Finding
+from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
 from editloupe.scores import Binary, Levels, Metric, Score
@@ -24,6 +27,8 @@ from editloupe.values import Json, Sample, Serialisable
 
 REVIEW: Final = "review"
 """Column of a sample with the verdicts on its rows. It is there, if only as an empty list, where people were asked."""
+SEEN: Final = "row_digest"
+"""Column of a built row: digest of what people see of it."""
 TO_REVIEW: Final = "to_review"
 """Folder of a built set: an ImageFolder of the rows that nobody has passed."""
 
@@ -54,10 +59,11 @@ class RowQuestion:
 
     id: str
     name: str
-    short: str = ""
-    prompt: Callable[[Sample], str]
-    """Of a row. Raises DataError for one that it cannot be asked about."""
     views: Callable[[Sample], Sequence[Recipe]]
+    """Of a row."""
+    prompt: Callable[[Sample], str] | None = None
+    """Of a row; None for the template of the question, `review_ID`, with what the row says."""
+    short: str = ""
     answer: AnswerSpec = YES_NO
     levels: tuple[Any, ...] = ()
     """Labels of a criterion, worst first; () for yes and no."""
@@ -66,25 +72,15 @@ class RowQuestion:
     """The label with which the row passes."""
     otherwise: Literal["rejected", "again"] = "rejected"
     """What becomes of the row with another one."""
-    fault: str = ""
-    """What another label says of the row; "" for the label itself."""
     asked: Callable[[Sample], bool] = lambda sample: True
     """Whether a row has it."""
+    corrects: str = ""
+    """The question that it follows where that one was answered with no. It asks for a better text, and may be left open."""
 
     def metric(self, source: str) -> Metric:
         """Return what is scored of it."""
         domain = Levels(levels=self.levels) if self.levels else Binary()
         return Metric(id=self.id, name=self.name, short=self.short, domain=domain, source=source, concerns=self.concerns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Correction:
-    """A question for a better text. It may be left unanswered."""
-
-    id: str
-    prompt: Callable[[Sample], str]
-    views: Callable[[Sample], Sequence[Recipe]]
-    answer: AnswerSpec
 
 
 class Review(BaseProtocol):
@@ -93,45 +89,44 @@ class Review(BaseProtocol):
     outputs = False
     Options = Options
     builder: ClassVar[str]
-    """The command whose rows they are."""
-    needs: ClassVar[str]
-    """What a row must have, in words."""
+    """The command whose rows they are; its templates lie in the folder of this name."""
     source: ClassVar[str] = ""
+    columns: ClassVar[Sequence[str]] = ()
+    """Columns of a row that the templates print beside instruction, edit_type, target and the number of boxes."""
     questions: Sequence[RowQuestion]
-    corrections: Sequence[Correction] = ()
-    corrected: ClassVar[str] = ""
-    """The question that is followed by the corrections where its answer does not pass."""
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)
-        self.metrics = tuple(one.metric(self.source) for one in self.questions)
-
-    def seen(self, row: Sample) -> str:
-        """Return the digest of what people saw of a row; "" for what is no row of a set."""
-        raise NotImplementedError
+        self.metrics = tuple(one.metric(self.source) for one in self.questions if not one.corrects)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for samples that are no rows of a set."""
-        if bare := [sample.key for sample in samples if not self.seen(sample)]:
+        if bare := [sample.key for sample in samples if not sample.extra.get(SEEN)]:
             raise DataError(
-                f"a review needs {self.needs}; {len(bare)} of {len(samples)} lack one, first {bare[0]}; name the folder "
-                f"{TO_REVIEW} of a set that `editloupe build {self.builder}` wrote"
+                f"a review needs rows of a built set (column {SEEN}); {len(bare)} of {len(samples)} lack it, first "
+                f"{bare[0]}; name the folder {TO_REVIEW} of a set that `editloupe build {self.builder}` wrote"
             )
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the questions about each row."""
         for sample in group:
-            for one in self._of(sample):
-                yield self._ask(sample, one)
-            said = known.answer(self.corrected, sample) if self.corrected else None
-            if isinstance(said, Choice) and said.name == "no":
-                for text in self.corrections:
-                    yield self._ask(sample, text)
+            for one in self.questions:
+                said = known.answer(one.corrects, sample) if one.corrects else None
+                if one.asked(sample) and (not one.corrects or (isinstance(said, Choice) and said.name == "no")):
+                    yield Ask(
+                        protocol=self.name,
+                        metric=one.id,
+                        about=About.of(sample),
+                        prompt=one.prompt(sample) if one.prompt else self._page(one, sample),
+                        views=tuple(one.views(sample)),
+                        answer=one.answer,
+                        budget=self.budget,
+                    )
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return 1 for yes and 0 for no, and the value of a label."""
         for sample in group:
-            for one in self._of(sample):
+            for one in self._scored(sample):
                 answer = known.answer(one.id, sample)
                 if isinstance(answer, Label | Choice):
                     value = answer.value if isinstance(answer, Label) else float(answer.name == "yes")
@@ -143,48 +138,47 @@ class Review(BaseProtocol):
         """Return what people say of a row; None where a question is open and nothing speaks against the row.
 
         A row passes if somebody said so of each question, and nobody otherwise. Where people disagree it waits until that
-        is settled.   row: as it was shown.
+        is settled. Texts that are wrong and were corrected pass; of several corrections the last one counts.
+        row: as it was shown.
         """
-        if not self.seen(row):
-            return None
-        names = [*(one.id for one in self._of(row)), *(one.id for one in self.corrections)]
-        answers = {name: counted(name, said) for name in names}
-        texts = {one.id: [f.answer.text for f in answers[one.id] if isinstance(f.answer, Text)] for one in self.corrections}
-        # Of several corrections the last one counts.
-        corrections = {name: one_line(several[-1]) for name, several in texts.items() if several}
-        found = RowVerdict(row=row.id, seen=self.seen(row), kind="passed", corrections=corrections)
+        answers = {one.id: counted(one.id, said) for one in self.questions}
+        better = {
+            one.id: (one.corrects, one_line(texts[-1].answer.text))
+            for one in self.questions
+            if one.corrects and (texts := answers[one.id]) and isinstance(texts[-1].answer, Text)
+        }
+        corrections, corrected = {name: text for name, (_, text) in better.items()}, {of for of, _ in better.values()}
+        found = RowVerdict(row=row.id, seen=str(row.extra[SEEN]), kind="passed", corrections=corrections)
         notes = "; ".join(dict.fromkeys(one.reason for several in answers.values() for one in several if one.reason))
         split = None
-        for one in self._of(row):
+        for one in self._scored(row):
             labels = [finding.label for finding in answers[one.id]]
             worse = [label for label in labels if label != one.passes]
-            if one.id == self.corrected and corrections:
+            if not worse or one.id in corrected:
                 continue
-            if worse and len(worse) < len(labels):
+            if len(worse) < len(labels):
                 split = split or replace(found, kind="disagree", why=one.id, detail=notes or f"people disagree on {one.id}")
-            elif worse:
-                return replace(found, kind=one.otherwise, why=one.id, detail=notes or one.fault or f"it is {worse[0]}")
-        return split or (found if all(answers[one.id] for one in self._of(row)) else None)
+            else:
+                detail = notes or f"{one.name}: {worse[0]}"
+                return replace(found, kind=one.otherwise, why=one.id, detail=detail)
+        return split or (found if all(answers[one.id] for one in self._scored(row)) else None)
 
-    def _of(self, sample: Sample) -> list[RowQuestion]:
-        return [one for one in self.questions if one.asked(sample)]
+    def _scored(self, sample: Sample) -> list[RowQuestion]:
+        """Return the questions that a row has to pass."""
+        return [one for one in self.questions if one.asked(sample) and not one.corrects]
 
-    def _ask(self, sample: Sample, one: RowQuestion | Correction) -> Ask:
-        prompt, blocked = "", None
-        try:
-            prompt = one.prompt(sample)
-        except DataError as error:
-            blocked = "input_error", str(error)
-        return Ask(
-            protocol=self.name,
-            metric=one.id,
-            about=About.of(sample),
-            prompt=prompt,
-            views=tuple(one.views(sample)),
-            answer=one.answer,
-            budget=self.budget,
-            blocked=cast(Any, blocked),
-        )
+    def _page(self, one: RowQuestion, row: Sample) -> str:
+        """Return a question in words. What comes from the row stays on one line."""
+        said = {name: _text(row.extra.get(name)) for name in self.columns}
+        said |= {"instruction": one_line(row.instruction), "edit_type": one_line(row.edit_type or "")}
+        page = f"build/{self.builder}/review_{'correction' if one.corrects else one.id}"
+        return render(page, asked=one.name, target=one_line(target_name(row)), boxes=len(boxes_of(row)), **said)
+
+
+def _text(value: Json) -> str:
+    """Return what a column says on one line; the parts of a list apart from each other."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    return " | ".join(one_line(str(part)) for part in parts if part is not None)
 
 
 def counted(question: str, said: Said) -> list[Finding]:
@@ -197,7 +191,8 @@ def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) ->
     """Return images with the verdicts on their rows, as far as the rows are theirs."""
     shown: dict[tuple[str, str], list[Reviewed]] = {}
     for one in reviews:
-        shown.setdefault((one.sample.id, review.seen(one.sample)), []).append(one)
+        if seen := one.sample.extra.get(SEEN):
+            shown.setdefault((one.sample.id, str(seen)), []).append(one)
     of_image: dict[str, list[RowVerdict]] = {}
     for several in shown.values():
         found = review.verdict(several[0].sample, {one.rater: one.said for one in several})

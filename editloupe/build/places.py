@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,9 +11,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from editloupe import files
-from editloupe.data.images import ImageStore, encode_png
+from editloupe.data.images import RGB, ImageStore, encode_png
 from editloupe.data.write import IMAGES, place_image, remove_others, write_as_is
 from editloupe.values import ImageRef
 
@@ -34,12 +37,15 @@ class ImagePlace:
         kept = replace(image, path=self.images.path(image) or image.path)
         return self._named(place_image(kept, self.folder, store=self.images))
 
-    def mask(self, mask: NDArray[np.bool_], stem: str) -> str:
+    def pixels(self, rgb: RGB, *, quality: int | None = None) -> str:
+        """Put pixels into an ImageFolder as PNG, or as JPEG of a quality from 1 to 100. Raises OSError."""
+        data, ending = (encode_png(rgb), "png") if quality is None else (_jpeg(rgb, quality), "jpg")
+        return self._put(data, IMAGES, ending)
+
+    def mask(self, mask: NDArray[np.bool_]) -> str:
         """Put a mask, white where it is True, into an ImageFolder and return its name there. Raises OSError."""
-        data = encode_png(np.repeat(np.where(mask, np.uint8(255), np.uint8(0))[:, :, None], 3, axis=2))
-        name = f"{MASKS}/{stem}.png"
-        files.write_whole(self.folder / name, data, below=self.folder.parent)
-        return self._named(name)
+        white = np.repeat(np.where(mask, np.uint8(255), np.uint8(0))[:, :, None], 3, axis=2)
+        return self._put(encode_png(white), MASKS, "png")
 
     def as_is(self, image: ImageRef, folder: str, stem: str) -> str:
         """Write an image as STEM.jpg or STEM.png into a folder, once, and return that name. Raises as `write_as_is`."""
@@ -58,6 +64,18 @@ class ImagePlace:
                 part.unlink()  # of a process that was killed
             remove_others(at, {path.name for path in self.names if path.parent == at})
 
+    def _put(self, data: bytes, folder: str, ending: str) -> str:
+        name = f"{folder}/{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
+        if not (self.folder / name).exists():
+            files.write_whole(self.folder / name, data, below=self.folder.parent)
+        return self._named(name)
+
     def _named(self, name: str) -> str:
         self.names.add(self.folder / name)
         return name
+
+
+def _jpeg(rgb: RGB, quality: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(rgb).save(file, "JPEG", quality=quality)
+    return file.getvalue()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -39,6 +39,9 @@ _COLUMNS: Final = (
     "data_set", "item", "instruction", "phrase", "phrase_by", "x0", "y0", "x1", "y1", "area_ratio", "how", "score",
     "detections", "status", "reason",
 )  # fmt: skip
+
+
+Boxed: TypeAlias = "tuple[TargetRow, Mapping[str, Json]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +181,8 @@ def with_boxes(
             out.append(values)
             continue
         kept = {name: value for name, value in values.items() if name not in ("bbox", "bboxes", "bbox_format")}
-        row, by = box
-        out.append({**kept, "bbox": _corners(row), "bbox_format": "xyxy", "target_name": row.phrase, "bbox_by": by})
+        row, found_by = box
+        out.append({**kept, **found_by, "target_name": row.phrase})
         count += 1
     return _lines(out), count
 
@@ -194,9 +197,8 @@ def sidecar(samples: Iterable[Sample], rows: Sequence[TargetRow], *, keys: BoxFi
     for sample in samples:
         box = found.get((sample.source.sha256, sample.instruction))
         if box is not None:
-            row, by = box
-            line = {keys.id_key: sample.id, keys.boxes_key: _corners(row)}
-            out.append({**line, "bbox_format": "xyxy", "bbox_by": by})
+            found_by = dict(box[1])
+            out.append({keys.id_key: sample.id, keys.boxes_key: found_by.pop("bbox"), **found_by})
     return _lines(out), len(out)
 
 
@@ -230,20 +232,16 @@ def _row(sample: Sample, score: Score, setup: Setup) -> TargetRow:
     )
 
 
-def _detected(rows: Sequence[TargetRow], detector: str) -> dict[tuple[str, str], tuple[TargetRow, Json]]:
-    """(source, instruction) → the row of a box that a detector found, and how it was found."""
-    return {
-        (row.source, row.instruction): (
-            row,
-            {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by},
-        )
-        for row in rows
-        if row.how == "detector"
-    }
-
-
-def _corners(row: TargetRow) -> list[Json]:
-    return [round(v, 1) for v in row.box or ()]
+def _detected(rows: Sequence[TargetRow], detector: str) -> dict[tuple[str, str], Boxed]:
+    """(source, instruction) → the row of a box that a detector found, and the columns that say so."""
+    found: dict[tuple[str, str], Boxed] = {}
+    for row in rows:
+        if row.how == "detector":
+            by: Json = {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by}
+            corners: Json = [round(v, 1) for v in row.box or ()]
+            columns = {"bbox": corners, "bbox_format": "xyxy", "bbox_by": by}
+            found[row.source, row.instruction] = row, columns
+    return found
 
 
 def _lines(rows: Iterable[Mapping[str, Json]]) -> str:

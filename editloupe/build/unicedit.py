@@ -20,7 +20,7 @@ from editloupe.build.base import Built, LeftOut, json_text, stages_of
 from editloupe.build.places import ImagePlace
 from editloupe.build.quality import QualityFilter
 from editloupe.data.images import ImageStore
-from editloupe.data.write import IMAGES, METADATA
+from editloupe.data.write import METADATA
 from editloupe.errors import ConfigError, ImageError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
@@ -37,8 +37,6 @@ CHANGED: Final = "is_changed"
 VERIFIER_ONLY: Final[Mapping[str, Json]] = {"matching": "none", "no_edit": "lmm"}
 """Options by which the protocol asks for no more than a set needs: no comparison of instructions, no measures."""
 
-LAYOUTS: Final = ("parquet", "imagefolder")
-"""What can be written, and the folders it lies in."""
 FUNNEL: Final = "funnel.json"
 LEFT_OUT: Final = "left_out.jsonl"
 RUN: Final = "run"
@@ -48,6 +46,8 @@ ROWS: Final = 1000
 _BYTES: Final = 2**28
 """Bytes of images after which a Parquet file ends: all of one is held in memory."""
 _CHINESE: Final = ("cn", "zh")
+_CARD: Final = Path(__file__).with_name("unicedit_card.md")
+"""README.md beside the Parquet files: it tells `datasets` which columns are images."""
 
 STAGES: Final[Mapping[str, str]] = {
     "judged": "the verifier gave an answer",
@@ -123,8 +123,8 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
     left_out: list[Mapping[str, Json]] = []
     for row in store.rejected.values():
         id_, editor = str(row["id"]), str(row["editor"])
-        key, lines = sample_key(editor, id_), _lineage(None, store.identity, id_, editor)
-        left_out.append(_left_out(key, lines, "judged", "input_error", str(row.get("message") or "")))
+        lost = LeftOut("input_error", str(row.get("message") or ""), at="judged")
+        left_out.append(_line(sample_key(editor, id_), lost, _lineage(None, store.identity, id_, editor)))
     first: dict[tuple[str, str, str], str] = {}
     for sample, key in zip(samples, unique_keys(samples), strict=True):
         score, finding = changed.get(sample.key), answers.get(sample.key)
@@ -132,16 +132,15 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
             # A rule on pixels may have settled it.
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
         restated = _restated(finding)
-        lines = _lineage(finding, store.identity, sample.id, sample.editor)
-        if why := _refused(sample, score, restated, images) or _poor(sample, images, quality):
-            left_out.append(_left_out(key, lines, *why))
-            continue
-        assert finding is not None and sample.edited is not None
-        same = sample.source.sha256, sample.edited.sha256, " ".join(restated.casefold().split())
-        if (earlier := first.setdefault(same, key)) != key:
-            left_out.append(_left_out(key, lines, "distinct", "duplicate", f"the same as {earlier!r}"))
-            continue
-        triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
+        try:
+            _check(sample, score, restated, images, quality)
+            assert finding is not None and sample.edited is not None
+            same = sample.source.sha256, sample.edited.sha256, " ".join(restated.casefold().split())
+            if (earlier := first.setdefault(same, key)) != key:
+                raise LeftOut("duplicate", f"the same as {earlier!r}", at="distinct")
+            triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
+        except LeftOut as error:
+            left_out.append(_line(key, error, _lineage(finding, store.identity, sample.id, sample.editor)))
     return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
 
 
@@ -152,35 +151,31 @@ def _restated(finding: Finding | None) -> str:
     return text.strip() if isinstance(text, str) else ""
 
 
-def _refused(sample: Sample, score: Score | None, restated: str, images: ImageStore) -> tuple[str, str, str] | None:
-    """Return the stage that an edit does not pass, why, and the details; None if it passes all but the last."""
+def _check(sample: Sample, score: Score | None, restated: str, images: ImageStore, quality: QualityFilter | None) -> None:
+    """Raise LeftOut, with its stage, for an edit that does not pass all stages but the last."""
     if score is None or score.value is None:
         why = NOT_JUDGED if score is None or score.missing is None else score.missing
-        return "judged", why.replace(" ", "_"), "" if score is None else score.reason
+        raise LeftOut(why, "" if score is None else score.reason, at="judged")
     if not score.value:
-        return "changed", "no_edit", ""
+        raise LeftOut("no_edit", at="changed")
     if not restated:
-        return "restated", "no_instruction", ""
+        raise LeftOut("no_instruction", at="restated")
     gone = [role for role, ref in (("source", sample.source), ("edited", sample.edited)) if not ref or not images.path(ref)]
-    return ("kept", "no_image", f"the run does not hold the {' and '.join(gone)} image") if gone else None
+    if gone or sample.edited is None:
+        raise LeftOut("no_image", f"the run does not hold the {' and '.join(gone)} image", at="kept")
+    if quality is not None:
+        try:
+            quality.passed(images.array(sample.edited))
+        except LeftOut as error:
+            # What could not be measured is not judged.
+            raise error.kept("judged" if error.failed else "quality") from error
+        except ImageError as error:
+            raise LeftOut("input_error", str(error), at="judged") from error
 
 
-def _poor(sample: Sample, images: ImageStore, quality: QualityFilter | None) -> tuple[str, str, str] | None:
-    """Return what `_refused` does, of the quality filter. What could not be measured is not judged."""
-    if quality is None or sample.edited is None:
-        return None
-    try:
-        quality.passed(images.array(sample.edited))
-    except LeftOut as error:
-        return "judged" if error.failed else "quality", error.why, str(error)
-    except ImageError as error:
-        return "judged", "input_error", str(error)
-    return None
-
-
-def _left_out(key: str, lines: Json, stage: str, why: str, detail: str) -> dict[str, Json]:
-    """Return a line of left_out.jsonl.   key: as the edit would be called in the set.   lines: its lineage."""
-    return {"key": key, "stage": stage, "why": why, "detail": " ".join(detail.split()), "lineage": lines}
+def _line(key: str, lost: LeftOut, lineage: Json) -> dict[str, Json]:
+    """Return a line of left_out.jsonl.   key: as the edit would be called in the set."""
+    return {"key": key, **lost.to_json(), "detail": " ".join(str(lost).split()), "lineage": lineage}
 
 
 def unique_keys(samples: Sequence[Sample]) -> list[str]:
@@ -242,42 +237,47 @@ def write(
     out: Path,
     *,
     run: str,
-    layouts: Sequence[str] = LAYOUTS,
-    rows: int = ROWS,
     stopped: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Json] | None:
     """Write the set and return its funnel; None if it was stopped. The same call again continues.
 
     Every file is written whole or not at all, `funnel.json` last.
-    run: what the funnel calls the run.   layouts: names of LAYOUTS; one that is there already is renewed as well.
-    rows: most rows of a Parquet file.
+    run: what the funnel calls the run.
     Raises StorageError and, for an image that is no longer what was judged, ImageError.
     """
     images = ImageStore(curated.folder / "blobs", writes=False)
     funnel: dict[str, Json] = {"run": run, **curated.built().funnel()}
-    layouts = [name for name in LAYOUTS if name in layouts or (out / name).exists()]
+    parquet, place = out / "parquet", ImagePlace(folder=out / "imagefolder", images=images)
+    lines = list[bytes]()
     with files.writing(out):
         (out / FUNNEL).unlink(missing_ok=True)
-        if "parquet" in layouts and not _parquet(curated, out / "parquet", images, rows, stopped, tell):
-            return None
-        if "imagefolder" in layouts and not _imagefolder(curated, out / "imagefolder", images, stopped, tell):
-            return None
+        for path in parquet.glob("train-*.parquet"):
+            path.unlink()
+        for number, part in enumerate(shards(curated.triplets, images)):
+            if stopped():
+                return None
+            _write_shard(part, parquet / f"train-{number:05}.parquet", images, curated.identity)
+            lines += [json_line(_folder_row(one, place, curated.identity)) for one in part]
+            tell(f"{len(lines):,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
+        files.write_whole(parquet / "README.md", _CARD.read_bytes())
+        files.write_whole(place.folder / METADATA, b"".join(lines))
+        place.clean()
         files.write_whole(out / LEFT_OUT, b"".join(map(json_line, curated.left_out)))
-        for part in [p for place in ("", *LAYOUTS, f"imagefolder/{IMAGES}") for p in (out / place).glob(f"{files.PART}*")]:
-            part.unlink()  # of a process that was killed
+        for left in [left for folder in (out, parquet, place.folder) for left in folder.glob(f"{files.PART}*")]:
+            left.unlink()  # of a process that was killed
         files.write_whole(out / FUNNEL, json_text(funnel))
     return funnel
 
 
-def shards(triplets: Sequence[Triplet], images: ImageStore, rows: int) -> Iterator[tuple[Triplet, ...]]:
-    """Yield what goes into each Parquet file: at most so many rows, and no more images than memory should hold."""
+def shards(triplets: Sequence[Triplet], images: ImageStore) -> Iterator[tuple[Triplet, ...]]:
+    """Yield what goes into each Parquet file: at most `ROWS`, and no more images than memory should hold."""
     part: list[Triplet] = []
     size = 0
     for triplet in triplets:
         paths = [images.path(ref) for ref in _images(triplet)]
         more = sum(path.stat().st_size for path in paths if path is not None)
-        if part and (len(part) == rows or size + more > _BYTES):
+        if part and (len(part) == ROWS or size + more > _BYTES):
             yield tuple(part)
             part, size = [], 0
         part.append(triplet)
@@ -289,28 +289,6 @@ def shards(triplets: Sequence[Triplet], images: ImageStore, rows: int) -> Iterat
 def _images(row: Triplet) -> tuple[ImageRef, ImageRef]:
     assert row.sample.edited is not None
     return row.sample.source, row.sample.edited
-
-
-def _parquet(
-    curated: Curated,
-    folder: Path,
-    images: ImageStore,
-    rows: int,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-) -> bool:
-    """Write the Parquet files; False if it was stopped. Raises OSError and ImageError."""
-    for path in folder.glob("train-*.parquet"):
-        path.unlink()
-    done = 0
-    for number, part in enumerate(shards(curated.triplets, images, rows)):
-        if stopped():
-            return False
-        _write_shard(part, folder / f"train-{number:05}.parquet", images, curated.identity)
-        done += len(part)
-        tell(f"{done:,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
-    files.write_whole(folder / "README.md", _CARD.encode())
-    return True
 
 
 def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:
@@ -352,50 +330,18 @@ _COLUMNS: Final[Mapping[str, str]] = {
 """Column → what it holds. The first seven are UnicEdit-10M's."""
 
 
-_LINEAGE_FEATURE: Final = "".join(f"    - name: {n}\n      dtype: string\n" for n in _LINEAGE)
-_FEATURES: Final[Mapping[str, str]] = {
-    "text": "    dtype: string\n",
-    "image": "    dtype: image\n",
-    "lineage": f"    struct:\n{_LINEAGE_FEATURE}    - name: repeat\n      dtype: int64\n",
-}
-_CARD: Final = (
-    "---\nconfigs:\n- config_name: default\n  data_files: '*.parquet'\ndataset_info:\n  features:\n"
-    + "".join(f"  - name: {name}\n{_FEATURES[kind]}" for name, kind in _COLUMNS.items())
-    + "---\n\nTriplets of a source image, an instruction and an edited image, from `editloupe build unicedit`. The prompt\n"
-    "says what a verifier saw in the images; `original_instruction` is what the editor was asked.\n"
-)
-"""README.md beside the Parquet files: it tells `datasets` which columns are images."""
-
-
-def _imagefolder(
-    curated: Curated,
-    folder: Path,
-    images: ImageStore,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-) -> bool:
-    """Write the ImageFolder; False if it was stopped. Raises OSError and ImageError."""
-    place = ImagePlace(folder=folder, images=images)
-    lines = []
-    for done, one in enumerate(curated.triplets, start=1):
-        if stopped():
-            return False
-        source, edited = map(place.image, _images(one))
-        text = columns(one, curated.identity)
-        row: dict[str, Json] = {
-            "id": text["key"],
-            "source_file_name": source,
-            "edited_file_name": edited,
-            "instruction": text["prompt_en"] or text["prompt_cn"],
-            "original_instruction": text["original_instruction"],
-            "edit_task": text["edit_task"],
-            "edit_type": text["edit_subtask"],
-            "language": "cn" if text["prompt_cn"] else "en",
-            "editor": text["editor"],
-            "lineage": text["lineage"],
-        }
-        lines.append(json_line(row))
-        tell(f"{done:,} of {len(curated.triplets):,} rows in the ImageFolder")
-    files.write_whole(folder / METADATA, b"".join(lines))
-    place.clean()
-    return True
+def _folder_row(one: Triplet, place: ImagePlace, run: str) -> dict[str, Json]:
+    """Return a row of the ImageFolder, its images placed. Raises OSError and ImageError."""
+    (source, edited), text = map(place.image, _images(one)), columns(one, run)
+    return {
+        "id": text["key"],
+        "source_file_name": source,
+        "edited_file_name": edited,
+        "instruction": text["prompt_en"] or text["prompt_cn"],
+        "original_instruction": text["original_instruction"],
+        "edit_task": text["edit_task"],
+        "edit_type": text["edit_subtask"],
+        "language": "cn" if text["prompt_cn"] else "en",
+        "editor": text["editor"],
+        "lineage": text["lineage"],
+    }

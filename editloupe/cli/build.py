@@ -19,7 +19,7 @@ from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Review
 from editloupe.build.quality import QualityFilter
 from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, finite, only, parameter, run_options, with_options, words
+from editloupe.cli.options import OUTPUT, AsJson, finite, only, parameter, run_options, with_options
 from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
@@ -58,12 +58,6 @@ def unicedit(
     runs: list[RunConfig],
     *,
     out_dir: Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)],
-    to: Annotated[
-        str | None, Option("--to", help="parquet, imagefolder or both. Default: both.", rich_help_panel=OUTPUT)
-    ] = None,
-    rows: Annotated[
-        int, Option("--rows-per-file", min=1, help="Most rows of a Parquet file.", rich_help_panel=OUTPUT)
-    ] = training_set.ROWS,
     least_aesthetic: Annotated[
         float | None,
         Option(
@@ -87,9 +81,6 @@ def unicedit(
     run = only(runs, "build unicedit")
     if run.path is None:
         raise ConfigError("PATH is missing: name the folder of edits, or a run of the protocol unicverify")
-    layouts = training_set.LAYOUTS if to is None else words(to) or ()
-    if unknown := [name for name in layouts if name not in training_set.LAYOUTS]:
-        raise ConfigError(f"--to {unknown[0]!r}: expected {' or '.join(training_set.LAYOUTS)}")
     quality = None
     asked: dict[str, Json] = {"least_aesthetic": least_aesthetic, "most_persons": most_persons}
     if least_aesthetic is not None or most_persons is not None:
@@ -118,9 +109,7 @@ def unicedit(
             warn(store.problems)
             curated = training_set.curate(store, quality)
         with status("", hidden=as_json) as line:
-            funnel = training_set.write(
-                curated, out_dir, run=name, layouts=layouts, rows=rows, stopped=stop.is_set, tell=line.update
-            )
+            funnel = training_set.write(curated, out_dir, run=name, stopped=stop.is_set, tell=line.update)
     if funnel is None:
         note("Stopped before all was written. The same command continues.")
         return 130

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editloupe.answers import Choice, Label, Text
+from editloupe.findings import Finding
 from editloupe.models.detect import open as detectors
+from editloupe.models.features import open as encoders
 from editloupe.models.segment import open as segmenters
+from editloupe.runs import people
+from editloupe.runs.store import RunStore
 from tests.build import toys
 from tests.conftest import pixels, png
 
@@ -32,6 +37,14 @@ def seers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[toys.Finder,
 def finder(seers: tuple[toys.Finder, toys.Reds]) -> toys.Finder:
     """The detector."""
     return seers[0]
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> toys.MeanColour:
+    """An encoder of pictures in place of DINO."""
+    found = toys.MeanColour()
+    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
+    return found
 
 
 @pytest.fixture
@@ -70,3 +83,44 @@ def written(out: str | Path) -> dict[str, bytes]:
     aside = ("run", "build.json", "done.jsonl", "masks.jsonl")
     files = [p for p in Path(out).rglob("*") if p.is_file() and p.relative_to(out).parts[0] not in aside]
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
+
+
+VALUES = {"Flawless Execution": 4.0, "Perfect Consistency": 4.0, "Over Modification": 3.0, "Single Anomaly": 3.0}
+
+
+def given(question: str, text: str, *, task: str = "t", row: str = "0-1", judge: str = "j", note: str = "") -> Finding:
+    """What somebody answers about a row: yes or no, a label, or a better text."""
+    answer: Any = Label(name=text, value=VALUES[text]) if text in VALUES else Text(text=text)
+    return Finding(
+        task_id=task, judge_id=judge, repeat=0, sample_id=row, editor="", metric=question, status="ok",
+        answer=Choice(name=text) if text in ("yes", "no") else answer, reason=note,
+    )  # fmt: skip
+
+
+def look_through(
+    editloupe: Run,
+    protocol: str,
+    good: Mapping[str, str],
+    out: str,
+    *said: Mapping[str, str | None],
+    rater: str = "ann",
+    note: str = "",
+) -> Path:
+    """A run in which a person answers about the rows to review, a mapping a row.
+
+    good: question → the answer with which a row passes; a row's own answers come first, and None leaves a question open.
+    note: beside each no.
+    """
+    words = ("--protocol", protocol, "--backend", "toy/b", "--fail-on-error", "1", "--out", out)
+    code, _, told = editloupe("judge", "set/to_review", *words)
+    assert code == 0, told
+    store = RunStore.read(Path(out))
+    store.close()
+    tasks = {(one.sample_id, one.metric): one.task_id for one in store.findings.values()}
+    for row, own in zip(sorted({row for row, _ in tasks}), said, strict=True):
+        for question, text in {**good, **own}.items():
+            if text is not None and (row, question) in tasks:
+                judge, noted = people.person(rater).id, note if text == "no" else ""
+                finding = given(question, text, task=tasks[row, question], row=row, judge=judge, note=noted)
+                people.add(Path(out), people.Given(finding=finding, rater=rater, time="2026-01-01T00:00:00+00:00"))
+    return Path(out)

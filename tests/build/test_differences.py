@@ -17,18 +17,21 @@ from editloupe.answers import Record
 from editloupe.build.dice import pairs as dataset_pairs
 from editloupe.build.dice.inpainted import COLOURS, choose, recoloured
 from editloupe.build.dice.pairs import edited_places, similar_pairs
-from editloupe.build.dice.recipe import DifferenceSet, DifferenceSetOptions
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ModelAbsent, PhraseError, ToolError
+from editloupe.errors import PhraseError, ToolError
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.features import open as encoders
+from editloupe.models.features.open import open_dino
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
 from editloupe.protocols.dice.differences import given
 from editloupe.values import Box
 from examples.training.train_verifier import read_rows
+from tests.build.conftest import lines as rows_of
+from tests.build.conftest import written
+from tests.build.toys import MeanColour
 
 Run = Callable[..., tuple[int, str, str]]
 CUP, PLANT, SIGN, SPOON = 1, 2, 3, 4
@@ -36,6 +39,8 @@ NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
 A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
 B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
 GREY = (150, 148, 152)
+SIMILAR = ("--stage", 1, "--test-share", 0, "--least-similarity", -1, "--seed", 0)
+"""Of a and b the seed draws a as the source."""
 PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
 
 
@@ -75,11 +80,6 @@ def changed(file: Path, change: Callable[[Any], None]) -> Path:
     return file
 
 
-def pairs(*names: tuple[str, str]) -> Path:
-    Path("pairs.csv").write_text("source,edited\n" + "".join(f"{a},{b}\n" for a, b in names))
-    return Path("pairs.csv")
-
-
 def build(editloupe: Run, file: Path, *words: object, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel)."""
     code, said, told = editloupe("build", "differences", file, "--out", out, "--json", *map(str, words))
@@ -95,20 +95,13 @@ def refused(editloupe: Run, file: Path, *words: object, out: str = "set") -> str
 
 
 def lines(path: str, out: str = "set") -> list[dict[str, Any]]:
-    file = Path(out) / path
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return rows_of(Path(out) / path)
 
 
 def answers(path: str = "train/sft.jsonl", out: str = "set") -> list[str]:
     """What the model is to say, without the tags around the answer."""
     said = [row["messages"][1]["content"][0]["text"] for row in lines(path, out)]
     return [text.replace("<Start Final Answer>", "").replace("</Start Final Answer>", "") for text in said]
-
-
-def written(out: str) -> dict[str, bytes]:
-    """All files of a set but its marker."""
-    files = [p for p in Path(out).rglob("*") if p.is_file() and p.name not in ("build.json", "done.jsonl")]
-    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
 
 
 def reasons(funnel: dict[str, Any]) -> dict[str, int]:
@@ -135,32 +128,12 @@ class Finder:
         return [DetectionResult(detections=found, width=10, height=10) for _ in images]
 
 
-class MeanColour:
-    """An encoder by the mean colour: images of one scene are alike."""
-
-    name = version = "mean colour"
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def __call__(self, images: Sequence[np.ndarray], patches: Any) -> list[np.ndarray]:
-        self.seen += len(images)
-        return [(image.mean((0, 1)) - 128).astype(np.float32) for image in images]
-
-
-@pytest.fixture
-def encoder(monkeypatch: pytest.MonkeyPatch) -> MeanColour:
-    found = MeanColour()
-    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
-    return found
-
-
 # Stage 1
 
 
 def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    code, funnel = build(editloupe, file, *SIMILAR)
     assert (code, funnel["read"], funnel["written"], funnel["dropped"]) == (0, 1, 1, 0)
     (row,) = lines("train/metadata.jsonl")
     # The cups overlap in 36×30 of 2400 − 1080 px: 0.82, one EDIT at its place in b. The sign is in b alone, the plant in a
@@ -180,12 +153,13 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
     # The photographs keep their own bytes.
     images = [(Path("set/train") / row[name]).read_bytes() for name in ("source_file_name", "edited_file_name")]
     assert images == [(tmp_path / "photos" / name).read_bytes() for name in ("a.png", "b.png")]
-    assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": None}
+    assert -1 <= row["lineage"]["similarity"] <= 1
+    assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": row["lineage"]["similarity"]}
 
 
 def test_the_set_is_read_by_the_loader_and_by_the_trainer(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    build(editloupe, file, *SIMILAR)
     loaded = load(Path("set/train"), store=ImageStore())
     assert not loaded.rejected
     found = given(loaded.samples[0], "unit")
@@ -203,7 +177,7 @@ def test_a_judge_is_asked_what_the_row_asks_and_understands_what_the_row_answers
     editloupe: Run, tmp_path: Path, stage: int
 ) -> None:
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B} if stage == 1 else {"a.png": OBJECTS})
-    more = ("--pairs", pairs(("a.png", "b.png"))) if stage == 1 else ("--unchanged", 0)
+    more = SIMILAR[2:] if stage == 1 else ("--unchanged", 0)
     build(editloupe, file, "--stage", stage, "--test-share", 0, *more)
     (row,), (pair,) = lines("train/sft.jsonl"), lines("train/metadata.jsonl")
     Path("said.jsonl").write_text(json.dumps(row["messages"][1]["content"][0]["text"]))
@@ -227,10 +201,9 @@ def test_two_objects_of_a_kind_apart_from_each_other_are_no_difference(editloupe
     # 20×30 of 2400 − 600 px: 0.33, under the threshold of 0.5.
     scenes = {"a.png": [(CUP, [20, 10, 40, 30])], "b.png": [(CUP, [40, 10, 40, 30])]}
     file = annotate(tmp_path / "photos", scenes)
-    given_pairs = pairs(("a.png", "b.png"))
-    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", given_pairs, "--test-share", 0)
+    code, funnel = build(editloupe, file, *SIMILAR)
     assert (code, reasons(funnel)) == (1, {"no_difference": 1})
-    code, _ = build(editloupe, file, "--stage", 1, "--pairs", given_pairs, "--test-share", 0, "--iou", 0.3, out="low")
+    code, _ = build(editloupe, file, *SIMILAR, "--iou", 0.3, out="low")
     assert (code, answers(out="low")) == (0, ["EDIT: cup, [0.200, 0.100, 0.400, 0.400]"])
 
 
@@ -282,22 +255,10 @@ def test_pairs_are_those_that_a_comparison_of_all_gives(monkeypatch: pytest.Monk
     assert {(i, j) for i, j, _ in found} == wanted and len(wanted) > 5
 
 
-def test_pairs_that_do_not_fit_or_name_nothing_are_left_out(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": [(SIGN, [0, 0, 50, 50])]})
-    # 1 and 2 are the ids of a and b; a pair that is named twice is one.
-    table = pairs(("a.png", "c.png"), ("a.png", "b.png"), ("a.png", "x.png"), ("1", "2"))
-    code, funnel = build(editloupe, file, "--stage", 1, "--test-share", 0, "--pairs", table)
-    assert (code, funnel["read"], funnel["written"]) == (0, 3, 1)
-    assert reasons(funnel) == {"no_common_category": 1, "unknown_image": 1}
-    Path("pairs.csv").write_text("one,two\na.png,b.png\n")
-    said = refused(editloupe, file, "--stage", 1, "--pairs", "pairs.csv", out="other")
-    assert "expected the columns source and edited" in said and not Path("other").exists()
-
-
 def test_lvis_lists_say_what_is_absent_and_what_may_not_be_said_to_be(editloupe: Run, tmp_path: Path) -> None:
     lists = {"a": {"not_exhaustive_category_ids": [SIGN]}, "b": {"neg_category_ids": [PLANT]}}
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B}, **lists)
-    _, funnel = build(editloupe, file, "--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0)
+    _, funnel = build(editloupe, file, *SIMILAR)
     # The sign may stand in a, too; that b has no plant is said by its list.
     assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
     assert funnel["counts"] == {"absent_by_annotation": 1, "small": 1}
@@ -307,7 +268,7 @@ def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkey
     finder = Finder("street sign")
     monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
+    words = (*SIMILAR, "--detector", "mine")
     _, funnel = build(editloupe, file, *words)
     assert set(finder.asked) == {"plant", "street sign"}
     assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
@@ -324,7 +285,7 @@ def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
     finder.fails = True
     monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    words = ("--stage", 1, "--pairs", pairs(("a.png", "b.png")), "--test-share", 0, "--detector", "mine")
+    words = (*SIMILAR, "--detector", "mine")
     code, funnel = build(editloupe, file, *words)
     assert (code, funnel["written"], reasons(funnel)) == (1, 0, {"detector_failed": 1})
     finder.fails = False
@@ -332,25 +293,13 @@ def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
     assert (code, funnel["written"], reasons(funnel)) == (0, 1, {})
 
 
-def test_without_an_encoder_or_pairs_the_command_says_what_is_missing(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: object, device: object) -> None:
-        raise ModelAbsent("there are no weights")
-
-    monkeypatch.setattr(encoders, "open_dino", absent)
-    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
-    said = refused(editloupe, file, "--stage", 1)
-    assert "there are no weights. Name weights with --dino, or give the pairs with --pairs FILE" in said
-    assert not Path("set").exists()
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path) -> None:
+def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="needs the extra `vision`")
     pytest.importorskip("transformers", reason="needs the extra `vision`")
     from tests.models.tiny_encoders import encoder_folder
 
+    monkeypatch.setattr(encoders, "open_dino", open_dino)
     dino = encoder_folder(tmp_path / "dino", "dinov2")
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": A})
     words = ("--stage", 1, "--test-share", 0, "--dino", dino, "--device", "cpu", "--least-similarity", -1)
@@ -420,32 +369,6 @@ def test_about_a_fifth_stays_as_it_is_and_half_is_compressed(editloupe: Run, tmp
     assert len(qualities) == counts["compressed"] and min(qualities) >= 50 and max(qualities) <= 95
     endings = [Path(row[name]).suffix for row in made for name in ("source_file_name", "edited_file_name")]
     assert endings.count(".jpg") == len(qualities)
-
-
-def test_the_same_seed_gives_the_same_files_and_a_further_image_changes_none(editloupe: Run, tmp_path: Path) -> None:
-    file, more = annotate(tmp_path / "photos", scenes(4)), annotate(tmp_path / "five", scenes(5))
-    for out, path, seed in (("set", file, 0), ("same", file, 0), ("more", more, 0), ("other", file, 1)):
-        build(editloupe, path, "--stage", 2, "--seed", seed, "--test-share", 0, out=out)
-    assert written("set") == written("same")
-    assert lines("train/metadata.jsonl", "more")[:4] == lines("train/metadata.jsonl")
-    assert lines("train/metadata.jsonl", "other") != lines("train/metadata.jsonl")
-
-
-def test_a_stopped_build_writes_no_rows_and_goes_on(tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", scenes(4))
-    options, out = DifferenceSetOptions(stage=2, test_share=0.0), tmp_path / "set"
-    out.mkdir()
-    seen: list[str] = []
-
-    def go(most: int) -> Any:
-        return DifferenceSet().build(
-            file, options, models=dataset_pairs.Models(), folder=out, stopped=lambda: len(seen) >= most, tell=seen.append
-        )
-
-    assert go(2) is None and not (out / "train" / "sft.jsonl").exists()
-    assert len((out / "done.jsonl").read_text().splitlines()) == 2
-    built = go(99)
-    assert built is not None and built.written == 4 and len((out / "done.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_failing_inpainter_leaves_the_image_for_the_next_call(
@@ -533,16 +456,6 @@ def test_any_object_gets_another_colour_that_is_seen(colour: tuple[int, int, int
         assert np.abs(made[20:40, 20:40].astype(int) - colour).max(axis=2).min() >= 40
 
 
-def test_a_box_stands_for_a_mask_that_is_not_there(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", {"0.png": OBJECTS}, polygons=False)
-    code, funnel = build(editloupe, file, "--stage", 2, "--unchanged", 0)
-    assert code == 0 and {name: funnel["counts"][name] for name in ("drawn", "large", "objects")} == {
-        "drawn": 3,
-        "large": 3,
-        "objects": 3,
-    }
-
-
 def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", {**scenes(3), "gone.png": OBJECTS, "small.png": [(CUP, [0, 0, 20, 20])]})
     (tmp_path / "photos" / "gone.png").unlink()
@@ -568,10 +481,6 @@ def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: P
         ("0.png", "segmentation"), ("1.png", "size_differs"), ("2.png", "unreadable_image"), ("gone.png", "missing_file"),
         ("small.png", "no_large_object"),
     }  # fmt: skip
-    # In stage 1 a pair whose image cannot be read is left out.
-    table = pairs(("0.png", "1.png"), ("0.png", "gone.png"))
-    code, funnel = build(editloupe, file, "--stage", 1, "--pairs", table, out="one")
-    assert (code, reasons(funnel)) == (1, {"missing_file": 1, "size_differs": 1})
 
 
 # Stage 3
@@ -622,29 +531,6 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
         first, *_, last = (part.get("text", "") for part in row["messages"][0]["content"])
         assert "Editing instruction: Remove the plant." in first and "The answers: yes, no." in last
     assert lines("train/metadata.jsonl") == []
-    before_again = written("set")
-    build(
-        editloupe,
-        annotated(tmp_path / "copy"),
-        "--stage",
-        3,
-        "--test-share",
-        0,
-        out="again",
-    )
-    assert written("again") == before_again
-
-
-def test_a_run_whose_samples_are_annotated_gives_the_same_rows(editloupe: Run, tmp_path: Path) -> None:
-    folder = annotated(tmp_path / "edits")
-    metadata = folder / "metadata.jsonl"
-    metadata.write_text(metadata.read_text().splitlines()[0] + "\n")
-    options = ("--option", "detector=given", "--option", "coherence=mask")
-    editloupe("judge", folder, "--protocol", "dice", *options, "--out", "run")
-    words = ("--stage", 3, "--test-share", 0)
-    build(editloupe, folder, *words)
-    build(editloupe, Path("run"), *words, out="of-run")
-    assert lines("train/sft.jsonl", "of-run") == lines("train/sft.jsonl") and len(answers()) == 3
 
 
 def test_edits_without_annotated_differences_are_refused(
@@ -674,30 +560,5 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
     damaged = tmp_path / "damaged.json"
     damaged.write_text("{")
     assert "is no JSON" in refused(editloupe, damaged, "--stage", 2, out="damaged")
-
-
-def test_a_set_without_images_is_refused(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", scenes(1))
-    changed(file, lambda data: data.update(images=[]))
-    assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2)
-    file = annotate(tmp_path / "photos", scenes(1))
-    changed(file, lambda data: data["images"][0].pop("width"))
-    assert "none of its images can be used" in refused(editloupe, file, "--stage", 2)
-
-
-def test_the_command_has_no_options_of_a_judge(editloupe: Run, tmp_path: Path) -> None:
-    code, said, _ = editloupe("build", "differences", "--help")
-    assert code == 0 and all(word in said for word in ("--stage", "--detector", "--dino", "--replacer"))
-    assert "--backend" not in said and "--max-cost" not in said
-    file = annotate(tmp_path / "photos", scenes(2))
-    code, said, _ = editloupe("build", "differences", file, "--stage", "2", "--out", "set")
-    told = " ".join(said.split())
-    assert code == 0 and "Every EDIT is a change of colour" in told and "2 pairs of 2 images; 0 dropped." in told
-    assert not Path("set/run").exists()
-    # As the column gives them, with the protocol's own options.
-    options = ("--option", "detector=given", "--option", "coherence=mask", "--fail-on-error", "1")
-    split = "train" if lines("train/metadata.jsonl") else "test"
-    code, _, told = editloupe("judge", f"set/{split}", "--protocol", "dice", *options, "--out", "run")
-    assert code in (0, 1), told
-    findings = [found for found in package.Run("run").findings if found.metric == "differences"]
-    assert findings and all(found.status == "ok" for found in findings)
+    changed(file, lambda data: data["images"].clear())
+    assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2, out="empty")

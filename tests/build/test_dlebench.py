@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.answers import Choice, Label, Text
-from editloupe.data.images import ImageStore
-from editloupe.data.samples import load
-from editloupe.findings import Finding
-from editloupe.runs import people
 from editloupe.runs.store import RunStore
-from tests.build.conftest import Run, left, lines, metadata, pictures, written
+from tests.build.conftest import Run, left, lines, look_through, metadata, pictures, written
+from tests.build.test_people import DLE
 from tests.build.toys import PX, SQUARE, Finder
-
-SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set", editor: str = "drawing") -> tuple[int, Any]:
@@ -75,16 +67,6 @@ def test_images_become_rows_of_the_benchmark_with_reference_images(editloupe: Ru
         assert code == 0, (command, said, told)
 
 
-def test_the_pages_of_the_run_show_the_reference(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, pictures(tmp_path / "images", 1))
-    code, _, told = editloupe("export", "set/run", "--html", "pages")
-    assert code == 0, told
-    (page,) = Path("pages/samples").rglob("*.html")
-    (made,) = [f.answer.data["picture"]["sha256"] for f in findings("set/run") if f.metric == "reference"]
-    assert re.search(rf'src="[./]*blobs/{made[:2]}/{made}.png"[^>]*alt="The picture that crop_edit made"', page.read_text())
-    assert list(Path("pages").glob(f"blobs/*/{made}.png"))
-
-
 @pytest.mark.parametrize("mode", ["oracle", *(pytest.param(m, marks=pytest.mark.slow) for m in ("plain", "tool"))])
 def test_the_set_is_judged_in_every_mode(editloupe: Run, tmp_path: Path, mode: str) -> None:
     build(editloupe, pictures(tmp_path / "images"))
@@ -98,22 +80,6 @@ def test_the_set_is_judged_in_every_mode(editloupe: Run, tmp_path: Path, mode: s
     assert len(store.samples) == 4 and {f.status for f in store.findings.values()} == {"ok"}
     labels = {(f.editor, f.label) for f in store.findings.values() if f.metric == "instruction_following"}
     assert ("nothing", "Localization Failure") in labels and ("right", "Localization Failure") not in labels
-
-
-def test_the_imagefolder_has_the_same_rows(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, pictures(tmp_path / "images"))
-    store = ImageStore()
-    code, _, told = editloupe("check", "set", "--edited", "right=set/Reference_Images")
-    assert code == 0, told
-    folder = load(Path("set/imagefolder"), store=store, outputs=False)
-    review = load(Path("set/to_review"), store=store, outputs=False)
-    assert not folder.rejected
-    assert [one.content for one in folder.samples] == [one.content for one in review.samples]
-    for row, sample in zip(lines("set/data.jsonl"), folder.samples, strict=True):
-        assert (sample.id, sample.instruction, sample.edit_type) == (row["id"], row["instruction"], row["edit_type"])
-        assert [list(target.boxes["source"]) for target in sample.targets] == row["bbox"]
-        assert sample.reference is not None
-        assert store.data(sample.reference) == Path("set/Reference_Images", row["reference_image"]).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -173,40 +139,27 @@ def test_things_of_one_name_are_one_target(editloupe: Run, tmp_path: Path, finde
     assert left(funnel) == {"grounded": {"disagrees": 1}}
 
 
-def test_a_target_waits_for_a_detector_that_failed(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
-    images = pictures(tmp_path / "images")
-    finder.broken = "red square"
-    code, funnel = build(editloupe, images)
-    assert (code, left(funnel)) == (3, {"grounded": {"tool_failed": 2}})
-    finder.broken = ""
-    assert build(editloupe, images)[1]["written"] == 2
-
-
 def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     images = metadata(
         pictures(tmp_path / "images", 3),
         {"file_name": "0.png", "bbox": list(PX), "target_name": "a red thing"},
-        {"file_name": "1.png", "bbox": SQUARE, "bbox_format": "thousandths", "id": "own"},
-        {"file_name": "2.png", "bbox": [300, 20, 400, 44]},
-        {"file_name": "2.png"},
+        {"file_name": "1.png", "bbox": SQUARE, "bbox_format": "thousandths", "id": "own", "target_name": "x"},
+        {"file_name": "2.png", "bbox": [300, 20, 400, 44], "target_name": "x"},
+        {"file_name": "2.png", "id": "none"},
+        {"file_name": "2.png", "id": "nameless", "bbox": list(PX)},
     )
     code, funnel = build(editloupe, images, "--grounding", "given")
     assert code == 3 and funnel["written"] == 2 and finder.asked == []
-    assert funnel["images"]["left_out"] == {"box": 2}
+    assert funnel["images"]["left_out"] == {"box": 2, "row": 1}
     first, second = lines("set/data.jsonl")
     assert (first["id"], second["id"]) == ("0-1", "own-1") and first["bbox"] == [list(PX)]
     targets = {one["id"]: one["target_name"] for one in lines("set/imagefolder/metadata.jsonl")}
     assert targets == {"0-1": "red square", "own-1": "red square"}
-    outside, none = lines("set/left_out.jsonl")
-    assert "reaches outside the image of 320×240 px" in outside["detail"] and "there is no box (bbox)" in none["detail"]
-
-
-def test_where_only_given_boxes_count_an_image_without_metadata_is_left_out(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, pictures(tmp_path / "images"), "--grounding", "given")
-    assert (code, funnel["written"], funnel["images"]["left_out"]) == (1, 0, {"box": 2})
-    assert all("--grounding given takes no others" in one["detail"] for one in lines("set/left_out.jsonl"))
+    outside, none, nameless = (one["detail"] for one in lines("set/left_out.jsonl"))
+    assert "reaches outside the image of 320×240 px" in outside and "--grounding given takes no others" in none
+    assert "there is a box; expected the name of what it is of" in nameless
     # The model, which would have named a target, was not asked.
-    assert {one.status for one in findings("set/run")} == {"input_error"}
+    assert "targets" not in {one.metric for one in findings("set/run") if one.status == "ok"}
 
 
 def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Path) -> None:
@@ -217,22 +170,20 @@ def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Pa
         {**asked, "question": "And its hue?", "options": ["red", "yellow"], "answer": "Red"},
         {**asked, "options": ["red"], "answer": "red"},
         {**asked, "options": ["red", "blue"], "answer": "pink"},
+        {**asked, "options": "red, blue", "answer": "red"},
+        {**asked, "question": "And without options?", "answer": "red"},
     )
     code, funnel = build(editloupe, images, "--grounding", "given")
-    assert code == 3 and funnel["written"] == 2
-    first, second = lines("set/data.jsonl")
+    assert code == 3 and funnel["written"] == 3
+    first, second, third = lines("set/data.jsonl")
+    # Without options the model chooses the other answer.
+    assert (third["question"], third["answer"], third["wrong"]) == ("And without options?", "red", "")
     assert first["answer"] == "red" and first["wrong"] in ("green", "blue") and second["wrong"] == "yellow"
     assert first["reference_caption"] == f"The square is {first['wrong']}." and "yellow" in second["instruction"]
     assert first["id"] != second["id"] and first["image"] != second["image"]
     reasons = [one["detail"] for one in lines("set/left_out.jsonl")]
     assert "expected a wrong option beside the answer" in reasons[0] and "expected one of the options" in reasons[1]
-
-
-def test_a_question_without_options_leaves_the_other_answer_to_the_model(editloupe: Run, tmp_path: Path) -> None:
-    row = {"file_name": "0.png", "bbox": list(PX), "question": "What colour is it?", "answer": "red"}
-    build(editloupe, metadata(pictures(tmp_path / "images", 1), row), "--grounding", "given")
-    (found,) = lines("set/data.jsonl")
-    assert (found["question"], found["answer"], found["wrong"]) == ("What colour is it?", "red", "")
+    assert "column 'options': expected a list of texts" in reasons[2]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +212,8 @@ def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
         ("nothing", "no_image", 3, 1),
         ("darkens", "seam", 3, 1),
         ("beside", "off_target", 3, 1),
-        ("fails", "editor_failed", 1, 3),
-        ("hangs", "editor_timed_out", 1, 3),
+        ("fails", "tool_failed", 1, 3),
+        ("hangs", "tool_failed", 1, 3),
     ],
 )
 def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
@@ -276,6 +227,8 @@ def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
     assert seeds == ["1", "2", "3"][:edits]
     (lost,) = lines("set/left_out.jsonl")
     assert lost["detail"] and lost["id"] == "0-1"
+    monkeypatch.setenv("TOY_MENDED", "1")
+    assert build(editloupe, tmp_path / "images", editor=f"odd:{editor}")[1]["written"] == (editor == "fails")
 
 
 def test_a_later_try_may_give_the_reference(editloupe: Run, tmp_path: Path) -> None:
@@ -283,13 +236,6 @@ def test_a_later_try_may_give_the_reference(editloupe: Run, tmp_path: Path) -> N
     assert lines("set/data.jsonl")[0]["tries"] == 3
     code, funnel = build(editloupe, tmp_path / "images", "--tries", "2", editor="odd:third", out="two")
     assert (code, left(funnel)) == (1, {"edited": {"unchanged": 1}})
-
-
-def test_a_row_waits_for_an_editor_that_failed(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = pictures(tmp_path / "images")
-    assert build(editloupe, images, editor="odd:fails")[1]["written"] == 0
-    monkeypatch.setenv("TOY_MENDED", "1")
-    assert build(editloupe, images, editor="odd:fails")[1]["written"] == 2
 
 
 def test_a_seam_is_blended_and_said(editloupe: Run, tmp_path: Path) -> None:
@@ -306,9 +252,6 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     images = pictures(tmp_path / "images", 1)
     assert "reference images need an editor: it needs an image editor; name one with --editor" in refused(editloupe, images)
     assert "unknown editor 'paint'" in refused(editloupe, images, "--editor", "paint")
-    assert "there is no program 'nobody'" in refused(
-        editloupe, images, "--editor", "cmd:nobody {input} {output} {instruction}"
-    )
     words = ("--editor", "drawing", "--least-area", "0.2")
     assert "--least-area 0.2 and --most-area 0.1 leave no target" in refused(editloupe, images, *words)
     assert "holds no image" in refused(editloupe, tmp_path / "site", "--editor", "drawing")
@@ -319,63 +262,16 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     assert editloupe("judge", images, "--editor", "drawing")[0] == 2
 
 
-def test_a_command_is_an_editor(editloupe: Run, tmp_path: Path) -> None:
-    (tmp_path / "edit.py").write_text(
-        "import sys\nfrom PIL import Image, ImageDraw\nimage = Image.open(sys.argv[1])\n"
-        "ImageDraw.Draw(image).rectangle((20, 20, 43, 43), (0, 0, 250))\nimage.save(sys.argv[2])\n"
-    )
-    editor = f"cmd?timeout_s=20:{sys.executable} edit.py {{input}} {{output}} {{instruction}}"
-    code, funnel = build(editloupe, pictures(tmp_path / "images", 1), editor=editor)
-    assert (code, funnel["written"]) == (0, 1)
-    assert (pixels_of(Path("set/Reference_Images/0-1.png"))[20:44, 20:44] == (0, 0, 250)).all()
-
-
-GOOD: dict[str, Any] = {
-    "box": "yes",
-    "texts": "yes",
-    "instruction_following": "Flawless Execution",
-    "visual_consistency": "Perfect Consistency",
-}
-
-
-VALUES = {"Flawless Execution": 4.0, "Perfect Consistency": 4.0, "Over Modification": 3.0, "Single Anomaly": 3.0}
-
-
-def look_through(
-    editloupe: Run, out: str, *said: dict[str, Any], source: str = "set/to_review", rater: str = "ann", note: str = ""
-) -> Path:
-    """A run in which a person answers about the rows of a set, the first dictionary about the first row.
-
-    said: question → answer; what is left out of the four questions is answered well, and None leaves a question open.
-    note: beside each answer about a box.
-    """
-    words = ("--protocol", "dlebench-review", "--backend", "toy/b", "--fail-on-error", "1", "--out", out)
-    code, _, told = editloupe("judge", source, *words)
-    assert code == 0, told
-    folder = Path(out)
-    store = RunStore.read(folder)
-    store.close()
-    tasks = {(one.sample_id, one.metric): one.task_id for one in store.findings.values()}
-    for sample, own in zip(sorted({key for key, _ in tasks}), said, strict=True):
-        for metric, text in {**GOOD, **own}.items():
-            if text is None:
-                continue
-            kinds = {"box": Choice, "texts": Choice}
-            answer: Any = Label(name=text, value=VALUES[text]) if text in VALUES else None
-            answer = answer or (kinds[metric](name=text) if metric in kinds else Text(text=text))
-            finding = Finding(
-                task_id=tasks[sample, metric], judge_id=people.person(rater).id, repeat=0, sample_id=sample, editor="",
-                metric=metric, status="ok", answer=answer, reason=note if metric == "box" else "",
-            )  # fmt: skip
-            people.add(folder, people.Given(finding=finding, rater=rater, time="2026-01-01T00:00:00+00:00"))
-    return folder
+def looked(editloupe: Run, out: str, *said: dict[str, Any], **more: Any) -> Path:
+    """A run in which a person answers about the rows to review."""
+    return look_through(editloupe, "dlebench-review", DLE, out, *said, **more)
 
 
 def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 4)
     build(editloupe, images)
     answers: Any = ({}, {"box": "no"}, {"texts": "no"}, {"visual_consistency": None})
-    review = look_through(editloupe, "looked", *answers)
+    review = looked(editloupe, "looked", *answers)
     code, funnel = build(editloupe, images, "--review", review)
     assert code == 0 and funnel["reviewed"] and funnel["written"] == 1
     assert left(funnel) == {"reviewed": {"box": 1, "not_reviewed": 1, "texts": 1}}
@@ -388,7 +284,7 @@ def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe:
         "3-1": "not_reviewed",
     }
     # A second round has the rest; both runs together say all.
-    second = look_through(editloupe, "again", {})
+    second = looked(editloupe, "again", {})
     _, funnel = build(editloupe, images, "--review", review, "--review", second)
     assert funnel["written"] == 2 and funnel["to_review"] == 0
     before = written("set")
@@ -405,34 +301,18 @@ def test_a_reference_that_people_send_back_is_made_again_at_the_most_three_times
     seen: list[Path] = []
     for number in (2, 3, 4):
         bad = {"instruction_following": "Over Modification"} if number % 2 else {"visual_consistency": "Single Anomaly"}
-        seen.append(look_through(editloupe, f"round{number}", bad))
+        seen.append(looked(editloupe, f"round{number}", bad))
         reviews = [word for run in seen for word in ("--review", run)]
         code, funnel = build(editloupe, images, *reviews, editor="odd:seeded")
         # The new one waits for people: the set has no row yet.
         assert (code, funnel["written"], funnel["made_again_for_people"]) == (1, 0, number - 1)
         (row,) = lines("set/to_review/metadata.jsonl")
-        assert (
-            row["tries"] == number
-            and (pixels_of(Path("set/to_review") / row["reference_file_name"])[30, 30] == number).all()
-        )
-    seen.append(look_through(editloupe, "last", {"instruction_following": "Over Modification"}))
+        assert row["tries"] == number
+        assert (pixels_of(Path("set/to_review") / row["reference_file_name"])[30, 30] == number).all()
+    seen.append(looked(editloupe, "last", {"instruction_following": "Over Modification"}))
     _, funnel = build(editloupe, images, *[word for run in seen for word in ("--review", run)], editor="odd:seeded")
     assert left(funnel) == {"reviewed": {"instruction_following": 1}}
     assert len((tmp_path / "edits").read_text().splitlines()) == 4
-    # A reference that pleases in its second round is kept.
-    pleased = (
-        look_through(editloupe, "pleased", {}, source="set/to_review") if lines("set/to_review/metadata.jsonl") else None
-    )
-    assert pleased is None
-
-
-def test_an_editor_that_makes_the_same_again_does_not_go_on_for_ever(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 1)
-    build(editloupe, images)
-    review = look_through(editloupe, "looked", {"visual_consistency": "Single Anomaly"})
-    _, funnel = build(editloupe, images, "--review", review)
-    # What people saw once they need not see again: one edit and three further ones are all the same.
-    assert left(funnel) == {"reviewed": {"visual_consistency": 1}} and funnel["tries"] == 4
 
 
 def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,11 +322,11 @@ def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytes
     better = {"texts": "no", "instruction": "Paint the square green.", "reference_caption": "The square is green."}
     # Of the first the reference is right all the same; the second is made again by the better instruction.
     wrong = {**better, "instruction_following": "Over Modification"}
-    first = look_through(editloupe, "looked", {"texts": "no", "source_caption": "It is red."}, wrong)
+    first = looked(editloupe, "looked", {"texts": "no", "source_caption": "It is red."}, wrong)
     _, funnel = build(editloupe, images, "--review", first, editor="odd:seeded")
     assert funnel["written"] == 1 and lines("set/data.jsonl")[0]["prompt_clean"] == "It is red."
     assert (tmp_path / "edits").read_text().splitlines()[-1] == "2 Paint the square green."
-    second = look_through(editloupe, "again", {})
+    second = looked(editloupe, "again", {})
     _, funnel = build(editloupe, images, "--review", first, "--review", second, editor="odd:seeded")
     row = lines("set/data.jsonl")[1]
     assert (row["id"], row["instruction"]) == ("1-1", "Paint the square green.")
@@ -458,13 +338,13 @@ def test_people_correct_texts(editloupe: Run, tmp_path: Path, monkeypatch: pytes
 def test_a_row_on_which_people_disagree_waits_until_it_is_settled(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images)
-    look_through(editloupe, "looked", {})
-    review = look_through(editloupe, "looked", {"box": "no"}, rater="ben", note="too wide")
+    looked(editloupe, "looked", {})
+    review = looked(editloupe, "looked", {"box": "no"}, rater="ben", note="too wide")
     code, funnel = build(editloupe, images, "--review", review)
     assert (code, left(funnel), funnel["to_review"]) == (1, {"reviewed": {"people_disagree": 1}}, 1)
     (row,) = lines("set/left_out.jsonl")
     assert (row["id"], row["why"], row["detail"]) == ("0-1", "people_disagree", "too wide")
-    review = look_through(editloupe, "looked", {"box": "no"}, rater="adjudicated", note="too wide")
+    review = looked(editloupe, "looked", {"box": "no"}, rater="adjudicated", note="too wide")
     code, funnel = build(editloupe, images, "--review", review)
     assert (code, left(funnel), funnel["to_review"]) == (1, {"reviewed": {"box": 1}}, 0)
 
@@ -475,7 +355,7 @@ def test_what_is_removed_with_its_row_is_an_image_of_the_set(editloupe: Run, tmp
     (Path("set/Reference_Images") / "notes.txt").write_text("mine")
     shutil.rmtree("set/Source_Images")
     Path("set/Source_Images").symlink_to(images)
-    review = look_through(editloupe, "looked", {"box": "no"})
+    review = looked(editloupe, "looked", {"box": "no"})
     assert build(editloupe, images, "--review", review)[1]["written"] == 0
     assert (images / "0.png").exists() and [path.name for path in Path("set/Reference_Images").iterdir()] == ["notes.txt"]
 
@@ -488,20 +368,3 @@ def test_a_review_of_something_else_is_refused(editloupe: Run, tmp_path: Path) -
     assert "looked" in refused(editloupe, images, *words, "looked")
     code, _, told = editloupe("judge", images, "--null-edit", "--protocol", "dlebench-review", "--backend", "toy/b")
     assert code == 2, told
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
-def test_photographs_with_small_objects_become_a_set(editloupe: Run, tmp_path: Path) -> None:
-    shutil.copytree(SMALL / "images", tmp_path / "photos" / "images")
-    rows = [
-        {**row, "bbox": row["object_box_xyxy_normalised"], "bbox_format": "unit"} for row in lines(SMALL / "metadata.jsonl")
-    ]
-    code, funnel = build(editloupe, metadata(tmp_path / "photos", *rows), "--grounding", "given")
-    assert (code, funnel["written"]) == (0, len(rows))
-    areas = [row["target_area"] for row in lines("set/data.jsonl")]
-    assert all(0.0005 < area < 0.02 for area in areas)
-    for mode in ("plain", "tool", "oracle"):
-        words = ("--edited", "right=set/Reference_Images", "--mode", mode, "--out", f"judged-{mode}")
-        code, _, told = editloupe("judge", "set", *words)
-        assert code == 0, told

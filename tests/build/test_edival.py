@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 from PIL import Image
 
 from editloupe.build.edival.pools import words
@@ -17,12 +16,10 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from tests.build.conftest import Run, written
+from tests.build.conftest import Run, left, written
 from tests.build.test_edival_pools import replay
 from tests.build.toys import Finder
 from tests.conftest import pngs
-
-REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
 
 def pictures(folder: Path, count: int = 3) -> Path:
@@ -124,26 +121,14 @@ def test_base_images_have_the_benchmarks_names_and_their_own_bytes(editloupe: Ru
         assert (Path("set/imagefolder") / metadata()[index]["source_file_name"]).read_bytes() == made.read_bytes()
 
 
-def test_the_same_seed_and_replies_give_the_same_bytes_and_another_seed_others(editloupe: Run, tmp_path: Path) -> None:
+def test_another_seed_gives_other_chains_and_a_further_image_changes_none(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 4)
-    assert build(editloupe, images, out="a") == (0, {**build(editloupe, images, out="b")[1], "folder": str(tmp_path / "a")})
-    assert written("a") == written("b")
+    build(editloupe, images, out="a")
     build(editloupe, images, "--seed", "43", out="c")
     assert written("c")["edival/instructions.csv"] != written("a")["edival/instructions.csv"]
-    # A further image changes no other chain.
     pictures(tmp_path / "images", 5)
     build(editloupe, images, out="d")
     assert table("d")[:12] == table("a")
-
-
-def test_a_budget_stops_it_and_the_same_command_goes_on(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 6)
-    words = ("build", "edival", images, "--out", "set", "--backend", "toy/a")
-    code, _, told = editloupe(*words, "--run-tokens", "20", "--concurrency", "1")
-    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
-    assert not Path("set/edival").exists()
-    assert editloupe(*words)[0] == 0
-    assert len(table()) == 18
 
 
 def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
@@ -161,13 +146,6 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
     assert all(row["all_objects"][0] == "cat" for row in table())
 
 
-def test_an_image_without_a_confirmed_object_is_dropped(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
-    finder.seen = {name: [((0.1, 0.1, 0.4, 0.4), 0.3)] for name in ("metal red cup", "wooden table", "cat")}
-    code, funnel = build(editloupe, pictures(tmp_path / "images"))
-    assert (code, funnel["written"]) == (1, 0)
-    assert funnel["stages"][2]["left_out"] == {"not_found": 3}
-
-
 def test_an_object_that_the_detector_cannot_look_for_is_left_out(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     finder.too_long = "wooden table"
     code, funnel = build(editloupe, pictures(tmp_path / "images"))
@@ -175,34 +153,20 @@ def test_an_object_that_the_detector_cannot_look_for_is_left_out(editloupe: Run,
     assert funnel["objects"] == {"listed": 9, "grounded": 6, "left_out": {"input_error": 3}}
 
 
-def test_an_image_waits_for_a_detector_that_failed(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
-    images = pictures(tmp_path / "images")
-    finder.broken = "wooden table"
-    code, funnel = build(editloupe, images)
-    assert (code, funnel["written"]) == (3, 0)
-    assert funnel["stages"][2]["left_out"] == {"tool_failed": 3}
-    assert {(one["stage"], one["why"]) for one in left_out()} == {("grounded", "tool_failed")}
-    # Where there is memory again, the same command gives what another folder gets at once.
-    finder.broken = ""
-    assert build(editloupe, images)[1]["written"] == 3
-    build(editloupe, images, out="other")
-    assert written("set")["edival/instructions.csv"] == written("other")["edival/instructions.csv"]
-
-
 def test_a_decomposer_without_a_usable_list_drops_the_image(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     images = pictures(tmp_path / "images")
     toy(list="I see nothing.")
     code, funnel = build(editloupe, images, out="mute")
     assert (code, funnel["written"]) == (1, 0)
-    assert [one["left_out"] for one in funnel["stages"]] == [{}, {"unparsed": 3}, {}, {}]
+    assert left(funnel) == {"decomposed": {"unparsed": 3}}
     assert {(one["stage"], one["why"]) for one in left_out("mute")} == {("decomposed", "unparsed")}
     toy()
     one = {"color": None, "material": None, "text": None, "count": 1, "foreground": True}
-    names = ["young woman", "a man in a suit", "a [box]", "very " * 20 + "long name"]
+    names = ["a [box] or two", "very " * 20 + "long name"]
     toy(objects=[{"object": name, **one} for name in names])
     code, funnel = build(editloupe, images, out="none")
-    assert (code, funnel["written"], funnel["stages"][1]["left_out"]) == (1, 0, {"no_objects": 3})
-    assert funnel["objects"] == {"listed": 0, "grounded": 0, "left_out": {"person": 6, "unusable_name": 6}}
+    assert (code, funnel["written"], left(funnel)) == (1, 0, {"decomposed": {"no_objects": 3}})
+    assert funnel["objects"] == {"listed": 0, "grounded": 0, "left_out": {"unusable_name": 6}}
 
 
 def objects(*colors: str, name: str = "mug") -> list[Any]:
@@ -215,7 +179,7 @@ def test_an_object_gets_no_name_that_another_one_has(editloupe: Run, tmp_path: P
     images = pictures(tmp_path / "images", 8)
     # The toy suggests gray and glass: the one mug would be called as the other is.
     for other in ("gray", "glass"):
-        toy(objects=objects("red", other))
+        toy(objects=objects("red", other, name="a mug"))
         build(editloupe, images, "--turns", "6", "--grounding", "none", out=other)
         rows = table(other)
         assert {"color_alter", "material_alter"} <= {kind for row in rows for kind in row["task_type"]}
@@ -234,30 +198,14 @@ def test_mugs_of_all_colours_leave_no_colour_to_change_to(editloupe: Run, tmp_pa
         assert len(set(row["all_objects"])) == len(row["all_objects"])
 
 
-def test_an_article_is_no_part_of_a_name(editloupe: Run, tmp_path: Path, toy: Any) -> None:
-    toy(objects=objects("red", name="a lamp"))
-    build(editloupe, pictures(tmp_path / "images"), "--grounding", "none")
-    assert {row["all_objects"][0] for row in table()} == {"red lamp"}
-
-
 def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
     code, funnel = build(editloupe, images, "--turns", "2", "--fail-on-error", "1")
-    lost = funnel["stages"][3]["left_out"]
+    lost = left(funnel)["instructed"]
     # Of a type with a list of answers it is none of them.
     assert code == 1 and "unusable_answer" in lost and sum(lost.values()) == 8
     assert {one["detail"] for one in left_out() if one["why"] == "unusable_answer"} >= {"'no/thing' is no name"}
-
-
-def test_a_chain_waits_for_a_backend_that_breaks_off(editloupe: Run, tmp_path: Path, toy: Any) -> None:
-    images = pictures(tmp_path / "images", 6)
-    toy(stop="suggest")
-    code, funnel = build(editloupe, images)
-    assert code == 3 and sum(funnel["stages"][3]["left_out"].values()) == 6
-    # Where it is back, the same command asks what is missing.
-    toy()
-    assert build(editloupe, images)[1]["written"] == 6
 
 
 def test_an_imagefolder_names_its_images(editloupe: Run, tmp_path: Path) -> None:
@@ -267,13 +215,8 @@ def test_an_imagefolder_names_its_images(editloupe: Run, tmp_path: Path) -> None
     (images.parent / "metadata.jsonl").write_text("\n".join(lines))
     code, funnel = build(editloupe, images.parent)
     assert (code, funnel["written"]) == (3, 2)
-    assert [row["image"] for row in metadata()] == ["images/2.png", "images/0.png"]
+    assert [row["image"] for row in metadata()] == ["2.png", "0.png"]
     assert [(one["image"], one["why"]) for one in left_out()] == [("gone", "missing_file")]
-
-
-@pytest.mark.parametrize("turns", ["0", "10", "three"])
-def test_turns_are_one_to_nine(editloupe: Run, tmp_path: Path, turns: str) -> None:
-    assert "--turns" in refused(editloupe, pictures(tmp_path / "images"), "--turns", turns)
 
 
 def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
@@ -308,13 +251,3 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     assert code == 2 and "takes one judge" in " ".join(told.split())
     code, _, told = editloupe("build", "edival", images, "--out", "y")
     assert code == 2 and "--role decompose=provider/model" in " ".join(told.split())
-
-
-@pytest.mark.skipif(not REAL.exists(), reason="the photographs are not here")
-def test_photographs_become_chains(editloupe: Run, tmp_path: Path) -> None:
-    found = sorted((REAL / "source").iterdir())[:4]
-    (tmp_path / "photos").mkdir()
-    for number, path in enumerate(found):
-        shutil.copy(path, tmp_path / "photos" / f"{number}{path.suffix}")
-    code, funnel = build(editloupe, tmp_path / "photos")
-    assert (code, funnel["written"]) == (0, len(found))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,14 +130,6 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
-def test_columns_of_any_name(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    write(mugs, {"photo": "red.png", "result": "two.png", "what": "Make it blue.", "thing": "red mug", "id": "one"})
-    named = ("--columns", "source=photo,edited=result,instruction=what")
-    code, _, told = editloupe("masks", mugs, *named, "--phrase-field", "thing", "--out", "masked")
-    assert code == 0, told
-    assert {key: white(sample) for key, sample in samples(Path("masked")).items()} == {"one": (40, 30, 60, 40)}
-
-
 def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     editloupe("masks", mugs, "--out", "masked")
     before, after = samples(mugs), samples(Path("masked"))
@@ -179,28 +168,6 @@ def test_the_same_command_goes_on_and_other_weights_make_other_masks(
     found[1].version = "red pixels 2"
     editloupe("masks", mugs, "--out", "masked")
     assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
-
-
-def test_a_stopped_command_goes_on(
-    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
-):
-    class Stopping(RedPixels):
-        def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.2)
-            return super().__call__(rgb, boxes)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(segmenters, "open_segmenter", lambda name, device: Stopping())
-        code, _, told = editloupe("masks", mugs, "--out", "masked", "--concurrency", "1")
-    assert (
-        code == 130
-        and "the same command continues" in told
-        and len(Path("masked/masks.jsonl").read_text().splitlines()) == 1
-    )
-    assert not Path("masked/metadata.jsonl").exists()
-    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
-    assert len(found[1].asked) == 1 and len(samples(Path("masked"))) == 6
 
 
 def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
@@ -247,15 +214,6 @@ def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Red
     assert found[0].asked[0][0] == "mug"
 
 
-def test_masks_of_the_data_are_kept_and_need_no_model(editloupe: Run, mugs: Path):
-    Image.fromarray(np.full((100, 200), 255, dtype=np.uint8)).save(mugs / "mask.png")
-    row = {"source_file_name": "red.png", "edited_file_name": None, "instruction": "Make it blue."}
-    write(mugs, {**row, "id": "own", "mask_file_name": "mask.png"})
-    code, said, _ = editloupe("masks", mugs, "--out", "masked")
-    assert (code, "1 of 1 sample of mugs have a mask: 1 from the data itself" in said) == (0, True)
-    assert white(samples(Path("masked"))["own"]) == (0, 0, 200, 100)
-
-
 def test_masks_that_were_missing_are_made_from_the_folder_itself(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     editloupe("masks", mugs, "--out", "boxed", "--boxes")
     assert [key for key, sample in samples(Path("boxed")).items() if sample.masks] == ["boxed"]
@@ -288,18 +246,6 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, 
     assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
     assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
     assert "no such folder" in " ".join(editloupe("masks", "nowhere", "--out", "masked")[2].split())
-
-
-def test_the_environment_names_a_segmenter_and_the_option_another(
-    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels], monkeypatch: pytest.MonkeyPatch
-):
-    asked: list[str | None] = []
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: asked.append(name) or found[1])
-    editloupe("masks", mugs, "--out", "one")
-    monkeypatch.setenv("EDITLOUPE_SEGMENTER", "own/sam")
-    editloupe("masks", mugs, "--out", "two")
-    editloupe("masks", mugs, "--out", "three", "--segmenter", "other/sam")
-    assert asked == [None, "own/sam", "other/sam"]
 
 
 def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: Path):

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent
 from editloupe.models.detect import open as detectors
 from editloupe.models.segment import open as segmenters
-from tests.build.conftest import Run, left, metadata, pictures, written
-from tests.build.toys import PX
+from tests.build.conftest import Run, left, lines, metadata, pictures, written
+from tests.build.toys import PX, Finder
 from tests.conftest import draw_edits
 
 
@@ -50,7 +54,6 @@ def photographs(folder: Path) -> None:
     ]
     names = [{"id": 1, "name": "square"}, {"id": 2, "name": "field"}]
     (folder / "all.json").write_text(json.dumps({"images": images, "annotations": annotations, "categories": names}))
-    (folder / "pairs.csv").write_text("source,edited\n0.png,1.png\n2.png,0.png\n1.png,2.png\n3.png,0.png\n")
 
 
 def _outline(box: Any) -> list[int]:
@@ -74,6 +77,23 @@ def boxed(folder: Path) -> None:
     metadata(folder, *({**row, "id": str(n), "instruction": "x", **own[n % 2]} for n, row in enumerate(edits)))
 
 
+def masked(folder: Path) -> None:
+    """A photograph with two masked targets: a red square, and a blue one beside it."""
+    pictures(folder, 1)
+    rgb = np.array(Image.open(folder / "0.png").convert("RGB"))
+    rows = []
+    for name, (x, y), colour in (("red square", (20, 20), None), ("blue box", (120, 140), (40, 70, 190))):
+        mask = np.zeros(rgb.shape[:2], np.uint8)
+        mask[y : y + 24, x : x + 24] = 255
+        Image.fromarray(mask).save(folder / f"{name}.png")
+        if colour:
+            rgb[y : y + 24, x : x + 24] = colour
+        rows.append({"file_name": "0.png", "id": name, "target_name": name, "mask_file_name": f"{name}.png"})
+    Image.fromarray(rgb).save(folder / "0.png")
+    metadata(folder, *rows)
+
+
+SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 JUDGE = ("--backend", "toy/a", "--concurrency", "1")
 TRAIN = ("--test-share", "0", "--seed", "3")
 CASES = {
@@ -83,7 +103,7 @@ CASES = {
         rows=4,
         file="data.jsonl",
         refuse=("metadata", "instructed"),
-        die=9,
+        die=5,
     ),
     "giebench": Case(
         words=("build", "giebench", "data", "--edits", "1", *JUDGE),
@@ -110,9 +130,9 @@ CASES = {
         die=3,
     ),
     "similar": Case(
-        words=("build", "differences", "data/all.json", "--stage", "1", "--pairs", "data/pairs.csv", *TRAIN),
+        words=("build", "differences", "data/all.json", "--stage", "1", "--least-similarity", "-1", *TRAIN),
         make=photographs,
-        rows=4,
+        rows=3,
         file="train/sft.jsonl",
         die=2,
     ),
@@ -131,6 +151,13 @@ CASES = {
         die=2,
     ),
     "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
+    "probes": Case(
+        words=("build", "probes", "data", "--count", "8", "--areas", "0.3,1", "--twins", "0", "--least", "4"),
+        make=masked,
+        rows=8,
+        file="metadata.jsonl",
+        die=3,
+    ),
 }
 
 
@@ -144,6 +171,16 @@ def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
 def count(told: Any) -> int:
     """Return how many rows were written."""
     return int(told.get("written", told.get("masks")))
+
+
+def elsewhere(editloupe: Run, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the same command in another folder."""
+    Path("below").mkdir()
+    with monkeypatch.context() as moved:
+        moved.chdir("below")
+        words = [f"../{word}" if word.startswith("data") else word for word in case.words]
+        code, _, told = editloupe(*words, "--out", "../set")
+        assert code == 0, told
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -166,9 +203,11 @@ def test_a_recipe_gives_the_same_bytes_again_and_asks_nothing_twice(
     assert {n: b for n, b in written("set").items() if n != stale.relative_to("set").as_posix()} == files
     assert name == "masks" or not stale.exists()
     assert not case.refuse[0] or (tmp_path / "asked").read_text() == asked
-    # Another folder has the same.
+    # Another folder has the same, and so has the same command from elsewhere.
     build(editloupe, case, "other")
     assert written("other") == files
+    elsewhere(editloupe, case, monkeypatch)
+    assert {n: b for n, b in written("set").items() if "stale" not in n} == files
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -197,13 +236,30 @@ def test_a_role_that_refuses_half_of_its_rows_leaves_the_other_half(
     toy(half=kind)
     code, told = build(editloupe, case)
     assert (code, count(told), left(told)) == (3, 2, {stage: {"refused": 2}})
-    rows = [json.loads(line) for line in Path("set/left_out.jsonl").read_text().splitlines()]
-    assert [(row["stage"], row["why"]) for row in rows] == [(stage, "refused")] * 2
+    assert [(row["stage"], row["why"]) for row in lines("set/left_out.jsonl")] == [(stage, "refused")] * 2
     # A refusal is an answer: the same command asks nothing again.
     assert build(editloupe, case)[1] == told
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refuse[0]])
+def test_an_endpoint_that_breaks_off_is_asked_again_by_the_same_command(
+    name: str, editloupe: Run, toy: Callable[..., None]
+) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    kind, stage = case.refuse
+    toy(stop=kind)
+    code, _, told = editloupe(*case.words, "--out", "set", "--json")
+    assert code in (1, 3), told
+    assert not lines("set/left_out.jsonl") or {row["stage"] for row in lines("set/left_out.jsonl")} == {stage}
+    toy()
+    code, told = build(editloupe, case)
+    assert (code, count(told), left(told)) == (0, 4, {})
+
+
 IMAGES = ("dlebench", "giebench", "edival")
+FOUND = (("dlebench", "grounded", "red square"), ("giebench", "located", "red square"), ("edival", "grounded", "cat"))
+"""Recipe, the stage at which a detector is asked, and a phrase of it."""
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -214,8 +270,68 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
     Path("data/broken.png").write_bytes(Path("data/0.png").read_bytes()[:400])
     code, told = build(editloupe, case)
     assert (code, count(told)) == (3, 4)
-    (row,) = [json.loads(line) for line in Path("set/left_out.jsonl").read_text().splitlines()]
+    (row,) = lines("set/left_out.jsonl")
     assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    code, _, told = editloupe(*case.words, "--out", "set", "--run-tokens", "20")
+    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
+    assert not (Path("set") / case.file).exists()
+    assert build(editloupe, case)[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
+@pytest.mark.parametrize(
+    ("name", "words", "images"),
+    [("dlebench", ("--grounding", "given"), "Reference_Images"), ("giebench", ("--masks", "given"), "images")],
+)
+def test_photographs_with_small_objects_become_a_set(
+    name: str, words: tuple[str, ...], images: str, editloupe: Run
+) -> None:
+    shutil.copytree(SMALL / "images", "data/images")
+    known = {"bbox_format": "unit", "target_name": "object", "has_text": False}
+    rows = [{**row, **known, "bbox": row["object_box_xyxy_normalised"]} for row in lines(SMALL / "metadata.jsonl")]
+    metadata(Path("data"), *rows)
+    code, told, error = editloupe(*CASES[name].words, *words, "--out", "set", "--json")
+    assert code == 0 and json.loads(told)["written"] == len(rows), error
+    code, told, error = editloupe("check", "set", "--edited", f"same=set/{images}")
+    assert code == 0, error
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_both_layouts_and_what_people_look_through_hold_the_same_rows(name: str, editloupe: Run) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    build(editloupe, case)
+    store = ImageStore()
+    folders = [folder for folder in ("imagefolder", "to_review") if Path("set", folder).exists()]
+    loaded = [load(Path("set", folder), store=store, outputs=False) for folder in folders]
+    assert not any(one.rejected for one in loaded)
+    rows = [[(sample.id, sample.content) for sample in one.samples] for one in loaded]
+    assert len(rows[0]) == 4 and rows == [rows[0]] * (1 if name == "edival" else 2)
+    benchmark = load(Path("set/edival" if name == "edival" else "set"), store=store, outputs=False)
+    said = [
+        [(one.instruction, one.edit_type, one.source.sha256) for one in each.samples] for each in (benchmark, loaded[0])
+    ]
+    assert said[0] == said[1] and benchmark.format == name
+
+
+@pytest.mark.parametrize(("name", "stage", "phrase"), FOUND)
+def test_rows_wait_for_a_detector_that_failed(name: str, stage: str, phrase: str, editloupe: Run, finder: Finder) -> None:
+    case = CASES[name]
+    case.make(Path("data"))
+    finder.broken = phrase
+    code, told = build(editloupe, case)
+    assert (code, count(told), left(told)) == (3, 0, {stage: {"tool_failed": 4}})
+    finder.broken = ""
+    # Where there is memory again, the same command gives what another folder gets at once.
+    assert build(editloupe, case)[0] == build(editloupe, case, "other")[0] == 0
+    assert written("set") == written("other")
 
 
 @pytest.mark.parametrize("name", CASES)

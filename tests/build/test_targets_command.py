@@ -13,7 +13,6 @@ from PIL import Image
 
 from editloupe.errors import ModelAbsent
 from editloupe.models.detect import open as detectors
-from tests.models.tiny_detectors import grounding_dino_folder
 from tests.runs.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
@@ -191,18 +190,3 @@ def test_nothing_known_is_a_failure(editloupe: Run, mugs: Path, no_detector: Non
     row = {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."}
     (mugs / "metadata.jsonl").write_text(json.dumps(row) + "\n")
     assert editloupe("targets", mugs)[0] == 1
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_real_network_answers_with_boxes_inside_the_image(editloupe: Run, mugs: Path, tmp_path: Path):
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    detector = grounding_dino_folder(tmp_path / "tiny")
-    code, said, _ = editloupe("targets", mugs, "--detector", detector, "--device", "cpu", "--json")
-    assert code == 0
-    row = json.loads(said)["targets"][0]
-    assert row["status"] in ("ok", "not_found")
-    if row["status"] == "ok":
-        x0, y0, x1, y1 = row["box"]
-        assert 0 <= x0 < x1 <= 200 and 0 <= y0 < y1 <= 100
-        assert row["area_ratio"] == pytest.approx((x1 - x0) * (y1 - y0) / 20_000, abs=1e-4)

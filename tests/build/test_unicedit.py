@@ -22,54 +22,20 @@ from editloupe.models import aesthetic
 from editloupe.models.detect import open as detectors
 from editloupe.models.features import open as encoders
 from editloupe.runs.store import RunStore
+from tests.build.conftest import lines
 from tests.build.toys import Finder
 from tests.conftest import pngs
-from tests.packages import install
 
 Run = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
-VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "verifier/toy")
-
-VERIFIER = '''
-"""A verifier whose answer follows from the instruction: "none" is No Edit, "mumble" cannot be read, "blank" restates nothing."""
-
-import json, os, re, time
-from editloupe.backends.scripted import ScriptedLMM
-
-def answer(request):
-    asked = re.search(r"Editing Instruction: (.*)", str(request))[1].split("\\\\n")[0]
-    if log := os.environ.get("VERIFIER_LOG"):
-        with open(log, "a") as file:
-            file.write(asked + "\\n")
-        time.sleep(0.15)
-    if "mumble" in asked and not os.environ.get("VERIFIER_SPEAKS"):
-        return "I cannot say."
-    changed = "none" not in asked
-    said = {"is_changed": changed, "instruction": "" if not changed or "blank" in asked else asked.split(" by ")[0] + " indeed"}
-    return "<Start Thinking>.</Start Thinking><Start Final Answer>" + json.dumps(said) + "</Start Final Answer>"
-
-def open_backend(uri):
-    return ScriptedLMM(answer, name=uri.model)
-'''  # noqa: E501
-
-
-@pytest.fixture(autouse=True)
-def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backend verifier/NAME, installed for one test, in this process and in those that it starts."""
-    install(
-        tmp_path / "site",
-        monkeypatch,
-        files={"toyset/__init__.py": VERIFIER},
-        entry_points={"backends": {"verifier": "toyset:open_backend"}},
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "toy/a")
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
     """An ImageFolder of edits with these instructions; `columns` hold a value a row, of which None is left out."""
     (folder / "images").mkdir(parents=True)
-    lines = []
+    rows = []
     for number, instruction in enumerate(instructions):
         for role, data in zip(("source", "edited"), pngs(number, spots=1), strict=True):
             (folder / "images" / f"{number}-{role}.png").write_bytes(data)
@@ -81,14 +47,14 @@ def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
             "edit_type": ("Color Change", "Object Removal")[number % 2],
         }
         row |= {name: values[number] for name, values in columns.items() if values[number] is not None}
-        lines.append(json.dumps(row) + "\n")
-    (folder / "metadata.jsonl").write_text("".join(lines), encoding="utf-8")
+        rows.append(json.dumps(row) + "\n")
+    (folder / "metadata.jsonl").write_text("".join(rows), encoding="utf-8")
     return folder
 
 
 def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy verifier."""
-    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "verifier/toy", "--json", *words)
+    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -98,14 +64,10 @@ def table(out: Path | str = "set") -> polars.DataFrame:
 
 
 def left_out(out: Path | str = "set") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(out) / "left_out.jsonl").read_text().splitlines()]
+    return lines(Path(out) / "left_out.jsonl")
 
 
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_path: Path):
+def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(
         tmp_path / "edits",
         ["Paint it red", "none", "mumble", "blank", "Paint it blue", "no output", "no source"],
@@ -134,7 +96,7 @@ def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_p
     assert all(one["detail"] for one in left_out() if one["stage"] == "judged")
 
 
-def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(editloupe: Run, tmp_path: Path):
+def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(
         tmp_path / "edits", ["Paint it red", "none"], task=["Attribute Editing", None], subtask=["Color Alteration", None]
     )
@@ -155,7 +117,7 @@ def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(edi
     assert editloupe("verify", "set/run")[0] == 0
 
 
-def test_the_imagefolder_is_data_of_editloupe_again(editloupe: Run, tmp_path: Path):
+def test_the_imagefolder_is_data_of_editloupe_again(editloupe: Run, tmp_path: Path) -> None:
     assert build(editloupe, draw(tmp_path / "edits", ["Paint it red", "none", "Remove it"]))[0] == 0
     code, said, told = editloupe("check", "set/imagefolder", "--json")
     assert code == 0, said + told
@@ -166,7 +128,7 @@ def test_the_imagefolder_is_data_of_editloupe_again(editloupe: Run, tmp_path: Pa
     assert len(list(Path("set/imagefolder/images").iterdir())) == 4
 
 
-def test_a_chinese_instruction_goes_to_its_own_column(editloupe: Run, tmp_path: Path):
+def test_a_chinese_instruction_goes_to_its_own_column(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(
         tmp_path / "edits", ["把它涂成红色", "Paint it red", "变蓝"], language=["cn", "en", None], lang=["", "", "zh"]
     )
@@ -175,7 +137,7 @@ def test_a_chinese_instruction_goes_to_its_own_column(editloupe: Run, tmp_path: 
     assert rows == [(None, "把它涂成红色 indeed"), ("Paint it red indeed", None), (None, "变蓝 indeed")]
 
 
-def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(editloupe: Run, tmp_path: Path):
+def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(editloupe: Run, tmp_path: Path) -> None:
     # Rows 1 and 3 have row 0's key. SetRow 3 has row 0's images too, in the words of another editor's order.
     words = ["Paint it red", "Paint it blue", "Paint it green", "PAINT  it red by force", "Paint it grey"]
     edits = draw(tmp_path / "edits", words, key=["a/b", "a/b", "a/b-2", "a/b", None])
@@ -189,41 +151,33 @@ def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(edit
     assert [(one["why"], one["detail"]) for one in left_out()] == [("duplicate", "the same as 'a/b'")]
 
 
-def test_the_same_command_asks_nothing_again_and_gives_the_same_files(
+def test_a_parquet_file_ends_before_memory_does_and_a_stop_between_two_goes_on(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("VERIFIER_LOG", str(tmp_path / "asked"))
-    edits = draw(tmp_path / "edits", ["Paint it red", "none", "Paint it blue", "Paint it green"])
-    first = build(editloupe, edits, "--rows-per-file", "2")
-    files = {p: p.read_bytes() for p in Path("set/parquet").glob("*.parquet")}
-    assert [polars.read_parquet(p).height for p in sorted(files)] == [2, 1]
-    assert build(editloupe, edits, "--rows-per-file", "2") == first
-    assert {p: p.read_bytes() for p in Path("set/parquet").glob("*.parquet")} == files
-    assert len((tmp_path / "asked").read_text().splitlines()) == 4
-    # In one file in place of two: the second one goes.
-    assert build(editloupe, edits, "--rows-per-file", "9")[0] == 0
-    assert len(list(Path("set/parquet").glob("*.parquet"))) == 1 and table().height == 3
-
-
-def test_a_stop_between_two_files_goes_on_with_the_next_one(editloupe: Run, tmp_path: Path):
-    assert build(editloupe, draw(tmp_path / "edits", [f"Paint it {n}" for n in range(4)]))[0] == 0
-    curated = unicedit.curate(RunStore.read(Path("set/run")))
-    out = tmp_path / "other"
-    stops = iter([False, True])
-    assert unicedit.write(curated, out, run="run", rows=2, stopped=lambda: next(stops)) is None
-    assert len(list(out.glob("parquet/*.parquet"))) == 1
-    assert not (out / "funnel.json").exists()
+) -> None:
+    edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(4)])
+    assert build(editloupe, edits)[0] == 0 and len(list(Path("set/parquet").glob("*.parquet"))) == 1
+    pair = sum((edits / "images" / f"0-{role}.png").stat().st_size for role in ("source", "edited"))
+    monkeypatch.setattr(unicedit, "ROWS", 2)
+    curated, out, stops = unicedit.curate(RunStore.read(Path("set/run"))), tmp_path / "other", iter([False, True])
+    assert unicedit.write(curated, out, run="run", stopped=lambda: next(stops)) is None
+    assert len(list(out.glob("parquet/*.parquet"))) == 1 and not (out / "funnel.json").exists()
     (out / "parquet" / ".part-0123").write_bytes(b"half a file")
-    funnel = unicedit.write(curated, out, run="run", rows=2)
-    assert funnel is not None and funnel["written"] == table(out).height == 4
-    assert not list(out.rglob(".part-*"))
+    funnel = unicedit.write(curated, out, run="run")
+    assert funnel is not None and funnel["written"] == table(out).height == 4 and not list(out.rglob(".part-*"))
     assert Path("set/imagefolder/metadata.jsonl").read_bytes() == (out / "imagefolder/metadata.jsonl").read_bytes()
+    monkeypatch.setattr(unicedit, "_BYTES", int(1.5 * pair))
+    unicedit.write(curated, out, run="run")
+    assert [polars.read_parquet(p).height for p in sorted(out.glob("parquet/*.parquet"))] == [1, 1, 1, 1]
+    # In fewer files again: the others go.
+    monkeypatch.setattr(unicedit, "ROWS", 4)
+    monkeypatch.setattr(unicedit, "_BYTES", 9 * pair)
+    unicedit.write(curated, out, run="run")
+    assert table(out).height == 4 and len(list(out.glob("parquet/*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("layout", unicedit.LAYOUTS)
 def test_a_full_disk_is_said_and_the_same_command_goes_on(
-    layout: str, editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     assert editloupe("judge", edits, *VERIFY, "--out", "v")[0] == 0
     # Images are copied where the disk takes no link.
@@ -231,34 +185,27 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        code, _, told = editloupe("build", "unicedit", "v", "--out", "set", "--to", layout)
+        code, _, told = editloupe("build", "unicedit", "v", "--out", "set")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert code == 1 and "cannot be written" in told
     # The oldest polars does not pass on what the disk said.
-    assert "too large" in told or (layout == "parquet" and "transport error" in told)
+    assert "too large" in told or "transport error" in told
     assert not Path("set/funnel.json").exists() and not list(Path("set").rglob(".part-*"))
-    assert editloupe("build", "unicedit", "v", "--out", "set", "--to", layout)[0] == 0
+    assert editloupe("build", "unicedit", "v", "--out", "set")[0] == 0
     assert json.loads(Path("set/funnel.json").read_text())["written"] == 2
 
 
-def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, toy: Any):
     edits = draw(tmp_path / "edits", ["Paint it red", "mumble"])
     assert build(editloupe, edits)[0] == 3
-    monkeypatch.setenv("VERIFIER_SPEAKS", "1")
+    toy(speaks=True)
     assert editloupe("retry", "set/run", "--status", "unparsed", "--trust")[0] == 0
     code, funnel = build(editloupe, edits)
     assert (code, funnel["written"]) == (0, 2)
 
 
-def test_an_edit_that_is_judged_later_joins_and_no_key_moves(editloupe: Run, tmp_path: Path):
-    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue", "Paint it green"], key=["k", "k", "k"])
-    assert build(editloupe, edits, "--limit", "1")[1]["written"] == 1
-    assert build(editloupe, edits)[1]["written"] == 3
-    assert table()["key"].to_list() == ["k", "k-2", "k-3"]
-
-
-def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: Path):
+def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "none", "mumble"])
     assert editloupe("judge", edits, *VERIFY, "--out", "runs/v")[0] == 3
     # The pictures are the run's own: the data may be gone.
@@ -269,7 +216,7 @@ def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: P
     assert "1 triplet of 3 edits; 1 dropped, 1 not judged" in said and "1 unparsed" in said
     assert table()["key"].to_list() == ["s0"] and not Path("set/run").exists()
     assert Path("runs/v/findings.jsonl").read_bytes() == before
-    code, _, told = editloupe("build", "unicedit", "runs/v", "--out", "other", "--backend", "verifier/toy")
+    code, _, told = editloupe("build", "unicedit", "runs/v", "--out", "other", "--backend", "toy/a")
     assert code == 2 and "taken as they stand, so leave out backend" in told
     for picture in Path("runs/v/blobs").rglob("*.png"):
         picture.unlink()
@@ -277,7 +224,7 @@ def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: P
     assert code == 1 and "1 no image" in said
 
 
-def test_a_run_of_another_protocol_is_data(editloupe: Run, tmp_path: Path):
+def test_a_run_of_another_protocol_is_data(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "none"])
     assert editloupe("judge", edits, "--mode", "plain", "--out", "runs/first")[0] == 3
     code, funnel = build(editloupe, "runs/first")
@@ -286,7 +233,7 @@ def test_a_run_of_another_protocol_is_data(editloupe: Run, tmp_path: Path):
 
 def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     # By the encoder's vector, the mean colour, an image pleases as it is red; the detector sees a person in each.
     finder = Finder()
     monkeypatch.setattr(encoders, "open_clip", lambda name, device: Red())
@@ -332,7 +279,7 @@ class Head:
         return float(vector[0])
 
 
-def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path):
+def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     shutil.copy(edits / "images" / "1-source.png", edits / "images" / "1-edited.png")
     code, funnel = build(editloupe, edits, "--option", "rules=first")
@@ -344,55 +291,21 @@ def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["nowhere", "--backend", "verifier/toy"], 2, "nowhere"),
+        (["nowhere", "--backend", "toy/a"], 2, "nowhere"),
         (["edits"], 2, "verify"),
         (["edits", "--backend", "openai/gpt-4.1"], 2, "OPENAI_API_KEY"),
-        (["edits", "--backend", "verifier/toy", "--to", "arrow"], 2, "expected parquet or imagefolder"),
-        (["edits", "--backend", "verifier/a", "--backend", "verifier/b"], 2, "takes one judge"),
+        (["edits", "--backend", "toy/a", "--backend", "toy/b"], 2, "takes one judge"),
         ([], 2, "PATH is missing"),
     ],
 )
 def test_what_cannot_begin_says_so_and_makes_no_folder(
     words: list[str], code: int, said: str, editloupe: Run, tmp_path: Path
-):
+) -> None:
     draw(tmp_path / "edits", ["Paint it red"])
     found, _, told = editloupe("build", "unicedit", *words, "--out", "set")
     assert found == code and said in told, told
     assert not Path("set").exists()
     assert build(editloupe, "edits")[0] == 0
-
-
-def test_a_folder_with_other_things_is_left_alone(editloupe: Run, tmp_path: Path):
-    draw(tmp_path / "edits", ["Paint it red"])
-    draw(tmp_path / "more", ["Paint it blue"])
-    Path("mine").mkdir()
-    Path("mine/thesis.txt").write_text("mine")
-    words = ("--backend", "verifier/toy")
-    code, _, told = editloupe("build", "unicedit", "edits", "--out", "mine", *words)
-    assert code == 2 and "holds other files (thesis.txt)" in told
-    assert build(editloupe, "edits")[0] == 0
-    code, _, told = editloupe("build", "unicedit", "more", "--out", "set", *words)
-    assert code == 2 and "was built with path" in told
-    assert editloupe("judge", "more", *VERIFY, "--out", "v")[0] == 0
-    code, _, told = editloupe("build", "unicedit", "v", "--out", "set")
-    assert code == 2 and "was built with run run" in told
-    assert editloupe("build", "unicedit", "set/run", "--out", "set")[0] == 0
-
-
-def test_one_layout_alone_and_no_other_grows_old(editloupe: Run, tmp_path: Path):
-    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
-    assert build(editloupe, edits, "--limit", "1", "--to", "parquet")[0] == 0
-    assert Path("set/parquet").is_dir() and not Path("set/imagefolder").exists()
-    assert build(editloupe, edits, "--to", "imagefolder")[0] == 0
-    assert table().height == len(lines(Path("set/imagefolder/metadata.jsonl"))) == 2
-
-
-def test_a_file_ends_before_memory_does(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue", "Paint it green"])
-    pair = sum((edits / "images" / f"0-{role}.png").stat().st_size for role in ("source", "edited"))
-    monkeypatch.setattr(unicedit, "_BYTES", int(1.5 * pair))
-    build(editloupe, edits)
-    assert [polars.read_parquet(p).height for p in sorted(Path("set/parquet").glob("*.parquet"))] == [1, 1, 1]
 
 
 def loaded(out: Path) -> tuple[Any, Any]:
@@ -410,13 +323,13 @@ needs_datasets = pytest.mark.skipif(importlib.util.find_spec("datasets") is None
 
 @needs_datasets
 @pytest.mark.filterwarnings("ignore")
-def test_datasets_shows_the_images_of_both_layouts(editloupe: Run, tmp_path: Path):
+def test_datasets_shows_the_images_of_both_layouts(editloupe: Run, tmp_path: Path) -> None:
     words = ["Paint it red", "none", "Paint it blue"]
     edits = draw(tmp_path / "edits", words)
     rows = lines(edits / "metadata.jsonl")
     rows[2]["source_file_name"] = rows[0]["source_file_name"]  # one source, two edits
     (edits / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    build(editloupe, edits, "--rows-per-file", "1")
+    build(editloupe, edits)
     parquet, folder = loaded(tmp_path / "set")
     assert len(parquet) == len(folder) == 2
     assert parquet[1]["src_image"].size == folder[1]["source"].size == (320, 240)
@@ -429,7 +342,7 @@ def test_datasets_shows_the_images_of_both_layouts(editloupe: Run, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real edits are not here (../shared/data/real-edits)")
 @pytest.mark.filterwarnings("ignore")
-def test_the_real_pairs_pass_with_nothing_lost(editloupe: Run, tmp_path: Path):
+def test_the_real_pairs_pass_with_nothing_lost(editloupe: Run, tmp_path: Path) -> None:
     code, funnel = build(editloupe, REAL)
     rows = lines(REAL / "metadata.jsonl")
     assert (code, funnel["read"], len(rows)) == (0, 83, 83)

@@ -20,11 +20,13 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.build.direct import DoneJournal
+from editloupe.build.probes import builder as probes
 from editloupe.chat import Reply
 from editloupe.errors import EditError, PhraseError, ToolError
 from editloupe.models.detect import open as detectors
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.edit.drawing import DrawingEditor
+from editloupe.models.features import open as encoders
 from editloupe.models.segment import open as segmenters
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
@@ -117,9 +119,15 @@ def _suggest(text: str, toy: Any) -> Any:
 
 
 def _verify(text: str, toy: Any) -> Any:
+    """An instruction says what happens: "none" is No Edit, "mumble" cannot be read, "blank" restates nothing."""
     found = re.search(r"Editing Instruction: (.*)", text)
     assert found is not None
-    return {"is_changed": True, "instruction": found[1].split("\\n")[0] + " indeed"}
+    asked = found[1].split("\\n")[0]
+    if "mumble" in asked and not toy.get("speaks"):
+        return "I cannot say."
+    changed = "none" not in asked
+    restated = "" if not changed or "blank" in asked else asked.split(" by ")[0] + " indeed"
+    return {"is_changed": changed, "instruction": restated}
 
 
 _SAID: dict[str, Callable[[str, Any], Any]] = {
@@ -171,6 +179,19 @@ class Finder:
             ]
             results.append(DetectionResult(detections=tuple(found), width=width, height=height))
         return results
+
+
+class MeanColour:
+    """An encoder by the mean colour: images of one scene are alike."""
+
+    name = version = "mean colour"
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, images: Sequence[Any], patches: Any) -> list[Any]:
+        self.seen += len(images)
+        return [(image.mean((0, 1)) - 128).astype(np.float32) for image in images]
 
 
 class Reds:
@@ -238,16 +259,21 @@ def patch() -> None:
     finder, reds = Finder(), Reds()
     vars(detectors)["open_detector"] = lambda name, device: finder
     vars(segmenters)["open_segmenter"] = lambda name, device: reds
-    add, kept = DoneJournal.add, Counter[str]()
+    vars(encoders)["open_dino"] = lambda name, device: MeanColour()
+    kept = Counter[str]()
 
-    def dying(self: DoneJournal, key: str, made: Any) -> Any:
-        found = add(self, key, made)
-        kept["all"] += 1
-        if kept["all"] == json.loads(os.environ.get("TOY", "{}")).get("die"):
-            os._exit(9)
-        return found
+    def dying(do: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: Any, **named: Any) -> Any:
+            found = do(*args, **named)
+            kept["all"] += 1
+            if kept["all"] == json.loads(os.environ.get("TOY", "{}")).get("die"):
+                os._exit(9)
+            return found
 
-    DoneJournal.add = dying  # type: ignore[method-assign]
+        return done
+
+    vars(probes)["_placed"] = dying(vars(probes)["_placed"])
+    DoneJournal.add = dying(DoneJournal.add)  # type: ignore[method-assign]
 
 
 def put(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

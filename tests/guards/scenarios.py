@@ -146,6 +146,7 @@ REVIEWED = {
     "target_name": "mug",
     "source_caption": "The mug is red.",
     "reference_caption": "The mug is green.",
+    "row_digest": "0",
 }
 IMAGES = {"edited_file_name": None, "instruction": None, "edit_type": None}
 OBJECTS = {"objects": [{"object": "mug", "color": "red", "material": None, "text": None, "count": 1, "foreground": True}]}
@@ -197,8 +198,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "dlebench-build": Scenario(
         "build dlebench {data} --backend {uri} --editor drawing --grounding given --out {out}",
-        said({"Describe the image": "A mug.", "marked": "mug", "small things": {"targets": []}, "": WRITTEN}),
-        {**IMAGES, "bbox": list(BOX)},
+        said({"small things": {"targets": []}, "": WRITTEN}),
+        {**IMAGES, "bbox": list(BOX), "target_name": "mug"},
     ),
     "giebench-build": Scenario(
         "build giebench {data} --backend {uri} --masks given --out {out}",

@@ -93,6 +93,7 @@ class Coherence:
         sizes = [(view.origin.width, view.origin.height) for view in task.views]
         return {
             "split": split,
+            "rows": [],
             "dialogues": [dialogue(task, (names[0], names[1]), sizes, answer, lineage, reason=said)],
             "images": [f"{split}/{name}" for name in names],
             "tally": {answer: 1},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,8 @@ from editloupe.build.dice.rows import Split, SplitFolder, drawn, pair_record, sp
 from editloupe.build.direct import WorkItem
 from editloupe.build.made import need
 from editloupe.data.coco import AnnotatedImage
-from editloupe.data.tables import read_table
-from editloupe.errors import DataError, PhraseError, ToolError
+from editloupe.data.images import RGB
+from editloupe.errors import PhraseError, ToolError
 from editloupe.measures.base import Models
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
@@ -33,10 +34,7 @@ DIFFERING_BELOW: Final = 15
 LEAST_SIDE: Final = 16
 """Objects with a side of fewer px are left out."""
 _CHUNK, _BATCH, _ROWS = 256, 32, 128
-_ADVICE: Final = (
-    "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --dino, or give the pairs with "
-    "--pairs FILE (a table with the columns source and edited)"
-)
+_ADVICE: Final = "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --dino"
 
 
 def similar_pairs(
@@ -91,90 +89,62 @@ class Pairs:
         self.faults: list[dict[str, Json]] = []
         self.stages = {
             "read": "both images can be read",
-            "similar": f"a common category, fewer than {DIFFERING_BELOW} differing ones, both images of one split",
             "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
             "different": "at least one difference",
         }
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
-        if self.options.pairs is not None:
-            return self._given(self.options.pairs)
-        encoder, images, places, vectors = need(self._models, "dino", _ADVICE), self.photos.images, list[int](), []
+        encoder, images = need(self._models, "dino", _ADVICE), self.photos.images
+        usable, vectors = list[AnnotatedImage](), [np.zeros((0, 1), np.float32)]
         for start in range(0, len(images), _CHUNK):
             if stopped():
                 return None
             tell(f"Looking at image {start + 1:,} of {len(images):,}")
             own, found = self._encoded(encoder, images[start : start + _CHUNK])
-            places += [start + place for place in own]
+            usable += own
             vectors += [found] if own else []
-        usable = [images[place] for place in places]
         splits = [split_of(image.name, self.options) for image in usable]
-        whole = np.concatenate(vectors) if vectors else np.zeros((0, 1), np.float32)
-        above = self.options.least_similarity
-        items = []
-        for i, j, cosine in similar_pairs(whole, [one.categories for one in usable], splits, above=above):
+        items, shown, above = [], [one.categories for one in usable], self.options.least_similarity
+        for i, j, cosine in similar_pairs(np.concatenate(vectors[bool(usable) :]), shown, splits, above=above):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
             first = drawn(self.options.seed, "pair", *(one.name for one in pair)).randrange(2)
             items.append(self._item(pair[first], pair[1 - first], round(cosine, 6)))
         return items
 
-    def _encoded(self, encoder: Any, images: Sequence[AnnotatedImage]) -> tuple[list[int], Floats]:
-        """Return the places of the images that can be read, and their vectors of length 1. What was encoded is kept."""
+    def _encoded(self, encoder: Any, images: Sequence[AnnotatedImage]) -> tuple[list[AnnotatedImage], Floats]:
+        """Return the images that can be read, and their vectors of length 1. What was encoded is kept."""
         refs: list[Json] = []
         for image in images:
             try:
-                refs.append(self.photos.ref(image).sha256)
+                refs.append([image.name, self.photos.ref(image).sha256])
             except LeftOut as error:
-                refs.append(error.why)
+                refs.append([image.name, error.why])
         file = self.out.folder / "features" / f"{digest([encoder.version, refs])[:32]}.npz"
         if not file.is_file():
-            places, vectors = list[int](), list[Floats]()
+            found, held = dict[str, Floats](), io.BytesIO()
             for start in range(0, len(images), _BATCH):
-                pictures = {}
-                for place in range(start, min(start + _BATCH, len(images))):
-                    try:
-                        pictures[place] = self.photos.pixels(images[place])
-                    except LeftOut:
-                        continue  # its reason is told below
-                vectors += encoder(list(pictures.values()), [None] * len(pictures)) if pictures else []
-                places += pictures
-            held = io.BytesIO()
-            np.savez(held, places=np.array(places, int), vectors=np.array(vectors, np.float32))
+                pictures = dict[str, RGB]()
+                for image in images[start : start + _BATCH]:
+                    with suppress(LeftOut):  # its reason is told below
+                        pictures[image.name] = self.photos.pixels(image)
+                if pictures:
+                    found |= zip(pictures, encoder(list(pictures.values()), [None] * len(pictures)), strict=True)
+            np.savez(held, names=np.array(list(found), str), vectors=np.array(list(found.values()), np.float32))
             with files.writing(self.out.folder):
                 files.write_whole(file, held.getvalue(), below=self.out.folder)
         with np.load(file, allow_pickle=False) as kept:
-            places, found = kept["places"].tolist(), kept["vectors"]
-        for place in sorted(set(range(len(images))) - set(places)):
+            names, vectors = kept["names"].tolist(), kept["vectors"]
+        for image in images:
             try:
-                self.photos.pixels(images[place])
+                if image.name not in names:
+                    self.photos.pixels(image)
             except LeftOut as error:
-                line: dict[str, Json] = {"source": images[place].name, "stage": "read", "why": error.why}
-                self.faults.append({**line, "detail": str(error)})
-        return places, found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+                self.faults.append({"source": image.name, "stage": "read", "why": error.why, "detail": str(error)})
+        usable = [image for image in images if image.name in names]
+        return usable, vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
-    def _given(self, file: Path) -> list[WorkItem]:
-        """Return the pairs of a table, and its lines that name none. Raises DataError."""
-        table = read_table(file)
-        if missing := [name for name in ("source", "edited") if name not in table.columns]:
-            raise DataError(
-                f"{file}: expected the columns source and edited, file names or ids of images; lacks {', '.join(missing)}"
-            )
-        known = {name: one for one in self.photos.images for name in (one.id, one.name.rpartition("/")[2], one.name)}
-        items = {}
-        for line in table.lines:
-            names = [str(line.values.get(name, "")) for name in ("source", "edited")]
-            pair = [known.get(name) for name in names]
-            if pair[0] is None or pair[1] is None:
-                about: dict[str, Json] = {"source": names[0], "edited": names[1]}
-                where = line.fault or f"{file}, line {line.number}"
-                items[str(line.number)] = WorkItem.refused(about, "unknown_image", where)
-            else:
-                item = self._item(pair[0], pair[1], None)
-                items[item.key] = item
-        return list(items.values())
-
-    def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float | None) -> WorkItem:
+    def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> WorkItem:
         detector = "" if self.detector is None else self.detector.version
         known = [repr(source), repr(edited), repr(self.photos.categories), detector]
         return WorkItem(
@@ -183,17 +153,10 @@ class Pairs:
             key=digest(["pair", *known]),
         )
 
-    def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float | None) -> dict[str, Json]:
+    def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> dict[str, Json]:
         """Return the row of a pair. Raises LeftOut."""
         refs = self.photos.ref(source), self.photos.ref(edited)
         split, names, counts = split_of(source.name, self.options), self.photos.categories, Counter[str]()
-        differing = source.categories ^ edited.categories
-        if not source.categories & edited.categories:
-            raise LeftOut("no_common_category", at="similar")
-        if len(differing) >= DIFFERING_BELOW:
-            raise LeftOut("too_many_differing", f"{len(differing)} categories", at="similar")
-        if split != split_of(edited.name, self.options):
-            raise LeftOut("across_the_split", "the source is of one split, the edited image of the other", at="similar")
         left, right = self._objects(source, counts), self._objects(edited, counts)
         gone, come = self._absent(left, edited, counts), self._absent(right, source, counts)
         changed = edited_places(left, right, iou=self.options.iou)

@@ -32,7 +32,7 @@ from editloupe.values import Json
 
 _STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
 _OF: Final = {
-    1: ("images", "pairs", "least_similarity", "iou"),
+    1: ("images", "least_similarity", "iou"),
     2: ("images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"),
     3: (),
 }
@@ -50,8 +50,6 @@ class DifferenceSetOptions(Options):
     """Share of source images whose rows are for testing."""
     images: Path | None = None
     """Stages 1 and 2: folder of the annotated images. Default: that of the annotations."""
-    pairs: Path | None = None
-    """Stage 1: a table of pairs to take in place of similar ones, with the columns source and edited."""
     least_similarity: Number = Field(default=0.6, ge=-1, le=1)
     """Stage 1: cosine of two photographs' features that must be exceeded."""
     iou: Number = Field(default=0.5, ge=0, lt=1)
@@ -67,7 +65,7 @@ class DifferenceSetOptions(Options):
     jpeg: Number = Field(default=0.5, ge=0, le=1)
     """Stage 2: probability that an image is compressed, with a quality from 50 to 95."""
 
-    @field_validator("images", "pairs")
+    @field_validator("images")
     @classmethod
     def _resolved(cls, path: Path | None) -> Path | None:
         return None if path is None else path.resolve()

@@ -6,19 +6,16 @@ A split is a folder with `metadata.jsonl` (an ImageFolder, which `editloupe judg
 
 from __future__ import annotations
 
-import hashlib
-import io
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from PIL import Image
-
 from editloupe import files
-from editloupe.data.images import RGB, ImageStore, encode_png
-from editloupe.data.write import IMAGES, METADATA, place_image
+from editloupe.build.places import ImagePlace
+from editloupe.data.images import RGB, ImageStore
+from editloupe.data.write import METADATA
 from editloupe.prompts import render
 from editloupe.protocols.base import Known
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
@@ -116,6 +113,7 @@ class SplitFolder:
 
     def __init__(self, folder: Path, store: ImageStore) -> None:
         self.folder, self.store = folder, store
+        self._places = {split: ImagePlace(folder=folder / split, images=store) for split in SPLITS}
 
     def place(self, image: ImageRef | RGB, split: Split, *, quality: int | None = None) -> str:
         """Put an image into a split and return its name there: "images/DIGEST.png".
@@ -125,35 +123,22 @@ class SplitFolder:
         """
         with files.writing(self.folder):
             if isinstance(image, ImageRef) and quality is None and not self.store.notes(image):
-                return place_image(image, self.folder / split, store=self.store)
+                return self._places[split].image(image)
             rgb = self.store.array(image) if isinstance(image, ImageRef) else image
-            data, ending = (encode_png(rgb), "png") if quality is None else (_jpeg(rgb, quality), "jpg")
-            name = f"{IMAGES}/{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
-            if not (self.folder / split / name).exists():
-                files.write_whole(self.folder / split / name, data, below=self.folder)
-        return name
+            return self._places[split].pixels(rgb, quality=quality)
 
     def write(self, made: Sequence[Mapping[str, Any]], left_out: Iterable[Mapping[str, Json]]) -> None:
         """Write the rows of each split and what was left out, and delete images that no row names. Raises StorageError."""
         with files.writing(self.folder):
-            for split in SPLITS:
-                self._write_split(self.folder / split, [one for one in made if one["split"] == split])
+            for split, place in self._places.items():
+                own = [one for one in made if one["split"] == split]
+                rows, dialogues = ([row for one in own for row in one[kind]] for kind in ("rows", "dialogues"))
+                for name, those in ((METADATA, rows), (SFT, dialogues)):
+                    if those:
+                        files.write_whole(place.folder / name, b"".join(map(json_line, those)), below=self.folder)
+                    else:
+                        (place.folder / name).unlink(missing_ok=True)
+                place.names.clear()
+                place.names.update(place.folder / name for row in dialogues for name in row["images"])
+                place.clean()
             files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=self.folder)
-
-    def _write_split(self, folder: Path, made: Sequence[Mapping[str, Any]]) -> None:
-        dialogues = [row for one in made for row in one["dialogues"]]
-        for name, those in ((METADATA, [row for one in made for row in one.get("rows", ())]), (SFT, dialogues)):
-            if those:
-                files.write_whole(folder / name, b"".join(map(json_line, those)), below=self.folder)
-            else:
-                (folder / name).unlink(missing_ok=True)
-        named = {name for row in dialogues for name in row["images"]}
-        for path in (folder / IMAGES).glob("*"):
-            if f"{IMAGES}/{path.name}" not in named:
-                path.unlink()
-
-
-def _jpeg(rgb: RGB, quality: int) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(rgb).save(file, "JPEG", quality=quality)
-    return file.getvalue()

@@ -35,26 +35,33 @@ from editloupe.build.base import LeftOut
 from editloupe.build.dlebench import texts
 from editloupe.build.dlebench.review import DLEBenchReview
 from editloupe.build.dlebench.texts import Metadata, NamedTarget
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered
+from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, corners
 from editloupe.build.made import SetBuilder
+from editloupe.build.names import plain_name, target_name
 from editloupe.build.places import ImagePlace
+from editloupe.build.shown import boxes_of, close_up
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.rows import DataRow
 from editloupe.data.write import file_stem
 from editloupe.errors import ConfigError
-from editloupe.findings import Finding
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
 from editloupe.protocols.dlebench.protocol import PAPER
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
-from editloupe.tasks import Ask
-from editloupe.values import Box, ImageRef, Json, box_from_json, digest
+from editloupe.values import ImageRef, Json, box_from_json
 
 SOURCES: Final = "Source_Images"
 REFERENCES: Final = "Reference_Images"
+REGENERATIONS: Final = 3
+"""How often people may have a reference made again (3.1)."""
+_IOU: Final = 0.5
+"""Least overlap of a box of the model and one of the detector."""
+_DETECTION: Final[dict[str, Json]] = {"box_threshold": 0.35, "text_threshold": 0.25}
+_BENCHMARK: Final = {"target_name": "target_object", "source_caption": "prompt_clean"}
+"""Column → the benchmark's name for it."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -76,27 +83,16 @@ class DLEBenchBuildOptions(Options):
     """Most edits for one reference, if what comes back cannot be used."""
 
 
-REGENERATIONS: Final = 3
-"""How often people may have a reference made again (3.1)."""
-_IOU: Final = 0.5
-"""Least overlap of a box of the model and one of the detector."""
-_DETECTION: Final[dict[str, Json]] = {"box_threshold": 0.35, "text_threshold": 0.25}
-
-
 @dataclass(kw_only=True)
 class TargetDraft:
     """What is known of one target's edit."""
 
     target: NamedTarget
     """With the boxes that the model named, until others are confirmed."""
-    caption: Finding | None
-    """What the image shows, as the model says."""
     area: float = 0.0
     """Share of the image that the target covers, 0 to 1."""
-    drawn: str = ""
-    """The type that was drawn; "" for a row with a question."""
-    wrong: str = ""
-    """The option that holds after the edit; "" for a row without a question."""
+    asked: Mapping[str, Json] | None = None
+    """Question, answer, and the wrong option that holds after the edit, "" for none; None for a row without a question."""
     metadata: Metadata | None = None
     """As people have corrected it."""
     reference: ImageRef | None = None
@@ -122,7 +118,7 @@ class DLEBenchBuild(SetRecipe):
     weights = ("editor",)
     review = DLEBenchReview
     roles: ClassVar[Mapping[str, str]] = {
-        "describe": "names small targets of an image, and what it shows",
+        "describe": "names small targets of an image",
         "instruct": "writes the instruction and the captions of an edit",
     }
     file, folders = "data.jsonl", (SOURCES, REFERENCES)
@@ -135,7 +131,7 @@ class DLEBenchBuild(SetRecipe):
         grounded = ("a box of the detector agrees with the model's, or " if detects else "") + "the data has the box"
         share = f"{100 * options.least_area:g} to {100 * options.most_area:g} %"
         return (
-            RowStep("listed", "its name and its box can be read", lambda row: answered(row.data.caption)),
+            RowStep("listed", "its name and its box can be read", lambda row: None),
             RowStep("grounded", grounded, self._ground),
             RowStep("small", f"it covers {share} of the image", self._size),
             RowStep("instructed", "it has an instruction and two captions", self._instruct),
@@ -168,49 +164,24 @@ class DLEBenchBuild(SetRecipe):
             texts.read_question(row.extra)
         except ValueError as error:
             raise RowError("row", str(error)) from error
-        # Several rows may ask about one image.
-        asked = digest([row.extra.get("question"), row.target_name, [list(quad.values) for quad in row.quads]])
-        return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{asked[:8]}"))
+        return super().checked(row)
 
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
-        """Return a row for each target: those of the data, or those that a model names."""
-        sample, options = image.sample, self.options
-        caption = image.ask(
-            "caption", render("build/dlebench/caption", most=texts.CAPTION_WORDS), texts.CAPTION, role="describe"
-        )
-        given = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
-        if given:
-            targets = [NamedTarget(name=self._name(image, caption, given), boxes=given)]
-        else:
-            percent = f"{100 * options.most_area:g}"
-            prompt = render("build/dlebench/targets", most=options.most_targets, percent=percent)
-            ask = image.ask("targets", prompt, texts.TARGETS, role="describe")
-            # Both are asked at once.
-            image.look(caption)
-            said = image.take(ask)
-            targets, left = texts.read_targets(said.answer, sample.source, most=options.most_targets)
-            others += [{"target": name, "stage": "listed", "why": why, "detail": detail} for name, why, detail in left]
+        """Return a row for each target: that of the data, or those that a model names."""
+        sample, most = image.sample, self.options.most_targets
+        targets = [NamedTarget(name=plain_name(target_name(sample)), boxes=boxes_of(sample))]
+        if not targets[0].boxes:
+            prompt = render("build/dlebench/targets", most=most, percent=f"{100 * self.options.most_area:g}")
+            said = image.take(image.ask("targets", prompt, texts.TARGETS, role="describe"))
+            targets, left = texts.read_targets(said.answer, sample.source, most=most)
+            others += left
             if not targets:
                 why = "nothing that was listed can be used" if left else "the model names no small target"
                 raise LeftOut("no_targets", why)
-        finding = image.known.finding(caption.metric, caption.about)
         return [
-            image.becomes(number, TargetDraft(target=target, caption=finding), part=f"target {number}")
+            image.becomes(number, TargetDraft(target=target), part=f"target {number}")
             for number, target in enumerate(targets, start=1)
         ]
-
-    def _name(self, image: SetRow[None], caption: Ask, boxes: tuple[Box, ...]) -> str:
-        """Return the name of what the data's boxes mark: the data's, or the model's. Raises LeftOut."""
-        name = texts.plain_name(image.sample.targets[0].name or "")
-        view = texts.close_up(image.sample.source, boxes)
-        ask = image.ask("target_name", render("build/dlebench/name", boxes=len(boxes)), texts.NAME, view, role="describe")
-        image.look(caption)
-        if name:
-            return name
-        name = texts.plain_name(texts.read_text(image.take(ask).answer))
-        if not name or len(name) > texts.LONGEST_NAME:
-            raise LeftOut("unusable_name", f"{name[:80]!r}")
-        return name
 
     def _ground(self, row: SetRow[TargetDraft]) -> None:
         """Take the detector's boxes, which agree with the model's."""
@@ -240,64 +211,45 @@ class DLEBenchBuild(SetRecipe):
         """Add the instruction and the captions."""
         edit, question = row.data, texts.read_question(row.sample.extra)
         seed = f"{self.options.seed} {row.sample.source.sha256} {edit.target.name}"
-        if question is None:
-            edit.drawn = Random(f"{seed} type").choice(EDIT_TYPES)
-        elif question.wrong:
-            edit.wrong = Random(f"{seed} {question.text} wrong").choice(question.wrong)
-        caption = texts.read_text(answered(edit.caption).answer)
+        if question is not None:
+            wrong = Random(f"{seed} {question.text} wrong").choice(question.wrong or ("",))
+            edit.asked = {"question": question.text, "answer": question.answer, "wrong": wrong}
         prompt = render(
             "build/dlebench/instruct",
             target=one_line(edit.target.name),
-            caption=one_line(caption),
             boxes=len(edit.target.boxes),
             types=texts.TYPES,
-            drawn=edit.drawn,
-            question="" if question is None else one_line(question.text),
-            answer="" if question is None else one_line(question.answer),
-            wrong=one_line(edit.wrong),
+            drawn=Random(f"{seed} type").choice(EDIT_TYPES),
+            **(edit.asked or {"question": ""}),
         )
-        view = texts.close_up(row.sample.source, edit.target.boxes)
+        view = close_up(row.sample.source, edit.target.boxes)
         finding = row.take(row.ask("metadata", prompt, texts.METADATA, view, role="instruct"))
         edit.metadata = texts.read_metadata(finding.answer)
 
     def _edit(self, row: SetRow[TargetDraft]) -> None:
         """Add the reference: of the first edit that can be used and that nobody has sent back."""
-        edit, options, unusable = row.data, self.options, 0
+        edit, unusable = row.data, 0
+        assert edit.metadata is not None
         while True:
-            found = self._tried(row)
-            if found["outcome"] != "edited":
+            number, instruction = edit.tries + 1, edit.metadata.instruction
+            args: dict[str, Json] = {"instruction": instruction, "boxes": corners(edit.target.boxes), "seed": number}
+            task = row.measure("reference", "crop_edit", args, part=f"{row.part}, try {number}")
+            # An editor that failed may be mended: the same command edits again.
+            answer: Any = row.take(task).answer
+            edit.tries = number
+            if answer.data["outcome"] != "edited":
                 unusable += 1
-                if unusable == options.tries:
-                    raise LeftOut(found["outcome"], row.findings[-1].reason)
+                if unusable == self.options.tries:
+                    raise LeftOut(answer.data["outcome"], row.findings[-1].reason)
                 continue
-            edit.reference, edit.facts = ImageRef.from_json(found["picture"]), found
+            edit.reference, edit.facts = ImageRef.from_json(answer.data["picture"]), answer.data
             verdict = row.verdict(edit.reference.sha256)
             if verdict is None:
                 return
-            assert edit.metadata is not None
             edit.metadata = replace(edit.metadata, **verdict.corrections)
             if verdict.kind != "again" or edit.sent_back == REGENERATIONS:
                 return
             edit.sent_back, unusable = edit.sent_back + 1, 0
-
-    def _tried(self, row: SetRow[TargetDraft]) -> Mapping[str, Any]:
-        """Return what came of the next edit. Raises LeftOut while it is not known, and where the editor failed."""
-        edit = row.data
-        assert edit.metadata is not None
-        number = edit.tries + 1
-        args: dict[str, Json] = {
-            "instruction": edit.metadata.instruction,
-            "boxes": boxes_json(edit.target.boxes),
-            "seed": number,
-        }
-        task = row.measure("reference", "crop_edit", args, part=f"{row.part}, try {number}")
-        try:
-            answer: Any = row.take(task).answer
-        except LeftOut as error:
-            # The world may mend it: the same command edits again.
-            raise LeftOut(_EDITOR.get(str(error).partition(":")[0], error.why), str(error), failed=error.failed) from error
-        edit.tries = number
-        return dict(answer.data)
 
     def seen(self, row: SetRow[TargetDraft]) -> str:
         """Return the digest of the reference."""
@@ -310,34 +262,26 @@ class DLEBenchBuild(SetRecipe):
     def columns(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
         assert row.data.reference is not None
-        return {
-            "source_file_name": place.image(row.sample.source),
-            "reference_file_name": place.image(row.data.reference),
-            **_said(row),
-            "bboxes": boxes_json(row.data.target.boxes),
-            "bbox_format": "xyxy",
-            "image": row.sample.source.path.name if row.sample.source.path else None,
-        }
+        boxes = {"bboxes": corners(row.data.target.boxes), "bbox_format": "xyxy"}
+        return {"reference_file_name": place.image(row.data.reference), **_said(row), **boxes}
 
     def lines(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
         assert row.data.reference is not None
-        said = {_BENCHMARK.get(name, name): value for name, value in _said(row).items()}
         yield {
             "id": row.id,
             "image": place.as_is(row.sample.source, SOURCES, file_stem(row.sample.id)),
             "reference_image": place.as_is(row.data.reference, REFERENCES, file_stem(row.id)),
-            "bbox": boxes_json(row.data.target.boxes),
+            "bbox": corners(row.data.target.boxes),
             "bbox_format": "xyxy",
-            **said,
+            **{_BENCHMARK.get(name, name): value for name, value in _said(row).items()},
         }
 
     def told(self, made: SetMade) -> SetTold:
-        """Return the counts of images, types and tries."""
-        kept: list[TargetDraft] = [row.data for row in made.kept]
-        types = Counter(one.metadata.edit_type for one in kept if one.metadata is not None)
-        blended = sum(bool(one.facts and one.facts["feather_px"]) for one in kept)
-        tries = sum(row.data.tries for row in made.rows)
+        """Return the counts of types and tries."""
+        kept, tries = [row.data for row in made.kept], sum(row.data.tries for row in made.rows)
+        types = Counter(one.metadata.edit_type for one in kept)
+        blended = sum(bool(one.facts["feather_px"]) for one in kept)
         listed = [kind for kind in EDIT_TYPES if types[kind]]
         return SetTold(
             counts={
@@ -351,37 +295,19 @@ class DLEBenchBuild(SetRecipe):
         )
 
 
-_EDITOR: Final = {"failed": "editor_failed", "timed out": "editor_timed_out"}
-"""How the reason of a failed edit begins → why there is no reference."""
-_BENCHMARK: Final = {"target_name": "target_object", "source_caption": "prompt_clean"}
-"""Column → the benchmark's name for it."""
-
-
-def boxes_json(boxes: Iterable[Box]) -> list[Json]:
-    """Return boxes as lists of four numbers in px, to a hundredth."""
-    return [[round(v, 2) for v in box] for box in boxes]
-
-
 def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
     """Return what both layouts say of a row in words and numbers."""
-    edit, question = row.data, texts.read_question(row.sample.extra)
-    metadata, facts = edit.metadata, edit.facts
+    edit, metadata, facts = row.data, row.data.metadata, row.data.facts
     assert metadata is not None and facts is not None
-    asked: dict[str, Json] = {}
-    if question is not None:
-        asked = {"question": question.text, "answer": question.answer, "wrong": edit.wrong}
     return {
         "instruction": metadata.instruction,
         "edit_type": metadata.edit_type,
         "target_name": metadata.target,
         "source_caption": metadata.source_caption,
         "reference_caption": metadata.reference_caption,
-        "caption": texts.read_text(answered(edit.caption).answer),
-        **asked,
+        **(edit.asked or {}),
         "target_area": round(edit.area, 6),
-        "crop": facts["crop"],
-        "seam_levels": facts["seam_levels"],
-        "feather_px": facts["feather_px"],
+        **{name: facts[name] for name in ("crop", "seam_levels", "feather_px")},
         "tries": edit.tries,
         "reviewed": row.passed,
     }

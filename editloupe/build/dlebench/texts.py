@@ -1,28 +1,18 @@
-"""From an image to instructions about its small targets: what is asked, and what an answer must hold.
-
-Pure functions (paper, 3.1). The wording of the prompts is ours.
-"""
+"""What the answers of models and the questions of the data must hold (paper, 3.1). Pure functions."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final
 
-from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
+from editloupe.answers import Answer, Record, RecordOf, fold
 from editloupe.build.base import LeftOut
-from editloupe.build.engine import IMAGE
-from editloupe.imaging.geometry import expand
-from editloupe.imaging.render import display_scale
-from editloupe.imaging.views import LONG_SIDE
+from editloupe.build.names import plain_name
+from editloupe.build.shown import IMAGE
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
-from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json
-
-CLOSE_UP: Final = "Close-up"
 
 TYPES: Final[Mapping[str, str]] = {
     "Change Color": "another colour of the target or of a part of it",
@@ -37,14 +27,11 @@ TYPES: Final[Mapping[str, str]] = {
 
 NONE: Final = "None"
 """The type of a target that no edit suits."""
-CAPTION_WORDS: Final = 40
 LONGEST_NAME: Final = 80
 """Characters of a target's name."""
 LONGEST_TEXT: Final = 400
 """Characters of an instruction or a caption."""
 
-CAPTION: Final = FreeText(max_words=5 * CAPTION_WORDS)
-NAME: Final = FreeText(max_words=12)
 TARGETS: Final = LabelledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
 
 _TEXTS: Final = ("target", "instruction", "source_caption", "reference_caption")
@@ -56,8 +43,6 @@ METADATA: Final = RecordOf(
         "additionalProperties": False,
     }
 )
-
-_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,31 +75,27 @@ class Metadata:
     reference_caption: str
 
 
-def read_targets(
-    answer: Answer | None, image: ImageRef, *, most: int
-) -> tuple[list[NamedTarget], list[tuple[str, str, str]]]:
-    """Return the targets that a model lists, at most so many, and the others: (name, why, detail) each.
+def read_targets(answer: Answer | None, image: ImageRef, *, most: int) -> tuple[list[NamedTarget], list[dict[str, Json]]]:
+    """Return the targets that a model lists, at most so many, and lines of left_out.jsonl for the others.
 
     Things of one name are one target. why: "unusable_entry" (of a box that leaves the image, or is none), "unusable_name",
     or "beyond_the_most".
     """
     data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
     boxes: dict[str, list[Box]] = {}
-    others = [(str(one["entry"])[:LONGEST_NAME], "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
+    others = [(str(one["entry"]), "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
     for one in data["targets"]:
         name = plain_name(one["name"])
         if not name or len(name) > LONGEST_NAME:
-            others.append((name[:LONGEST_NAME], "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
+            others.append((name, "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
             continue
         boxes.setdefault(name, []).append(Box.from_thousandths(one["box"], width=image.width, height=image.height))
     found = [NamedTarget(name=name, boxes=tuple(places)) for name, places in boxes.items()]
     others += [(one.name, "beyond_the_most", f"at most {most} of an image") for one in found[most:]]
-    return found[:most], others
-
-
-def plain_name(text: str) -> str:
-    """Return a name in lower case on one line, without an article and without signs around it."""
-    return _ARTICLE.sub("", one_line(text).casefold().strip("\"'`“”‘’*_ \t.,;:"))
+    lines: list[dict[str, Json]] = [
+        {"target": name[:LONGEST_NAME], "stage": "listed", "why": why, "detail": detail} for name, why, detail in others
+    ]
+    return found[:most], lines
 
 
 def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[Box, ...] | None:
@@ -125,16 +106,6 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
         if overlap >= iou and i not in found and j not in found.values():
             found[i] = j
     return tuple(seen[found[i]] for i in range(len(wanted))) if len(found) == len(wanted) else None
-
-
-def close_up(image: ImageRef, boxes: Sequence[Box]) -> Recipe:
-    """Return the picture of the place about boxes, as large as Eq. 1 makes it, with the boxes outlined."""
-    region = expand(reduce(Box.union, boxes), width=image.width, height=image.height)
-    scale = display_scale(region.width, region.height, long_side=LONG_SIDE)
-    width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))
-    inside = [box.shifted(-region.x0, -region.y0).scaled(width / region.width, height / region.height) for box in boxes]
-    params: dict[str, Json] = {"size": [width, height], "marks": [[round(v, 1) for v in box] for box in inside]}
-    return Recipe(alias=CLOSE_UP, origin=image, op="crop", region=region, params=params)
 
 
 def read_metadata(answer: Answer | None) -> Metadata:
@@ -153,11 +124,6 @@ def read_metadata(answer: Answer | None) -> Metadata:
     return Metadata(edit_type=str(data["type"]), **texts)
 
 
-def read_text(answer: Answer | None) -> str:
-    """Return a text answer on one line; "" for none."""
-    return one_line(answer.text) if isinstance(answer, Text) else ""
-
-
 def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
 
@@ -167,17 +133,13 @@ def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     text, options, said = values.get("question"), values.get("options"), one_line(str(values.get("answer") or ""))
     if not text:
         return None
-    if not said:
-        raise ValueError("column 'answer': expected the answer to the question, found none")
-    if not options:
+    if not options and said:
         return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
     if not isinstance(options, list | tuple) or not all(isinstance(one, str) for one in options):
         raise ValueError(f"column 'options': expected a list of texts, found {options!r}"[:200])
     texts = [one_line(str(one)) for one in options]
-    right = next((one for one in texts if fold(one) == fold(said)), None)
-    if right is None:
-        letters = dict(zip("ABCDEFGHIJ", texts, strict=False))
-        right = letters.get(said.upper())
+    letters = dict(zip("ABCDEFGHIJ", texts, strict=False))
+    right = next((one for one in texts if fold(one) == fold(said)), letters.get(said.upper()))
     if right is None:
         raise ValueError(f"column 'answer': expected one of the options or its letter, found {said!r}"[:200])
     wrong = tuple(one for one in texts if fold(one) and fold(one) != fold(right))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
 from editloupe.build.base import LeftOut
 from editloupe.build.edival.pools import after, renamed, start, words
+from editloupe.build.names import SIGNS, plain_name
 from editloupe.prompts import render
 from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import (
@@ -44,36 +45,25 @@ LONGEST_NAME: Final = 60
 
 _WORD: Final = r"[^\W_][\w'&-]*"
 _NAME: Final = re.compile(rf"{_WORD}( {_WORD})*")
-_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
-_OF_OR_IN: Final = re.compile(r" (?:in|with|wearing|on|at|of|from) ")
-"""What follows says more about the word before it: "man in a suit" is a man."""
-_WRAPPED: Final = "\"'`“”‘’«»<>[]*_ \t.,;:"
 _UNKNOWN: Final = frozenset(("", "none", "null", "unknown", "n/a", "na"))
 
 
-_MAYBE: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-
-
-def _record(**fields: Json) -> RecordOf:
-    """Return the answer that is an object with these fields and no others."""
-    return RecordOf(schema=_closed(fields))
-
-
-def _closed(fields: dict[str, Json]) -> dict[str, Json]:
+def _closed(**fields: Json) -> dict[str, Json]:
+    """Return the schema of an object with these fields and no others."""
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
+_MAYBE: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 _OBJECT: Final = _closed(
-    {
-        "object": {"type": "string", "minLength": 1},
-        "color": _MAYBE,
-        "material": _MAYBE,
-        "text": _MAYBE,
-        "count": {"type": "integer", "minimum": 1},
-        "foreground": {"type": "boolean"},
-    }
+    object={"type": "string", "minLength": 1},
+    color=_MAYBE,
+    material=_MAYBE,
+    text=_MAYBE,
+    count={"type": "integer", "minimum": 1},
+    foreground={"type": "boolean"},
 )
-OBJECTS_ANSWER: Final = _record(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS})
+_OBJECTS: Final[Json] = {"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS}
+OBJECTS_ANSWER: Final = RecordOf(schema=_closed(objects=_OBJECTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,30 +121,25 @@ class EditedScene:
         return EditedScene(objects=known, pools=pools, edits=(*self.edits, edit))
 
 
-def listed(answer: Answer | None) -> tuple[list[SceneObject], list[tuple[str, str]]]:
-    """Return the usable objects of a decomposition, and the others: (name, why) each.
+def listed(answer: Answer | None) -> tuple[list[SceneObject], dict[str, str]]:
+    """Return the usable objects of a decomposition, and the others: name → why.
 
-    why: "person", "unusable_name" (longer than LONGEST_NAME, or with other signs than letters, digits, ' & and -), or
-    "named_twice".
+    why: "unusable_name" (longer than LONGEST_NAME, or with other signs than letters, digits, ' & and -), or "named_twice".
     """
     data: Any = answer.data if isinstance(answer, Record) else None
     found: dict[str, SceneObject] = {}
-    others: list[tuple[str, str]] = []
-    people = set(words()["people"])
+    others: dict[str, str] = {}
     for one in data["objects"] if isinstance(data, Mapping) else ():
-        kind = _ARTICLE.sub("", _plain(one["object"]))
-        name = kind
+        kind = name = _plain(one["object"])
         for part in (_plain(one["color"]), _plain(one["material"])):
             if not set(part.split()) <= set(name.split()):
                 name = f"{part} {name}"
-        if _OF_OR_IN.split(kind)[0].rpartition(" ")[2] in people:
-            others.append((name, "person"))
-        elif len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
-            others.append((name, "unusable_name"))
+        if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+            others[name] = "unusable_name"
         elif name in found:
-            others.append((name, "named_twice"))
+            others[name] = "named_twice"
         else:
-            text = " ".join((one["text"] or "").split())
+            text = one_line(one["text"] or "")
             # Brackets and quotes part the slots of an instruction.
             text = "" if fold(text) in _UNKNOWN or re.search(r"[\[\]\"]", text) else text
             found[name] = SceneObject(name=name, kind=kind, text=text, count=one["count"], foreground=one["foreground"])
@@ -162,8 +147,8 @@ def listed(answer: Answer | None) -> tuple[list[SceneObject], list[tuple[str, st
 
 
 def _plain(text: str | None) -> str:
-    """Return a word of an answer in lower case, without quotes around it; "" for one that says nothing."""
-    found = " ".join((text or "").casefold().split()).strip(_WRAPPED)
+    """Return a word of an answer as a plain name; "" for one that says nothing."""
+    found = plain_name(text or "")
     return "" if found in _UNKNOWN else found
 
 
@@ -171,6 +156,7 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
     """Return the question for what the seed leaves open of an edit, and what may be answered; None where nothing is."""
     kind, target = edit.edit_type, scene.objects.get(edit.target)
     names: list[Json] = [one.name for one in scene.available if edit.count is None or one.count != edit.count]
+    of: Json = {"enum": names}
     answer: AnswerSpec = FreeText(max_words=4 if kind in (SUBJECT_ADD, SUBJECT_REPLACE) else 2)
     if kind == SUBJECT_REMOVE:
         return None
@@ -178,9 +164,9 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
         colors = _colors(edit.target, scene)
         answer = OneOf(options=colors, aliases={"gray": ("grey",)} if "gray" in colors else {})
     elif kind == POSITION_CHANGE:
-        answer = _record(target={"enum": names}, position={"enum": list(POSITIONS)}, reference={"enum": names})
+        answer = RecordOf(schema=_closed(target=of, position={"enum": list(POSITIONS)}, reference=of))
     elif kind == COUNT_CHANGE:
-        answer = _record(target={"enum": names})
+        answer = RecordOf(schema=_closed(target=of))
     prompt = render(
         "build/edival/instruct",
         kind=kind,
@@ -203,13 +189,13 @@ def read(edit: Edit, scene: EditedScene, answer: Answer) -> Edit:
         return replace(edit, **data)
     if isinstance(answer, Choice):
         return replace(edit, new=answer.name)
-    new = " ".join(answer.text.split()).strip(_WRAPPED) if isinstance(answer, Text) else ""
+    new = one_line(answer.text).strip(SIGNS) if isinstance(answer, Text) else ""
     if kind == TEXT_CHANGE:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
             raise LeftOut(UNUSABLE, f"{new[:60]!r} is not one or two English words")
         there = fold(new) == fold(edit.old_text)
     else:
-        new = _ARTICLE.sub("", new.casefold())
+        new = plain_name(new)
         if len(new) > LONGEST_NAME or not _NAME.fullmatch(new):
             raise LeftOut(UNUSABLE, f"{new[:60]!r} is no name")
         there = _is_there(replace(edit, new=new), scene)

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -47,11 +46,6 @@ from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold,
 from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
-from editloupe.data.folders import RowError
-from editloupe.data.image_lists import list_images
-from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded, RejectedRow
-from editloupe.errors import ImageError
 from editloupe.findings import PENDING, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
@@ -59,8 +53,7 @@ from editloupe.protocols.edival.chain import BRACKETED, PAPER, SENTENCES, TYPES,
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
 from editloupe.protocols.edival.loader import COLUMNS, INDEX, TURN
 from editloupe.protocols.edival.sights import detect, sights_of
-from editloupe.scores import NOT_JUDGED
-from editloupe.values import Json, Sample, Turn
+from editloupe.values import Json
 
 BENCHMARK: Final = "edival"
 
@@ -76,43 +69,29 @@ class EdiValBuildOptions(Options):
     """detector: an object counts if the detector finds it. none: every listed object counts, and no detector is needed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChainStep:
-    """One turn of a chain."""
-
-    edit: Edit
-    pools: Pools
-    """After the edit."""
-    drawn: str
-    """The type that was drawn; the edit has another one where no object allowed it."""
-
-    @property
-    def fallback(self) -> str | None:
-        """Why the edit is not of the type that was drawn; None where it is."""
-        return None if self.drawn == self.edit.edit_type else f"no object allows {self.drawn}"
-
-
 @dataclass(kw_only=True)
 class ChainDraft:
     """What is known of an image's chain."""
 
     others: list[dict[str, Json]]
     """Objects that do not count, for left_out.jsonl."""
-    listed: tuple[SceneObject, ...] | None = None
-    """Usable objects; None while nobody has listed any."""
-    grounded: tuple[SceneObject, ...] | None = None
-    """Those that a detector confirms, or all where none is asked; None while that is unknown."""
-    steps: list[ChainStep] = field(default_factory=list)
+    listed: Sequence[SceneObject] = ()
+    """Usable objects."""
+    grounded: Sequence[SceneObject] = ()
+    """Those that a detector confirms, or all where none is asked."""
+    edits: list[Edit] = field(default_factory=list)
+    pools: list[Pools] = field(default_factory=list)
+    """After each edit."""
+    fallbacks: list[str | None] = field(default_factory=list)
+    """Of each edit, why it is not of the type that was drawn; None where it is."""
 
     def leave(self, name: str, why: str) -> None:
         """Say that an object does not count."""
         self.others.append({"stage": "object", "object": name, "why": why})
 
-    @property
-    def chain(self) -> Chain:
-        """The chain, once it is whole."""
-        edits, pools = tuple(step.edit for step in self.steps), tuple(step.pools for step in self.steps)
-        return Chain(mode="multipass", edits=edits, pools=pools)
+    def columns(self) -> dict[str, Any]:
+        """Return the chain as columns."""
+        return dict(columns(Chain(mode="multipass", edits=tuple(self.edits), pools=tuple(self.pools))))
 
 
 class EdiValBuild(SetRecipe):
@@ -124,13 +103,15 @@ class EdiValBuild(SetRecipe):
         "EdiVal-Bench has them. IMAGES is a folder of images, or an ImageFolder."
     )
     paper, source = PAPER, "2.2"
-    noun, unit, first = "chain", "image", "decomposed"
+    noun, unit, first = "chain", "image", "read"
     Options = EdiValBuildOptions
     roles: ClassVar[Mapping[str, str]] = {
         "decompose": "lists the objects of an image",
         "instruct": "says what an edit brings",
     }
     file, folders, header = f"{BENCHMARK}/instructions.csv", (BENCHMARK,), COLUMNS
+    aside = ("bbox", "bboxes", "bbox_format", "mask_file_name", "target_name")
+    once = True
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a chain."""
@@ -151,33 +132,9 @@ class EdiValBuild(SetRecipe):
             "--grounding none: then every object counts that the model lists, seen or not"
         }
 
-    def loaded(self, path: Path, store: ImageStore, folder: Path) -> Loaded:
-        """Return each image once, in the order of their names, 2 before 10.
-
-        What metadata says of an image is left aside. Raises DataError where there is none.
-        """
-        found = list_images(path, store)
-        samples: dict[str, Sample] = {}
-        rejected = []
-        named = found.identified()
-        for id_, name in named:
-            try:
-                ref = found.folder.image(name)
-                store.array(ref)
-            except (RowError, ImageError) as error:
-                kind = error.kind if isinstance(error, RowError) else "unreadable_image"
-                rejected.append(RejectedRow(id=id_, kind=kind, message=str(error), file=found.folder.root / name))
-                continue
-            turn, dataset = Turn(instruction="", edited=None), found.folder.root.resolve().name
-            sample = Sample(id=id_, dataset=dataset, source=ref, turns=(turn,), extra={"file_name": name})
-            samples.setdefault(ref.sha256, sample)
-        again = len(named) - len(samples) - len(rejected)
-        notes = (f"{again:,} of {len(named):,} images occur a second time and are taken once",) if again else ()
-        return Loaded(format="images", samples=tuple(samples.values()), rejected=tuple(rejected), notes=notes)
-
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return the image's one chain."""
-        return [replace(image, data=ChainDraft(others=others))]  # type: ignore[arg-type]
+        return [image.becomes(1, ChainDraft(others=others), part="")]
 
     def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
@@ -185,40 +142,38 @@ class EdiValBuild(SetRecipe):
             row.ask("objects", render("build/edival/decompose", most=MOST_OBJECTS), OBJECTS_ANSWER, role="decompose")
         )
         objects, others = listed(finding.answer)
-        row.data.listed = tuple(objects)
-        for name, why in others:
+        row.data.listed = objects
+        for name, why in others.items():
             row.data.leave(name, why)
         if not objects:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
 
     def _ground(self, row: SetRow[ChainDraft]) -> None:
         """Keep the objects that the detector confirms, once all searches have ended."""
-        objects = row.data.listed or ()
+        objects, rests_on = row.data.listed, row.rests_on()
         if self.options.grounding == "none":
             row.data.grounded = objects
             return
-        rests_on = row.rests_on()
         searches = [replace(detect(self.name, row.sample, 0, one.name), rests_on=rests_on) for one in objects]
         found = [row.look(search) for search in searches]
-        if None in found:
-            raise LeftOut(NOT_JUDGED, failed=NOT_JUDGED)
+        for finding in found:
+            if finding is None or (finding.status in PENDING and finding.status != "input_error"):
+                # What failed may be mended: the same command searches again. A phrase that cannot be looked for stays so.
+                answered(finding)
         confirmed = []
         for one, finding in zip(objects, found, strict=True):
             assert finding is not None
-            if finding.status in PENDING and finding.status != "input_error":
-                # What failed may be mended: the same command searches again. A phrase that cannot be looked for stays so.
-                answered(finding)
             if why := _refused(finding):
                 row.data.leave(one.name, why)
             else:
                 confirmed.append(one)
-        row.data.grounded = tuple(confirmed)
+        row.data.grounded = confirmed
         if not confirmed:
             raise LeftOut("not_found", "the detector confirms no listed object")
 
     def _instruct(self, row: SetRow[ChainDraft]) -> None:
         """Add the turns, each once the one before is settled."""
-        scene = EditedScene.of(row.data.grounded or ())
+        scene = EditedScene.of(row.data.grounded)
         for turn in range(1, self.options.turns + 1):
             edit, drawn = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
             if asked := question(edit, scene):
@@ -226,36 +181,30 @@ class EdiValBuild(SetRecipe):
                 assert finding.answer is not None
                 edit = read(edit, scene, finding.answer)
             scene = scene.after(edit)
-            row.data.steps.append(ChainStep(edit=edit, pools=scene.pools, drawn=drawn))
+            row.data.edits.append(edit)
+            row.data.pools.append(scene.pools)
+            row.data.fallbacks.append(None if drawn == edit.edit_type else f"no object allows {drawn}")
 
     def columns(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder. Chains count from 0 in the order of the images."""
-        return {
-            **columns(row.data.chain),
-            "id": str(number),
-            "source_file_name": place.image(row.sample.source),
-            "image": row.sample.extra.get("file_name"),
-            "fallbacks": [step.fallback for step in row.data.steps],
-        }
+        return {**row.data.columns(), "id": str(number), "fallbacks": list(row.data.fallbacks)}
 
     def lines(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the turns of a chain: instructions up to that turn, and the objects after it."""
         place.as_is(row.sample.source, BENCHMARK, f"{number}_input_raw")
-        held: Mapping[str, Any] = {name: those for name, those in columns(row.data.chain).items() if name in COLUMNS}
-        for turn in range(1, len(row.data.steps) + 1):
-            own = {
-                name: held[name][:turn] if name in _CUMULATIVE else held[name][turn - 1] for name in COLUMNS if name in held
-            }
+        held = {name: those for name, those in row.data.columns().items() if name in COLUMNS}
+        for turn in range(1, len(row.data.edits) + 1):
+            own = {name: those[:turn] if name in _CUMULATIVE else those[turn - 1] for name, those in held.items()}
             yield {INDEX: number, TURN: turn, **own}
 
     def told(self, made: SetMade) -> SetTold:
         """Return the counts of objects, and of instructions by turn and type."""
-        drafts, turns = [row.data for row in made.rows], range(1, self.options.turns + 1)
-        steps = [row.data.steps for row in made.kept]
-        types = {turn: Counter(chain[turn - 1].edit.edit_type for chain in steps) for turn in turns}
-        listed_, grounded = (sum(len(getattr(one, name) or ()) for one in drafts) for name in ("listed", "grounded"))
+        drafts, kept = [row.data for row in made.rows], [row.data for row in made.kept]
+        turns = range(1, self.options.turns + 1)
+        types = {turn: Counter(one.edits[turn - 1].edit_type for one in kept) for turn in turns}
         others = Counter(str(one["why"]) for draft in drafts for one in draft.others)
-        fallen = sum(step.fallback is not None for chain in steps for step in chain)
+        listed_, grounded = sum(len(one.listed) for one in drafts), sum(len(one.grounded) for one in drafts)
+        fallen = sum(why is not None for one in kept for why in one.fallbacks)
         seen = [kind for kind in EDIT_TYPES if any(types[turn][kind] for turn in turns)]
         rows = [[kind, *(str(types[turn][kind]) for turn in turns)] for kind in seen]
         notes = [f"Objects: {listed_:,} listed, {grounded:,} grounded; {fallen:,} instructions fell back to subject_add"]

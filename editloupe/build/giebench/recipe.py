@@ -28,25 +28,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from editloupe.answers import YES_NO, Boxes, Choice
 from editloupe.build.base import LeftOut
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered
+from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered, corners
 from editloupe.build.giebench import masks, texts
-from editloupe.build.giebench.review import DIGEST, GIEBenchReview
+from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
 from editloupe.build.made import SetBuilder
+from editloupe.build.names import target_name
 from editloupe.build.places import ImagePlace
+from editloupe.build.shown import PAIR, boxes_of
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded, RejectedRow
 from editloupe.data.write import IMAGES, file_stem
-from editloupe.findings import Finding
 from editloupe.imaging.masked import inside
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
@@ -58,10 +58,6 @@ from editloupe.replies import one_line
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 
-PAPERS_SHARE: Final = 0.17
-"""Of the published set's questions, so many are answered right before the edit (paper, section 3.1)."""
-_EDITED: Final = "Edited Image"
-_ORIGINAL: Final = "Original Image"
 _ORDER_SEED: Final = 0
 """Of the order in which options are shown: the judge's own default."""
 
@@ -82,8 +78,6 @@ class EditDraft:
     """What is known of one edit."""
 
     edit_type: str
-    of_text: Finding | None = None
-    """Whether the image has text, where that has to be known."""
     written: texts.WrittenEdit | None = None
     phrase: str = ""
     """What has to be edited."""
@@ -132,7 +126,6 @@ class GIEBenchBuild(SetRecipe):
         found = "the detector finds it, or the data says where it is, or it is the entire image"
         masked = "its mask is neither empty nor full, or the image is edited as a whole"
         return (
-            RowStep("drawn", "it is known whether the image has text for it", self._draw),
             RowStep("written", "it has an instruction, and a question with 2 to 5 options, one of them right", self._write),
             RowStep("named", "what has to be edited has a name", self._name),
             RowStep("located", no_mask if given else found, self._locate),
@@ -151,56 +144,34 @@ class GIEBenchBuild(SetRecipe):
         }
 
     def checked(self, row: DataRow) -> DataRow:
-        """Return a row. Raises RowError for a box or a mask of nobody knows what, and an unclear `has_text`."""
-        named = row.target_name or row.extra.get("target_name")
-        if (row.quads or row.masks) and not named:
-            what = "a box" if row.quads else "a mask"
-            raise RowError("row", f"column 'target_name': there is {what}; expected the name of what it is of")
+        """Return a row. Raises RowError for an unclear `has_text`."""
         try:
             texts.has_text(row.extra)
         except ValueError as error:
             raise RowError("row", str(error)) from error
-        # Several rows may be about one image.
-        about = digest([named, [list(quad.values) for quad in row.quads], [one.name for one in row.masks.values()]])
-        return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{about[:8]}"))
+        return super().checked(row)
 
-    def loaded(self, path: Path, store: ImageStore, folder: Path) -> Loaded:
+    def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images. A row of the metadata whose mask is empty or full is rejected."""
-        loaded = super().loaded(path, store, folder)
+        loaded = super().loaded(path, store)
         problems = {sample.id: masks.problem(sample, store) for sample in loaded.samples}
         refused = [RejectedRow(id=id_, message=problem) for id_, problem in problems.items() if problem]
         samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
         return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
 
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
-        """Return a row for each type that is drawn."""
+        """Return a row for each type that is drawn. Of an image without text the next type takes Textual Edit's place."""
         sample, count = image.sample, self.options.edits
         types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")
-        first, of_text, unknown = list(types[:count]), None, False
-        if TEXTUAL in first and (reads := texts.has_text(sample.extra)) is not True:
+        if TEXTUAL in types[:count]:
+            reads = texts.has_text(sample.extra)
             if reads is None:
-                of_text = image.look(image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write"))
-                answer = None if of_text is None else of_text.answer
-                unknown = not isinstance(answer, Choice)
-                reads = isinstance(answer, Choice) and answer.name == "yes"
-            if not reads and not unknown:
-                # The next one that was drawn takes its place; of nine edits eight are left.
-                at = first.index(TEXTUAL)
-                first[at : at + 1] = types[count : count + 1]
-        rows = []
-        for number, kind in enumerate(first, start=1):
-            row = image.becomes(number, EditDraft(edit_type=kind), part=kind)
-            rests = of_text is not None and (kind == TEXTUAL or kind not in types[:count])
-            row.findings = list(image.findings) if rests else []
-            if kind == TEXTUAL and unknown:
-                row.data.of_text, row.part = of_text, "unknown"
-            rows.append(row)
-        return rows
-
-    def _draw(self, row: SetRow[EditDraft]) -> None:
-        """Leave a Textual Edit out while it is not known whether the image has text."""
-        if row.part == "unknown":
-            answered(row.data.of_text)
+                asked = image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write")
+                reads = image.take(asked).label == "yes"
+            if not reads:
+                types = tuple(kind for kind in types if kind != TEXTUAL)
+        drawn = enumerate(types[:count], start=1)
+        return [image.becomes(number, EditDraft(edit_type=kind), part=kind) for number, kind in drawn]
 
     def _write(self, row: SetRow[EditDraft]) -> None:
         """Add the instruction and its question."""
@@ -224,7 +195,7 @@ class GIEBenchBuild(SetRecipe):
         """Add the box of the target: the data's, or the one that the detector is surest of."""
         draft, sample = row.data, row.sample
         if draft.edit_type != SCENE:
-            draft.boxes = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
+            draft.boxes = boxes_of(sample)
             if mask := sample.masks.get("edit"):
                 draft.mask, draft.masked_by = mask, "data"
                 return
@@ -245,7 +216,7 @@ class GIEBenchBuild(SetRecipe):
         """Add the mask of what is in the boxes."""
         if row.data.masked_by:
             return
-        finding = row.take(row.measure("mask", "segmentation", {"boxes": _corners(row.data.boxes)}))
+        finding = row.take(row.measure("mask", "segmentation", {"boxes": corners(row.data.boxes)}))
         found: Any = finding.answer
         if found.data["outcome"] != "mask":
             raise LeftOut(f"{found.data['outcome']}_mask", finding.reason)
@@ -255,7 +226,7 @@ class GIEBenchBuild(SetRecipe):
         """Add what is answered before the edit."""
         edit, question = row.data.edit, row.data.edit.question
         form = shown(question, question.order(_ORDER_SEED, about=edit.instruction), letters=True)
-        images = (_ORIGINAL, _EDITED) if question.compares else (_EDITED,)
+        images = PAIR if question.compares else PAIR[1:]
         prompt = render(
             PROMPT,
             question=question.text,
@@ -290,24 +261,21 @@ class GIEBenchBuild(SetRecipe):
 
     def columns(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
-        mask, boxes = _mask(row, place.images), _corners(row.data.boxes)
-        said = _said(row)
-        del said["row_id"]
+        mask, boxes = _mask(row, place.images), corners(row.data.boxes)
         return {
-            "source_file_name": place.image(row.sample.source),
-            "mask_file_name": None if mask is None else place.mask(mask, digest([row.sample.id, row.id])[:24]),
-            **said,
+            "mask_file_name": None if mask is None else place.mask(mask),
+            **_said(row),
             "target_name": row.data.phrase,
             **({"bboxes": boxes, "bbox_format": "xyxy"} if boxes else {}),
-            DIGEST: self.seen(row),
         }
 
     def lines(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
         mask, said = _mask(row, place.images), _said(row)
-        said["edit_instruction"] = said.pop("instruction")
         image = place.as_is(row.sample.source, IMAGES, file_stem(row.sample.id))
         yield {
+            "row_id": row.id,
+            "edit_instruction": said.pop("instruction"),
             **said,
             "image": f"/{image}",
             "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
@@ -315,18 +283,14 @@ class GIEBenchBuild(SetRecipe):
 
     def told(self, made: SetMade) -> SetTold:
         """Return the counts of types, masks and answers before the edit."""
-        drafts: list[EditDraft] = [row.data for row in made.rows]
-        kept: list[EditDraft] = [row.data for row in made.kept]
+        drafts, kept = [row.data for row in made.rows], [row.data for row in made.kept]
         drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
-        asked = [one for one in drafts if one.unedited]
-        before, by = Counter[str](one.unedited for one in asked), Counter[str](one.masked_by for one in kept)
-        chance = round(fmean(1 / len(one.edit.question.options) for one in asked), 4) if asked else None
+        before, by = Counter(one.unedited for one in drafts if one.unedited), Counter(one.masked_by for one in kept)
         of_types = [kind for kind in EDIT_TYPES if drawn[kind]]
         notes = []
-        if chance is not None:
+        if asked := before.total():
             notes.append(
-                f"Answered right before the edit: {before['right']:,} of {len(asked):,} questions (the paper reports "
-                f"{100 * PAPERS_SHARE:.0f} %, an answer at random is right in {100 * chance:.0f} %)"
+                f"Answered right before the edit: {before['right']:,} of {asked:,} questions (the paper reports 17 %)"
             )
         if without := by["absent"] + by["entire image"]:
             notes.append(
@@ -336,7 +300,7 @@ class GIEBenchBuild(SetRecipe):
             counts={
                 "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in of_types},
                 "masks": dict(sorted(by.items())),
-                "before_the_edit": {**dict(sorted(before.items())), "by_chance": chance, "paper": PAPERS_SHARE},
+                "before_the_edit": dict(sorted(before.items())),
             },
             tables=[[["Type", "Drawn", "Rows"], *([k, str(drawn[k]), str(types[k])] for k in of_types)]] if drafts else [],
             notes=notes,
@@ -345,14 +309,7 @@ class GIEBenchBuild(SetRecipe):
 
 def _given_name(sample: Sample, edit_type: str) -> str:
     """Return what the data says that an edit is about; "" where it says nothing, and for an edit of the surroundings."""
-    if edit_type == SCENE:
-        return ""
-    named = next((target.name for target in sample.targets if target.name), None)
-    return str(named or sample.extra.get("target_name") or "").strip()
-
-
-def _corners(boxes: Sequence[Box]) -> list[Json]:
-    return [[round(v, 2) for v in box] for box in boxes]
+    return "" if edit_type == SCENE else target_name(sample)
 
 
 def _mask(row: SetRow[EditDraft], images: ImageStore) -> masks.Mask | None:
@@ -369,7 +326,6 @@ def _said(row: SetRow[EditDraft]) -> dict[str, Json]:
     """Return what both layouts say of a row in words and numbers."""
     draft, question = row.data, row.data.edit.question
     return {
-        "row_id": row.id,
         "instruction": draft.edit.instruction,
         QUESTION: question.text,
         KEY: draft.edit.answer,

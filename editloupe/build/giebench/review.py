@@ -12,82 +12,29 @@ Not covered:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final
-
-from editloupe.build.engine import IMAGE
-from editloupe.build.giebench.texts import WHOLE
 from editloupe.build.people import Review, RowQuestion
-from editloupe.errors import DataError
-from editloupe.prompts import render
+from editloupe.build.shown import image, marked
 from editloupe.protocols.giebench.protocol import PAPER
-from editloupe.protocols.giebench.questions import QuestionError, read_question
-from editloupe.protocols.giebench.tables import edit_type_name
-from editloupe.replies import one_line
-from editloupe.tasks import Recipe
-from editloupe.values import Sample
-
-DIGEST: Final = "row_digest"
-"""Column of a row: digest of what people look at."""
+from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION
 
 
 class GIEBenchReview(Review):
     """Two questions about each row of a built set, and one about its mask where it has one."""
 
-    name = "giebench-review"
-    paper = PAPER
-    source = "3.1"
-    builder = "giebench"
-    needs = f"rows of a built set (column {DIGEST})"
+    name, builder = "giebench-review", "giebench"
+    paper, source = PAPER, "3.1"
+    columns = (QUESTION, OPTIONS, KEY)
     of_some = frozenset({"mask"})
-
-    def __init__(self, options: Any = None, **more: Any) -> None:
-        asked = {
-            "instruction": ("The instruction can be given", _views, lambda row: True),
-            "question": ("The question tests the edit", _views, lambda row: True),
-            "mask": ("The mask is the place of the edit", _marked, lambda row: "edit" in row.masks),
-        }
-        self.questions = tuple(
-            RowQuestion(
-                id=id_,
-                name=name,
-                short=id_.capitalize(),
-                prompt=partial(_page, id_),
-                views=views,
-                fault=f"people answered no: {name.lower()}",
-                asked=of,
-            )
-            for id_, (name, views, of) in asked.items()
-        )
-        super().__init__(options, **more)
-
-    def seen(self, row: Sample) -> str:
-        """Return the digest of what people saw of a row; "" for what is no row of a set."""
-        found = row.extra.get(DIGEST)
-        return found if isinstance(found, str) else ""
-
-
-def _views(row: Sample) -> Sequence[Recipe]:
-    return [Recipe(alias=IMAGE, origin=row.source)]
-
-
-def _marked(row: Sample) -> Sequence[Recipe]:
-    params = {"mask": row.masks["edit"].to_json()}
-    return [*_views(row), Recipe(alias="Marked", origin=row.source, op="spotlight", params=params)]
-
-
-def _page(name: str, row: Sample) -> str:
-    texts: Mapping[str, str] = {
-        "edit_type": edit_type_name(row.edit_type),
-        "instruction": one_line(row.instruction),
-        "target": one_line(str(row.extra.get("target_name") or WHOLE)),
-    }
-    if name == "question":
-        try:
-            asked = read_question(row.extra)
-        except QuestionError as error:
-            raise DataError(str(error)) from error
-        options, answer = " | ".join(asked.options), asked.options[asked.key]
-        texts = {**texts, "question": asked.text, "options": options, "answer": answer}
-    return render(f"build/giebench/review_{name}", **texts)
+    questions = (
+        RowQuestion(
+            id="instruction", name="The instruction can be given", short="Instruction", views=lambda row: [image(row)]
+        ),
+        RowQuestion(id="question", name="The question tests the edit", short="Question", views=lambda row: [image(row)]),
+        RowQuestion(
+            id="mask",
+            name="The mask is the place of the edit",
+            short="Mask",
+            views=lambda row: [image(row), marked(row)],
+            asked=lambda row: "edit" in row.masks,
+        ),
+    )

@@ -6,13 +6,13 @@ Pure functions (paper, section 3.1). The wording of the prompts is ours.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
 from editloupe.build.base import LeftOut
+from editloupe.build.names import plain_name
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, Question
@@ -50,8 +50,6 @@ EDIT: Final = RecordOf(
     }
 )
 
-_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
-
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenEdit:
@@ -77,7 +75,7 @@ def has_text(values: Mapping[str, Json]) -> bool | None:
     given = values.get("has_text")
     if given is None or given == "":
         return None
-    found = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(given).strip().lower())
+    found = {"true": True, "yes": True, "false": False, "no": False}.get(str(given).strip().lower())
     if found is None:
         raise ValueError(f"column 'has_text': expected true or false, found {given!r}"[:200])
     return found
@@ -129,7 +127,7 @@ def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
 
 def read_phrase(answer: Answer | None) -> str:
     """Return what has to be edited: a phrase, or WHOLE. Raises LeftOut for what cannot be looked for."""
-    said = one_line(answer.text) if isinstance(answer, Text) else ""
+    said = answer.text if isinstance(answer, Text) else ""
     phrase = plain_phrase(said)
     if not fold(phrase) or len(phrase) > LONGEST_PHRASE:
         raise LeftOut("unusable_phrase", f"expected a name of 1 to {LONGEST_PHRASE} characters, found {said[:100]!r}")
@@ -137,6 +135,6 @@ def read_phrase(answer: Answer | None) -> str:
 
 
 def plain_phrase(text: str) -> str:
-    """Return a phrase in lower case on one line, without an article and signs around it; WHOLE for all of an image."""
-    phrase = _ARTICLE.sub("", one_line(text).casefold().strip("\"'`“”‘’*_ \t.,;:"))
+    """Return a plain name; WHOLE for all of an image."""
+    phrase = plain_name(text)
     return WHOLE if means_whole_image(phrase) else phrase

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import floor
 from pathlib import Path
 from random import Random
@@ -22,7 +21,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from editloupe import files
-from editloupe.build.base import Built, Lost, Stage
+from editloupe.build.base import Built, LeftOut, stages_of
+from editloupe.build.direct import Worked, WorkItem, work
 from editloupe.build.probes.colours import part_of
 from editloupe.build.probes.makers import ELSEWHERE, FAILURES, NotMade, from_afar, make
 from editloupe.build.probes.photographs import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
@@ -42,6 +42,7 @@ LEFT_OUT: Final = "left_out.jsonl"
 MASKS: Final = "masks"
 _VERSION: Final = 3
 """Of the plan and of what is made; changes with them."""
+_AGAIN: Final = "the same pair was made before"
 _TRIES: Final = 8
 """Targets that are tried for one probe."""
 _FILES: Final = ("source_file_name", "edited_file_name", "mask_file_name")
@@ -92,16 +93,10 @@ class Slot:
         """Tells nothing of the truth."""
         return f"p{self.number:05d}"
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Record:
-    """What became of a slot."""
-
-    slot: Slot
-    rows: Sequence[Mapping[str, Json]] = ()
-    target: str = ""
-    missing: Sequence[tuple[str, str]] = ()
-    """What was tried in vain, a target or a variant, and why there is none."""
+    @property
+    def about(self) -> dict[str, Json]:
+        """What left_out.jsonl calls it."""
+        return {"what": self.id, "failure": self.failure, "area": self.area}
 
 
 class ProbeSet:
@@ -113,8 +108,8 @@ class ProbeSet:
     )
     protocol: ClassVar[None] = None
     reads: ClassVar[str] = (
-        "An ImageFolder of photographs with a mask or a box of each target and its target_name. Default: twenty "
-        "photographs that come with editloupe."
+        "An ImageFolder of photographs with a mask of each target and its target_name. Default: twenty photographs that "
+        "come with editloupe."
     )
     default: ClassVar[Path] = Path(__file__).parent / "pictures"
     """What is read without a PATH."""
@@ -130,17 +125,12 @@ class ProbeSet:
         if photos is None:
             return None
         source = _Source(photos, options)
-        plan = planned(options, source.shares())
-        found = list[_Record]()
-        with ThreadPoolExecutor(min(8, usable_cores())) as pool:
-            # Those of one share together, so that its scenes are at hand.
-            order = sorted(plan, key=lambda slot: (slot.area, slot.number))
-            for record in pool.map(lambda slot: None if stopped() else _record(slot, source, folder), order):
-                if record is None:
-                    return None
-                found.append(record)
-                tell(f"Probe {len(found):,} of {len(plan):,}")
-        return _written(sorted(found, key=lambda one: one.slot.number), source, folder)
+        # Those of one share together, so that its scenes are at hand.
+        plan = sorted(planned(options, source.shares()), key=lambda slot: (slot.area, slot.number))
+        items = [WorkItem(about=slot.about, make=partial(_made, slot, source, folder)) for slot in plan]
+        threads = min(8, usable_cores())
+        worked = work(items, None, unit="probe", threads=threads, stopped=stopped, tell=tell)
+        return None if worked is None else _written(plan, worked, source, folder)
 
 
 def planned(options: ProbeSetOptions, shares: Sequence[float]) -> list[Slot]:
@@ -161,16 +151,16 @@ class _Source:
 
     def __init__(self, photos: Photographs, options: ProbeSetOptions) -> None:
         self.photos, self.options = photos, options
-        self.unfit: dict[tuple[str, float], Lost] = {}
+        self.unfit: dict[tuple[str, float], LeftOut] = {}
         """(target, area share) → why there is no such crop."""
         self._windows: dict[tuple[str, float], Window] = {}
         for cut in photos.cuts:
             for area in options.shares:
-                found = crop_of(cut, self._beside(cut), area=area, longest=options.longest, least=options.least)
-                if isinstance(found, Lost):
-                    self.unfit[cut.id, area] = found
-                else:
+                try:
+                    found = crop_of(cut, self._beside(cut), area=area, longest=options.longest, least=options.least)
                     self._windows[cut.id, area] = found
+                except LeftOut as error:
+                    self.unfit[cut.id, area] = error.kept("area")
         self.scene = lru_cache(maxsize=24)(self._scene)
 
     def _beside(self, cut: Cut) -> list[Cut]:
@@ -181,9 +171,9 @@ class _Source:
         if found := [area for area in self.options.shares if self.at(area)]:
             return found
         lost = [*self.photos.lost, *((id_, one) for (id_, _), one in self.unfit.items())]
-        counts = Counter(one.reason for _, one in lost)
+        counts = Counter(one.why for _, one in lost)
         # One example of each reason: nothing is written that would say more.
-        shown = {one.reason: f"  {counts[one.reason]:,} {one.reason}, such as {id_}: {one.detail}" for id_, one in lost}
+        shown = {one.why: f"  {counts[one.why]:,} {one.why}, such as {id_}: {one}" for id_, one in lost}
         raise DataError("\n".join(["no target can be used, so that nothing is made:", *shown.values()]))
 
     def at(self, area: float) -> list[Cut]:
@@ -215,18 +205,18 @@ def _stem(cut: Cut) -> str:
     return cut.photo.path.stem if cut.photo.path is not None else cut.photo.sha256[:12]
 
 
-def _record(slot: Slot, source: _Source, folder: Path) -> _Record:
-    """Return what became of a slot, its images written. Raises StorageError."""
+def _made(slot: Slot, source: _Source, folder: Path) -> dict[str, Any]:
+    """Return the rows of a slot, their images written. Raises LeftOut where no target allows it, and StorageError."""
     by = Random(digest([_VERSION, source.options.seed, slot.number, slot.failure, slot.area]))
-    cuts, missing = source.at(slot.area), list[tuple[str, str]]()
+    cuts, faults = source.at(slot.area), list[Json]()
     for cut in by.sample(cuts, min(_TRIES, len(cuts))):
         scene, seed = source.scene(cut, slot.area), by.randrange(2**32)
         try:
             made = make(slot.failure, scene, Random(seed))
         except NotMade as error:
-            missing.append((cut.id, str(error)))
+            faults.append({**slot.about, "stage": "made", "of": cut.id, "why": str(error)})
             continue
-        pairs, refused = {slot.id: plain(scene, made)}, list[tuple[str, str]]()
+        pairs, faults = {slot.id: plain(scene, made)}, []
         # Of traps the look-alike first, which others cannot have.
         traps = sorted(by.sample(TRAPS, len(TRAPS)), key=lambda name: name != "look_alike")
         kinds: Mapping[str, tuple[Any, Sequence[str]]] = {
@@ -239,10 +229,10 @@ def _record(slot: Slot, source: _Source, folder: Path) -> _Record:
                     pairs[slot.id + letter] = varied(name, scene, made, by)
                     break
                 except NotMade as error:
-                    refused.append((name, str(error)))
+                    faults.append({**slot.about, "stage": "varied", "of": name, "why": str(error)})
         rows = [_row(id_, pair, slot, scene, _stem(cut), seed, folder) for id_, pair in pairs.items()]
-        return _Record(slot=slot, rows=rows, target=cut.id, missing=refused)
-    return _Record(slot=slot, missing=missing)
+        return {"rows": rows, "target": cut.id, "faults": faults}
+    raise LeftOut("not_made", cast(Any, faults[-1])["why"], at="made", told={"faults": faults})
 
 
 def _row(id_: str, pair: Pair, slot: Slot, scene: Scene, photo: str, seed: int, folder: Path) -> Mapping[str, Json]:
@@ -297,21 +287,22 @@ def _placed(data: bytes, folder: Path, below: str, ending: str) -> tuple[str, st
     return file, sha
 
 
-def _written(records: list[_Record], source: _Source, folder: Path) -> Built:
+def _written(plan: Sequence[Slot], worked: Worked, source: _Source, folder: Path) -> Built:
     """Write the rows and what was left out, delete images that no row names, and return what the set holds."""
-    seen = Counter[tuple[Json, ...]]()
-    for number, one in enumerate(records):
-        key = tuple(one.rows[0][name] for name in (*_FILES[:2], "instruction")) if one.rows else ()
-        seen[key] += 1
-        if key and seen[key] > 1:
-            records[number] = _Record(slot=one.slot, missing=[(one.target, "the same pair was made before")])
-    rows = [row for one in records for row in one.rows]
-    left_out: list[Any] = [{"what": id_, **lost.to_json()} for id_, lost in source.photos.lost]
+    seen, kept, missing = set[tuple[Json, ...]](), list[Mapping[str, Any]](), Counter[str]()
+    left_out: list[dict[str, Json]] = [{"what": id_, **lost.to_json()} for id_, lost in source.photos.lost]
     left_out += [{"what": id_, "area": area, **lost.to_json()} for (id_, area), lost in sorted(source.unfit.items())]
-    for one in records:
-        told = {"what": one.slot.id, "failure": one.slot.failure, "area": one.slot.area}
-        stage = "varied" if one.rows else "made"
-        left_out += [{**told, "stage": stage, "of": of, "why": why} for of, why in one.missing]
+    left_out += worked.left_out
+    for slot, one in sorted(zip(plan, worked.made, strict=True), key=lambda both: both[0].number):
+        key = tuple(one["rows"][0][name] for name in (*_FILES[:2], "instruction")) if "rows" in one else ()
+        if key and key not in seen:
+            seen.add(key)
+            kept.append(one)
+        else:
+            missing[one.get("detail", _AGAIN)] += 1
+            if key:
+                left_out.append({**slot.about, **LeftOut("made_before", _AGAIN, at="made").to_json()})
+    rows = [row for one in kept for row in one["rows"]]
     named = {str(row[column]) for row in rows for column in _FILES}
     with files.writing(folder):
         files.write_whole(folder / METADATA, b"".join(map(json_line, rows)), below=folder)
@@ -319,20 +310,21 @@ def _written(records: list[_Record], source: _Source, folder: Path) -> Built:
         for path in (*(folder / IMAGES).glob("*"), *(folder / MASKS).glob("*")):
             if f"{path.parent.name}/{path.name}" not in named:
                 files.unlink(path, below=folder)
-    return _built(records, [Probe.from_json(row[COLUMN]) for row in rows], source)
+    probes, used = [Probe.from_json(row[COLUMN]) for row in rows], {str(one["target"]) for one in kept}
+    return _built(probes, used, missing, source)
 
 
-def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source) -> Built:
+def _built(probes: Sequence[Probe], used: Collection[str], missing: Counter[str], source: _Source) -> Built:
+    """Return what the set holds.   used: targets of which there is a probe.   missing: why → planned probes not made."""
     shares, photos = source.options.shares, source.photos
-    left = Counter((lost.stage, lost.reason) for _, lost in photos.lost)
-    used = {one.target for one in records}
+    left = Counter((lost.at, lost.why) for _, lost in photos.lost)
     for cut in photos.cuts:
         if all((cut.id, area) in source.unfit for area in shares):
-            left["area", source.unfit[cut.id, shares[0]].reason] += 1
+            left["area", source.unfit[cut.id, shares[0]].why] += 1
         elif cut.id not in used:
             left["made", "none_made"] += 1
     stages = {
-        "read": "names its target, and says where it is",
+        "read": "names its target, and has a mask",
         "mask": "a mask that fits the target",
         "area": "gives at least one area share",
         "made": "at least one probe",
@@ -340,7 +332,7 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
     plainly = Counter((one.failure, one.area) for one in probes if one.twin is None)
     twins = Counter(one.nuisance or one.trap or "" for one in probes if one.twin is not None)
     notes = list(photos.notes)
-    if missing := Counter(one.missing[-1][1] for one in records if not one.rows):
+    if missing:
         why = "; ".join(f"{count:,} {why}" for why, count in sorted(missing.items()))
         notes.append(f"Planned probes that no photograph allows: {missing.total():,} ({why}); more photographs help.")
     none = [area for area in shares if all(one.area != area for one in probes)]
@@ -358,10 +350,7 @@ def _built(records: Sequence[_Record], probes: Sequence[Probe], source: _Source)
         written=len(probes),
         noun="probe",
         unit="target",
-        stages=[
-            Stage(name=name, passes=text, left_out={why: count for (of, why), count in left.items() if of == name})
-            for name, text in stages.items()
-        ],
+        stages=stages_of(stages, left),
         counts=counts,
         tables=[
             [

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from random import Random
@@ -44,7 +44,6 @@ from editloupe.values import Json
 IF: Final = "instruction_following"
 VC: Final = "visual_consistency"
 """Metrics of DLEBench."""
-_PERFECT: Final = "Perfect Consistency"
 TRUTHS: Final = tomllib.loads(files("editloupe.build.probes").joinpath("truths.toml").read_text("utf-8"))
 """What is right of each failure, and how people ask for an edit."""
 _ONE_COLOUR: Final = 0.8
@@ -97,11 +96,7 @@ def make(failure: Failure, scene: Scene, by: Random) -> Made:
 
     Raises NotMade.
     """
-    made = _MAKERS[failure](scene, by)
-    if not scene.certain and failure != "no_edit" and made.truth.get(VC) == _PERFECT:
-        # A mask that lacks a part of the thing can hold a part of the ground as well.
-        made = replace(made, open=(*made.open, VC))
-    return made
+    return _MAKERS[failure](scene, by)
 
 
 def changed(source: RGB, edited: RGB) -> Mask:
@@ -185,8 +180,6 @@ def _of_one_colour(scene: Scene) -> bool:
 
 def _flawless(scene: Scene, by: Random) -> Made:
     """Do what is asked: another colour, or a removal."""
-    if not scene.certain:
-        raise NotMade("cut out of a box, a part could be missing")
     if not _of_one_colour(scene) or by.random() < 0.4:
         try:
             edited, gone = _without(scene, by)
@@ -297,8 +290,6 @@ def _over_modification(scene: Scene, by: Random) -> Made:
 
 def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     """Do what is asked, and change one thing beside it, or two or three."""
-    if not several and not scene.certain:
-        raise NotMade("cut out of a box, a part could be missing")
     number = by.choice((2, 3)) if several else 1
     edited, colour = _recoloured(scene, by)
     least = max(_SHOWN, 0.8 * size_of(scene.target.mask))
@@ -324,7 +315,7 @@ def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     if len(done) < number:
         raise NotMade("no room beside the target")
     failure: Failure = "several_collateral" if several else "one_collateral"
-    open_ = () if scene.certain and _of_one_colour(scene) else (IF,)
+    open_ = () if _of_one_colour(scene) else (IF,)
     return _made(failure, scene, by, edited, "recolour with collateral 3", asked=colour, open=open_, changes=done)
 
 

@@ -1,4 +1,4 @@
-"""Photographs whose targets are known by masks, or by boxes in which they are cut out; crops give them their shares."""
+"""Photographs whose targets are known by masks; crops give the targets their shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 
 from editloupe.baseline.naming import to_lab
-from editloupe.build.base import Lost
+from editloupe.build.base import LeftOut
+from editloupe.build.names import target_name
 from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
@@ -21,12 +22,13 @@ from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import DataError, ImageError
 from editloupe.replies import one_line
-from editloupe.values import Box, ImageRef, Sample, digest
+from editloupe.values import ImageRef, Sample, digest
 
 Window: TypeAlias = tuple[int, int, int, int]
 """x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
 
-_COLUMNS: Final = "each row needs target_name, and mask_file_name (white on the target) or bbox (docs/probes-build.md)"
+_COLUMNS: Final = "each row needs target_name and mask_file_name, white on the target (docs/probes-build.md)"
+_NO_MASK: Final = "`editloupe masks` makes it of a box (bbox) or of the name by a segmenter"
 _TOLERANCE: Final = 0.15
 """How far a target's share may be from the one that it was to have, as a share of that."""
 _LEAST_SIDE: Final = 128
@@ -38,12 +40,6 @@ _MOST: Final = 0.6
 """Share of its photograph that a target covers at most: more is a background."""
 _EDGE: Final = 3.0
 """ΔE across the edge of a mask, in the median, below which the picture has no edge there."""
-_CONTRAST: Final = 11.0
-"""The same for what was cut out of a box, which has nobody's word that it is a thing."""
-_OF_BOX: Final = (0.25, 0.985)
-"""Share of its box that what was cut out covers, at least and at most."""
-_MAIN: Final = 0.85
-"""Share of what was cut out that is one piece."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +66,6 @@ class Scene:
     target: Thing
     others: tuple[Thing, ...] = ()
     """What collateral changes may touch; none of them overlaps the target."""
-    certain: bool = True
-    """Whether the target's mask is that of the whole thing and of nothing else. One cut out of a box may not be."""
     elsewhere: Callable[[Random], tuple[str, RGB] | None] = lambda _: None
     """Returns the name and the picture of another place, of this image's size; None where there is none."""
 
@@ -87,8 +81,6 @@ class Cut:
     noun: str
     box: Window
     """Of its mask."""
-    certain: bool
-    """As in `Scene`."""
     part: Mask
     """Its mask inside that box: those of many large photographs fit into memory."""
 
@@ -111,7 +103,7 @@ class Photographs:
     """What a path holds."""
 
     cuts: tuple[Cut, ...]
-    lost: tuple[tuple[str, Lost], ...]
+    lost: tuple[tuple[str, LeftOut], ...]
     """(id of the row, why it has no target)."""
     store: ImageStore
     notes: tuple[str, ...] = ()
@@ -123,44 +115,43 @@ def read_photographs(path: Path, *, stopped: Callable[[], bool], tell: Callable[
     loaded = load_images(path, store, checked=_checked)
     if not loaded.samples and all(row.line is None for row in loaded.rejected):
         raise DataError(f"{path} holds images without a metadata.jsonl; expected an ImageFolder: {_COLUMNS}")
-    cuts, lost = list[Cut](), [(row.id, Lost(stage="read", why=row.kind, detail=row.message)) for row in loaded.rejected]
+    cuts, lost = list[Cut](), [(row.id, LeftOut(row.kind, row.message, at="read")) for row in loaded.rejected]
     for number, sample in enumerate(loaded.samples, start=1):
         if stopped():
             return None
         tell(f"Target {number:,} of {len(loaded.samples):,}")
-        found = _cut(sample, store)
-        if isinstance(found, Lost):
-            lost.append((sample.id, found))
-        else:
-            cuts.append(found)
+        try:
+            cuts.append(_cut(sample, store))
+        except LeftOut as error:
+            lost.append((sample.id, error.kept("mask")))
     for cut in _ambiguous(cuts):
         cuts.remove(cut)
         why = f"another target of its photograph is {cut.noun!r} too, so that {cut.name!r} could be either"
         detail = f"{why}; give each a name that tells it apart, such as 'red {cut.noun}'"
-        lost.append((cut.id, Lost(stage="mask", why="name_of_several", detail=detail)))
+        lost.append((cut.id, LeftOut("name_of_several", detail, at="mask")))
     return Photographs(cuts=tuple(cuts), lost=tuple(lost), store=store, notes=loaded.notes)
 
 
-def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Window | Lost:
-    """Return a window of a photograph in which the target has about this share; or why there is none. No pixel is read.
+def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Window:
+    """Return a window of a photograph in which the target has about this share. Raises LeftOut. No pixel is read.
 
     beside: its other targets; none of them is cut through.   longest: px of the picture's longer side at most.
     least: px of the target's shorter side at least. The same arguments give the same window.
     """
 
-    def lost(why: str, detail: str) -> Lost:
-        return Lost(stage="area", why=why, detail=f"at {100 * area:g} % {detail}, or leave this share out of --areas")
+    def lost(why: str, detail: str) -> LeftOut:
+        return LeftOut(why, f"at {100 * area:g} % {detail}, or leave this share out of --areas", at="area")
 
     if area * (1 + _TOLERANCE) < cut.share:
         covers = f"it would need more around it: it covers {100 * cut.share:.3g} % of its photograph"
-        return lost("too_large_for_an_area_share", f"{covers}; take one that shows more")
+        raise lost("too_large_for_an_area_share", f"{covers}; take one that shows more")
     windows = list(_windows(cut, area, Random(digest(["crop", cut.id, cut.photo.sha256, area, longest]))))
     if not windows:
-        return lost("no_crop", "it is too near the border, or too long; take a photograph with more around it")
+        raise lost("no_crop", "it is too near the border, or too long; take a photograph with more around it")
     boxes = [one.box for one in beside]
     whole = [w for w in windows if all(_holds(w, one) or not _meets(w, one) for one in boxes)]
     if not whole:
-        return lost("cuts_through_others", "every crop cuts through another target; give fewer targets")
+        raise lost("cuts_through_others", "every crop cuts through another target; give fewer targets")
     window = max(whole, key=lambda w: sum(_holds(w, one) for one in boxes))
     size, scale = _size(window, longest)
     short = min(cut.box[2] - cut.box[0], cut.box[3] - cut.box[1]) * scale
@@ -168,7 +159,7 @@ def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least
         told = f"the target is {short:.1f} px; expected at least {least} px on its shorter side (--least)"
         if short >= least:
             told = f"the picture would be {size[0]}×{size[1]} px; expected at least {_LEAST_SIDE} px a side"
-        return lost("too_small_for_an_area_share", f"{told}; take a larger photograph")
+        raise lost("too_small_for_an_area_share", f"{told}; take a larger photograph")
     return window
 
 
@@ -209,7 +200,6 @@ def scene_of(cut: Cut, rgb: RGB, beside: Sequence[Cut], window: Window, *, area:
         image=image,
         target=target,
         others=tuple(one for one in others if one.mask.any() and not (one.mask & target.mask).any()),
-        certain=cut.certain,
     )
 
 
@@ -241,57 +231,45 @@ def _checked(row: DataRow) -> DataRow:
     """Return a row that names its target and says where it is. Raises RowError."""
     if not (row.target_name or str(row.extra.get("target_name") or "")).strip():
         raise RowError("row", f"column 'target_name' is empty; expected what instructions call the target; {_COLUMNS}")
-    if not row.quads and not row.masks:
-        raise RowError("box", f"there is neither a mask nor a box; {_COLUMNS}")
-    if len(row.quads) > 1 and not row.masks:
-        raise RowError("box", f"there are {len(row.quads)} boxes; expected one target a row, so give each a row of its own")
+    if not row.masks:
+        raise RowError("row", f"there is no mask; {_COLUMNS}; {_NO_MASK}")
     return row
 
 
-def _cut(sample: Sample, store: ImageStore) -> Cut | Lost:
-    """Return the target of a row, or why it has none."""
-    target = sample.targets[0] if sample.targets else None
-    name = one_line(str((target.name if target else "") or sample.extra.get("target_name") or ""))
+def _cut(sample: Sample, store: ImageStore) -> Cut:
+    """Return the target of a row. Raises LeftOut."""
+    name = one_line(target_name(sample))
     # Instructions put an article.
     first, _, rest = name.partition(" ")
     name = rest if rest and first.lower() in ("the", "a", "an") else name
     try:
-        rgb = store.array(sample.source)
-        given = store.array(sample.masks["edit"]) if "edit" in sample.masks else None
+        mask = _mask(store.array(sample.source), store.array(sample.masks["edit"]))
     except ImageError as error:
-        return Lost(stage="mask", why="unreadable_image", detail=str(error))
-    found = _cut_out(rgb, sample.targets[0].boxes["source"]) if given is None else _given(rgb, given)
-    if isinstance(found, Lost):
-        return found
-    where = rows, columns = part_of(found, 0)
+        raise LeftOut("unreadable_image", str(error)) from error
+    where = rows, columns = part_of(mask, 0)
     return Cut(
         id=sample.id,
         photo=sample.source,
         name=name,
         noun=one_line(str(sample.extra.get("noun") or name.rpartition(" ")[2])),
-        certain=given is not None,
         box=(columns.start, rows.start, columns.stop, rows.stop),
-        part=found[where].copy(),
+        part=mask[where].copy(),
     )
 
 
-def _given(rgb: RGB, picture: RGB) -> Mask | Lost:
-    """Return a mask that was given, or what is wrong with it."""
-
-    def lost(why: str, detail: str) -> Lost:
-        return Lost(stage="mask", why=why, detail=f"the mask {detail}")
-
+def _mask(rgb: RGB, picture: RGB) -> Mask:
+    """Return a mask that was given. Raises LeftOut for what is wrong with it."""
     if picture.shape != rgb.shape:
         sizes = f"is {picture.shape[1]}×{picture.shape[0]} px, its image {rgb.shape[1]}×{rgb.shape[0]} px"
-        return lost("mask_of_another_size", f"{sizes}; make it from the image as it is")
+        raise LeftOut("mask_of_another_size", f"the mask {sizes}; make it from the image as it is")
     mask = np.asarray(picture.max(axis=2) >= 128, np.bool_)
     if not mask.any():
-        return lost("empty_mask", "is black throughout; expected white on the target")
-    if mask.mean() > _MOST:
-        return lost("full_mask", f"covers {100 * mask.mean():.0f} % of the image; expected white on the target alone")
+        raise LeftOut("empty_mask", "the mask is black throughout; expected white on the target")
+    if (share := mask.mean()) > _MOST:
+        raise LeftOut("full_mask", f"the mask covers {100 * share:.0f} % of the image; expected white on the target alone")
     if (edge := _edge(rgb, mask)) < _EDGE:
-        told = f"has no edge in the image (ΔE {edge:.1f} across it, in the median; expected {_EDGE:g})"
-        return lost("mask_without_an_edge", f"{told}: it misses the object, or belongs to another image")
+        told = f"the mask has no edge in the image (ΔE {edge:.1f} across it, in the median; expected {_EDGE:g})"
+        raise LeftOut("mask_without_an_edge", f"{told}: it misses the object, or belongs to another image")
     return mask
 
 
@@ -304,52 +282,6 @@ def _edge(rgb: RGB, mask: Mask) -> float:
     rim = (cv2.dilate(inside, kernel) > 0) & (inner == 0)
     sides = [mean_near(lab, side.astype(np.float32)) for side in (inner if inner.any() else inside, outer)]
     return float(np.median(np.linalg.norm(sides[0] - sides[1], axis=2)[rim]))
-
-
-def _cut_out(rgb: RGB, box: Box) -> Mask | Lost:
-    """Return the thing in a box, cut out by GrabCut; or why what comes out is no thing."""
-
-    def poor(detail: str) -> Lost:
-        detail = f"what GrabCut finds in the box {detail}; give a mask instead"
-        return Lost(stage="mask", why="no_clear_object", detail=detail)
-
-    height, width = rgb.shape[:2]
-    x0, y0, x1, y1 = quad = box.rounded_out().clipped(width=width, height=height).ints()
-    across, down = x1 - x0, y1 - y0
-    if min(across, down) < 4 or across * down > _MOST * width * height:
-        why = f"the box is {across}×{down} px of {width}×{height}; expected one around a thing, or a mask"
-        return Lost(stage="mask", why="unusable_box", detail=why)
-    piece, main = _piece(rgb, quad)
-    share = float(piece.sum()) / (across * down)
-    if not _OF_BOX[0] <= share <= _OF_BOX[1] or main < _MAIN:
-        told = f"covers {100 * share:.0f} % of it, {100 * main:.0f} % of that in one piece"
-        return poor(f"{told} (expected {100 * _OF_BOX[0]:.0f} to {100 * _OF_BOX[1]:.0f} % and {100 * _MAIN:.0f} %)")
-    if (edge := _edge(rgb, piece)) < _CONTRAST:
-        return poor(f"differs from what is around by ΔE {edge:.0f} (expected {_CONTRAST:g})")
-    return piece
-
-
-def _piece(rgb: RGB, quad: Window) -> tuple[Mask, float]:
-    """Return H×W, True on the largest piece of what GrabCut finds in a box, and its share of all that it finds."""
-    x0, y0, x1, y1 = quad
-    px, py = max(6, (x1 - x0) // 2), max(6, (y1 - y0) // 2)
-    rows, columns = slice(max(0, y0 - py), y1 + py), slice(max(0, x0 - px), x1 + px)
-    part = np.ascontiguousarray(rgb[rows, columns])
-    marks = np.zeros(part.shape[:2], np.uint8)
-    cv2.setRNGSeed(1)
-    at = (x0 - columns.start, y0 - rows.start, x1 - x0, y1 - y0)
-    whole = np.zeros(rgb.shape[:2], np.bool_)
-    try:
-        cv2.grabCut(part, marks, at, np.zeros((1, 65)), np.zeros((1, 65)), 5, cv2.GC_INIT_WITH_RECT)
-    except cv2.error:
-        return whole, 0.0  # nothing beside the box to tell it from
-    front = np.isin(marks, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(front, connectivity=4)
-    if count < 2:
-        return whole, 0.0
-    largest = 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))
-    whole[rows, columns] = labels == largest
-    return whole, float(stats[largest, cv2.CC_STAT_AREA] / stats[1:, cv2.CC_STAT_AREA].sum())
 
 
 def _ambiguous(cuts: Sequence[Cut]) -> list[Cut]:

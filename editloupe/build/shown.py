@@ -1,0 +1,60 @@
+"""What models and people are shown of an image's row: the image, a close-up of boxes, what a mask marks, a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from editloupe.imaging.geometry import expand
+from editloupe.imaging.render import display_scale
+from editloupe.imaging.views import LONG_SIDE
+from editloupe.tasks import Recipe
+from editloupe.values import Box, ImageRef, Json, Sample
+
+IMAGE: Final = "Image"
+"""What questions about an image call it."""
+PAIR: Final = ("Original Image", "Edited Image")
+"""What questions about a pair call its images."""
+
+
+def boxes_of(sample: Sample) -> tuple[Box, ...]:
+    """Return the boxes that the data has of the target, in px of the image."""
+    return tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
+
+
+def image(sample: Sample) -> Recipe:
+    """Return the image as a whole."""
+    return Recipe(alias=IMAGE, origin=sample.source)
+
+
+def close_up(image: ImageRef, boxes: Sequence[Box]) -> Recipe:
+    """Return the place about boxes, as large as Eq. 1 of DLEBench makes it, with the boxes outlined."""
+    region = expand(reduce(Box.union, boxes), width=image.width, height=image.height)
+    scale = display_scale(region.width, region.height, long_side=LONG_SIDE)
+    width, height = max(1, round(scale * region.width)), max(1, round(scale * region.height))
+    inside = [box.shifted(-region.x0, -region.y0).scaled(width / region.width, height / region.height) for box in boxes]
+    params: dict[str, Json] = {"size": [width, height], "marks": [[round(v, 1) for v in box] for box in inside]}
+    return Recipe(alias="Close-up", origin=image, op="crop", region=region, params=params)
+
+
+def close_up_of(sample: Sample) -> Recipe:
+    """Return the close-up of the data's boxes."""
+    return close_up(sample.source, boxes_of(sample))
+
+
+def marked(sample: Sample) -> Recipe:
+    """Return the image, dark but where its mask is white."""
+    return Recipe(alias="Marked", origin=sample.source, op="spotlight", params={"mask": sample.masks["edit"].to_json()})
+
+
+def pair(sample: Sample, *, of_target: bool) -> Sequence[Recipe]:
+    """Return the image and its reference.   of_target: the close-up of both, without marks, in place of the whole."""
+    assert sample.reference is not None
+    both = zip(PAIR, (sample.source, sample.reference), strict=True)
+    if not of_target:
+        return [Recipe(alias=alias, origin=origin) for alias, origin in both]
+    close = close_up_of(sample)
+    # A reference has the size of its image: the place is the same.
+    params = {"size": close.params["size"]}
+    return [Recipe(alias=alias, origin=origin, op="crop", region=close.region, params=params) for alias, origin in both]
