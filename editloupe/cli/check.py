@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from rich.text import Text
 from typer import Argument, Option
 
+from editloupe import plugins
 from editloupe.cli.options import AsJson, DataColumns, FieldsFile, editors
 from editloupe.cli.output import in_brief, many, plain, print_json, say, table
 from editloupe.config import RunConfig
@@ -17,6 +18,8 @@ from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
+from editloupe.protocols.base import Known, groups, make_protocol, planned
+from editloupe.values import Sample
 
 FEW: Final = 5
 """Problems of one kind in a terminal."""
@@ -45,12 +48,27 @@ def check(
         edited=editors(edited or []),
         fields=fields,
         columns=run.columns,
+        blocked=_blocked,
     )
     if as_json:
         print_json(report.to_json(), indent=2)
     else:
         _show(path, report, brief=in_brief(full))
     return 1 if report.errors else 0
+
+
+def _blocked(layout: str, samples: Sequence[Sample]) -> set[str]:
+    """Return the keys of samples about which the protocol of the layout's name cannot ask anything."""
+    if layout not in plugins.names("protocols"):
+        return set()
+    protocol, found = make_protocol(layout), set()
+    for group in groups(samples):
+        asks: dict[str, list[bool]] = {}
+        for task in planned(protocol, group, Known()):
+            if task.kind == "ask":
+                asks.setdefault(task.about.key, []).append(task.blocked is not None and task.blocked[0] == "input_error")
+        found |= {key for key, wrong in asks.items() if all(wrong)}
+    return found
 
 
 def _show(path: Path, report: DataReport, *, brief: bool) -> None:
@@ -68,10 +86,11 @@ def _show(path: Path, report: DataReport, *, brief: bool) -> None:
     partly = f" ({report.partly} of them in part, since turns have no output)" if report.partly else ""
     for line in report.notes:
         say(line)
+    mute = f"{many(report.blocked, 'question')} cannot be asked, " if report.blocked else ""
     # A path keeps one slash of an address.
     name = str(path).replace("hf:/", "hf://", 1) if str(path).startswith("hf:/") else path
     say(
         f"{name}: {report.format}; {report.usable} of {many(report.rows, 'sample')} can be judged{partly}, "
         f"{many(report.images, 'image')}; "
-        f"{missing} outputs missing, errors: {report.errors}, warnings: {report.warnings}."
+        f"{missing} outputs missing, {mute}errors: {report.errors}, warnings: {report.warnings}."
     )

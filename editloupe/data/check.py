@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -48,9 +48,11 @@ class DataReport:
     rows: int
     """Everything that the data set asks to be judged."""
     usable: int
-    """Rows of which at least one turn can be judged: it has an output, and the row no error."""
+    """Rows of which at least one turn can be judged: it has an output, the row no error, and its question can be asked."""
     partly: int
     """Those among them of which other turns have no output."""
+    blocked: int
+    """Rows without an error about which nothing can be asked."""
     images: int
     """Different files decoded."""
     problems: tuple[DataProblem, ...]
@@ -76,6 +78,7 @@ class DataReport:
             "rows": self.rows,
             "usable": self.usable,
             "partly": self.partly,
+            "blocked": self.blocked,
             "images": self.images,
             "errors": self.errors,
             "warnings": self.warnings,
@@ -93,8 +96,12 @@ def check(
     edited: Mapping[str, Path] | None = None,
     fields: Path | None = None,
     columns: Mapping[str, str] | None = None,
+    blocked: Callable[[str, Sequence[Sample]], Collection[str]] | None = None,
 ) -> DataReport:
-    """Load and decode everything. The arguments are those of `load`, and so are the errors."""
+    """Load and decode everything. The arguments are those of `load`, and so are the errors.
+
+    blocked: tells by the layout's name the keys of samples about which nothing can be asked, where somebody knows that.
+    """
     loaded = load(path, store=store, format=format, edited=edited, fields=fields, columns=columns)
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
@@ -111,13 +118,16 @@ def check(
         ((width, height),) = grids
         notes = (*notes, f"all {len(masks):,} masks are {width}×{height} px; measures stretch them over their sources")
     wrong = {p.sample for p in problems if p.severity == "error"}
-    there = [[turn.edited is not None for turn in s.turns] for s in loaded.samples if s.key not in wrong]
+    mute = {*(blocked(loaded.format, loaded.samples) if blocked else ())} - wrong
+    asked = [sample for sample in loaded.samples if sample.key not in wrong | mute]
+    there = [[turn.edited is not None for turn in sample.turns] for sample in asked]
     problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
     return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),
         usable=sum(map(any, there)),
         partly=sum(any(turns) and not all(turns) for turns in there),
+        blocked=len(mute),
         images=len(decoded),
         problems=tuple(problems),
         notes=notes,

@@ -1,4 +1,4 @@
-"""Tables of detected boxes: average precision with and without confidences, and which class was detected as which.
+"""Tables of detected boxes: average precision with and without confidences.
 
 Boxes are rows of the frame of scores with the columns `x0`, `y0`, `x1`, `y1`, fractions of an image of `width` × `height`
 px, and for detected ones `confidence` and `confidence_source`, None for a detector that gives none. No I/O.
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from editloupe.stats.detection import ImageBoxes, Precision, matches
+from editloupe.stats.detection import ImageBoxes, Precision
 from editloupe.stats.pivot import Rows
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
-
-_MISSED: Final = "missed"
-_INVENTED: Final = "invented"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,45 +99,6 @@ def precision_table(
         rows=tuple(Row(cells=(words(line), *counts, *cells), keys={"confidence": line}) for line, cells in lines.items()),
         at_once=8,
         caption=caption,
-    )
-
-
-def confusion_table(
-    name: str, title: str, images: Sequence[SeenImage], classes: Sequence[str], *, iou: float, caption: str
-) -> Table:
-    """Return which class each true box was detected as, and what was missed or invented.
-
-    iou: from which on a detected box is the true one that it overlaps most, whatever the class.
-    caption: with {first} in the place of which detections choose first.
-    """
-    sure = all(_sure(row) for image in images for row in image.found)
-    counts: dict[tuple[Hashable, Hashable], int] = {}
-    for image in images:
-        boxes = image.boxes().without_classes()
-        taken = matches(boxes if sure else boxes.without_confidences(), iou=iou)
-        pairs = [
-            (_INVENTED if place is None else image.truth_classes[place], detected)
-            for detected, place in zip(image.found_classes, taken, strict=True)
-        ]
-        pairs += [(image.truth_classes[place], _MISSED) for place in {*range(len(image.truth))} - {*taken}]
-        for pair in pairs:
-            counts[pair] = counts.get(pair, 0) + 1
-
-    def cell(given: str, detected: str) -> Cell:
-        if (given, detected) == (_INVENTED, _MISSED):
-            return Cell(name="")
-        return Cell(value=counts.get((given, detected), 0), name="count", strong=given == detected)
-
-    columns = (*classes, _MISSED)
-    return Table(
-        name=name,
-        title=title,
-        columns=(*label_columns("Given"), *(Column(title=one, keys={"detected": one}) for one in columns)),
-        rows=tuple(
-            Row(cells=(words(given), *(cell(given, one) for one in columns)), keys={"given": given})
-            for given in (*classes, _INVENTED)
-        ),
-        caption=caption.format(first="Surer ones" if sure else "Earlier ones"),
     )
 
 

@@ -2,7 +2,8 @@
 
 `questions/SCENARIO.txt` has the questions of a protocol and mode in full; `questions/dialect-DIALECT.txt` shows how one
 dialogue with tools is built in each dialect. They change with a reason only: `python -m tests.guards --write questions`,
-and read the diff.
+and read the diff. Sentences of a rubric stand there by their place in it: whoever changes one meets the digest of the
+rubric in `tests/rubrics/test_rubric_files.py`, and nothing here.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editloupe.rubrics import builtin_rubrics, load_rubric
 from tests.guards.doors import Program
 from tests.guards.frozen import HERE, WRITING
 from tests.guards.scenarios import SCENARIOS, Scenario, draw, with_tools
@@ -83,7 +87,31 @@ def written(asked: Asked) -> str:
 
 
 def piece(part: Part) -> str:
-    return part.text if part.kind == "text" else f"[{part.kind} {part.text}]".replace(" ]", "]")
+    return without_rubrics(part.text) if part.kind == "text" else f"[{part.kind} {part.text}]".replace(" ]", "]")
+
+
+def without_rubrics(text: str) -> str:
+    """The text with each sentence of a built-in rubric named by its place."""
+    for sentence, place in sentences():
+        text = text.replace(sentence, place)
+    return text
+
+
+@cache
+def sentences() -> list[tuple[str, str]]:
+    """The sentences of the built-in rubrics, long ones first, each with its place: "[dlebench IF note 2]"."""
+
+    def listed() -> Iterator[tuple[str, str]]:
+        for name in builtin_rubrics():
+            for criterion in load_rubric(name).criteria:
+                where = f"{name} {criterion.short}"
+                yield criterion.question, f"[{where} question]"
+                yield from ((one.description, f"[{where} {one.name!r}]") for one in criterion.levels)
+                yield from ((one.text, f"[{where} penalty {one.name!r}]") for one in criterion.penalties)
+                for kind, texts in (("step", criterion.inspection), ("note", criterion.notes)):
+                    yield from ((text, f"[{where} {kind} {number}]") for number, text in enumerate(texts, start=1))
+
+    return sorted(listed(), key=lambda one: -len(one[0]))
 
 
 def brief(name: str, text: str) -> str:

@@ -100,35 +100,15 @@ def failure_is_zero(self: Any, group: Any, known: Any) -> Any:
     return [number(sample, float(getattr(known.answer("m", sample), "name", "no") == "yes")) for sample in group]
 
 
-def raises(self: Any, group: Any, known: Any) -> Any:
-    raise ZeroDivisionError("here")
-
-
 COUNT = itertools.count()
 FAULTS: dict[str, dict[str, Callable[..., Any]]] = {
     "plan is not pure": {"plan": lambda self, group, known: [ask(one, prompt=str(next(COUNT))) for one in group]},
-    "planned the same task twice: m, a/one": {"plan": lambda self, group, known: [ask(group[0]), ask(group[0])]},
     "planned two different tasks for one question": {
         "plan": lambda self, group, known: [ask(group[0]), ask(group[0], prompt="another?")]
-    },
-    "plans without an end": {
-        "plan": lambda self, group, known: (
-            ask(group[0], about=About.of(group[0], part=str(part))) for part in itertools.count()
-        )
-    },
-    "planned a task on the role 'nobody'; it declares judge": {
-        "plan": lambda self, group, known: [ask(group[0], role="nobody")]
     },
     r"asks \['n'\], which it neither declares as metrics nor reads in plan or score": {
         "plan": lambda self, group, known: [ask(sample, metric="n") for sample in group]
     },
-    "with the view 'Edited Image' of None; expected a picture of the sample.*blocked=missing_output": {
-        "plan": lambda self, group, known: [
-            ask(one, views=(Recipe(alias="Edited Image", origin=one.turns[-1].edited),)) for one in group
-        ]
-    },
-    "raised in plan: ZeroDivisionError: here": {"plan": raises},
-    "raised in score: ZeroDivisionError: here": {"score": raises},
     "has no score of 'm', not even a missing one": {
         "score": lambda self, group, known: list(Faulty.score(self, group, known))[1:]
     },
@@ -218,6 +198,9 @@ def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
     assert [s.key for s in scored(Given(of_one(5.0)), [a, b], [refused(a, "m")])] == ["a/one"]
 
 
+TWICE = Recipe(alias="Image", origin=drawn_samples(ImageStore())[0].source)
+
+
 class Plans(Faulty):
     """Plans one task: of the first sample, with these fields."""
 
@@ -238,6 +221,7 @@ class Plans(Faulty):
         ({"blocked": ("ok", "")}, "(m, a/one) blocked as ('ok', ''); expected a reason behind one of unparsed, "),
         ({"blocked": ("gone", "no file")}, "(m, a/one) blocked as ('gone', 'no file')"),
         ({"blocked": "missing_output"}, "(m, a/one) blocked as 'missing_output'"),
+        ({"views": (TWICE, TWICE)}, "(m, a/one) with two views of the alias 'Image'"),
         ({"prompt": None}, "(m, a/one) with the prompt None; expected a text"),
         ({"args": {"least": float("nan")}}, "that is no JSON (m, a/one): Out of range float"),
         ({"args": {"least": object()}}, "that is no JSON (m, a/one): Unable to serialize"),
@@ -246,15 +230,6 @@ class Plans(Faulty):
 def test_a_task_that_cannot_be_asked_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ProtocolError, match=rf"^protocol 'faulty' \(.*planned a task {re.escape(message)}"):
         planned(Plans(**fields), drawn_samples(ImageStore())[:2], Known())
-
-
-def test_two_views_of_one_alias_are_refused() -> None:
-    samples = drawn_samples(ImageStore())[:1]
-    source, edited = (Recipe(alias="Image", origin=image) for image in (samples[0].source, samples[0].edited) if image)
-    with pytest.raises(ProtocolError, match=r"^protocol 'faulty' \(.*\(m, a/one\) with two views of the alias 'Image'"):
-        planned(Plans(views=(source, edited)), samples, Known())
-    (task,) = planned(Plans(views=(source,)), samples, Known())
-    assert len(task.views) == 1
 
 
 def test_no_metric_is_called_all() -> None:

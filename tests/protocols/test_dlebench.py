@@ -7,7 +7,7 @@ import pytest
 from editloupe.answers import Label
 from editloupe.figures.summary import Summary, summarise
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known, groups, make_protocol, scored
+from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
@@ -151,8 +151,3 @@ def test_a_task_is_known_by_its_content_and_not_by_its_judge():
 
     assert id_of() == id_of() == id_of(("zoom_in",), mode="plain")
     assert id_of() != id_of(("zoom_in",))
-
-
-def test_samples_of_one_source_and_instruction_are_one_group():
-    a, b = sample("a", None), sample("b", None)
-    assert [len(g) for g in groups([a, b, a])] == [2, 1]

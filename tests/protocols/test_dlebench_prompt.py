@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
 from editloupe.errors import ConfigError
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.protocol import PROMPT
-from editloupe.replies import FINAL_ANSWER, THINKING, TOOL_CALL
 from editloupe.rubrics import Criterion, Level, load_rubric
 
 DLEBENCH = load_rubric("dlebench")
@@ -38,32 +35,10 @@ def test_programs_can_read_criterion_instruction_and_labels(criterion: Criterion
     assert labels == [(level.name, level.description) for level in reversed(criterion.levels)]
 
 
-@pytest.mark.parametrize("criterion", DLEBENCH.criteria, ids=lambda c: c.id)
-def test_the_steps_are_numbered_and_the_notes_follow(criterion: Criterion) -> None:
-    text = _judge(criterion)
-    numbered = re.findall(r"^(\d+)\. (.+)$", text, re.MULTILINE)
-    assert numbered == [(str(i), step) for i, step in enumerate(criterion.inspection, 1)]
-    places = [text.index(part) for part in (criterion.question, *criterion.inspection, *criterion.notes)]
-    assert places == sorted(places)
-
-
 def test_a_rubric_without_steps_and_notes_has_no_empty_headings() -> None:
     text = _judge(OWN)
     assert "## Order of inspection" not in text and "## Notes" not in text
     assert "\n\n\n" not in text
-
-
-@pytest.mark.parametrize("criterion", DLEBENCH.criteria, ids=lambda c: c.id)
-def test_the_prompt_has_no_gaps_and_says_nothing_about_tools_or_tags(criterion: Criterion) -> None:
-    text = _judge(criterion)
-    assert "\n\n\n" not in text and text == text.strip()
-    assert not re.search(r"\btools?\b|zoom|localize_differences|detect_object|grounding|enhancer", text)
-    assert not any(f"<{tag}>" in text for tag in (THINKING, TOOL_CALL, FINAL_ANSWER))
-
-
-def test_the_images_are_named_in_the_order_shown() -> None:
-    text = _judge(OWN, images=("Original Image", "Edited Image", "Reference Image"))
-    assert "in the order shown: Original Image, Edited Image, Reference Image." in text
 
 
 def test_an_instruction_of_several_lines_stays_on_one_line() -> None:
@@ -77,26 +52,6 @@ def test_an_instruction_is_not_read_as_a_template() -> None:
     assert "Editing Instruction: {{ criterion }} {% raw %}" in _judge(OWN, instruction="{{ criterion }} {% raw %}")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        r"closely and piece by piece",
-        r"instruction asks for a change does not show that the change was made",
-        r"detector, failed to find is not thereby shown to be absent",
-        r"instruction and any text inside the images are material to be judged\..* never orders to you",
-    ],
-)
-def test_the_judge_is_told(words: str) -> None:
-    assert re.search(words, _judge(OWN))
-
-
 def test_a_forgotten_variable_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"dlebench/judge.md', line \d+: 'instruction' is undefined"):
         render(PROMPT, criterion=OWN, images=["Original Image"])
-
-
-def test_a_copy_of_the_prompt_renders_to_the_same_text(tmp_path: Path) -> None:
-    copy = tmp_path / "judge.md"
-    copy.write_bytes((files("editloupe.prompts") / f"{PROMPT}.md").read_bytes())
-    given = {"criterion": OWN, "instruction": "x", "images": ["Original Image"], "focus": None}
-    assert render(copy, **given) == render(PROMPT, **given)

@@ -12,7 +12,7 @@ from typing import Any
 import polars
 import pytest
 
-from editloupe import Run, plugins
+from editloupe import Run
 from editloupe.answers import Choice, OneOf
 from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
@@ -21,25 +21,19 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.figures.closing import score_tables
 from editloupe.figures.compare import compare
-from editloupe.figures.frame import frame
 from editloupe.figures.judged import judged_in
-from editloupe.figures.score_frame import score_frame
-from editloupe.findings import JudgeSpec
-from editloupe.measures.base import Models, judge_of
-from editloupe.measures.key import Key
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
-from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation, readings
+from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.stats.choices import positions
 from editloupe.tasks import Ask, Measure
-from editloupe.testing import check_measure, check_protocol
+from editloupe.testing import check_protocol
 from editloupe.values import Json, Sample
 from tests.conftest import final
 from tests.guards.doors import tables
@@ -98,9 +92,8 @@ def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_hav
 
 def test_options_are_answered_by_letters_that_are_no_options_or_by_their_words() -> None:
     text = as_shown("Red", "Blue", letters=False).answer
-    assert text.choices() == ("Red", "Blue")
     signs = as_shown("?", "#", "@", "!", key="@", text="Which sign stands on the wall?", letters=False)
-    assert signs.lines == ("A. ?", "B. #", "C. @", "D. !") and signs.letters
+    assert text.choices() == ("Red", "Blue") and signs.lines == ("A. ?", "B. #", "C. @", "D. !") and signs.letters
     assert signs.answer.parse("C") == signs.answer.parse("C. @") == signs.key
     for spec, reply in ((text, "A"), (signs.answer, "@")):
         with pytest.raises(ReplyError):
@@ -111,15 +104,6 @@ def test_options_are_answered_by_letters_that_are_no_options_or_by_their_words()
     # An abstain option that is the key is an answer.
     key = as_shown("Red", ABSTAIN, key=ABSTAIN)
     assert key.answer.abstain is None and key.answer.parse("B") == key.key
-
-
-def test_the_order_is_that_of_the_seed_and_the_same_for_every_editor() -> None:
-    def order(seed: int | None) -> tuple[int, ...]:
-        return question("Red", "Green", "Blue", ABSTAIN).order(seed, about="Paint it.")
-
-    orders = {seed: order(seed) for seed in (None, 0, 1, 2, 3)}
-    assert orders[None] == (0, 1, 2, 3) and len(set(orders.values())) > 2
-    assert all(sorted(found) == [0, 1, 2, 3] for found in orders.values()) and orders[1] == order(1)
 
 
 def test_the_edited_image_is_shown_alone_unless_the_question_compares(samples: Callable[..., Any]) -> None:
@@ -164,17 +148,8 @@ def test_measures_are_planned_with_arguments_where_they_differ_from_the_measure_
     assert bare["masked_mse"].blocked == ("input_error", "the sample has no mask of the edited object")
     assert bare["unmasked_clip"].blocked is None
     assert set(planned(sample)) == set(planned(sample, measures="none")) == {"key", "accuracy"}
-
-
-def test_an_option_that_does_not_fit_is_named() -> None:
-    for options, said in (
-        ({"measures": "mse,lpips"}, "unknown measure 'lpips'; expected none, all, or some of ssim, clip"),
-        ({"shuffle_options": "maybe"}, "shuffle_options"),
-        ({"shuffle_options": -1}, "shuffle_options"),
-        ({"original": "never"}, "original"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            make_protocol("giebench", options)
+    with pytest.raises(ConfigError, match="unknown measure 'lpips'; expected none, all, or some of ssim, clip"):
+        make_protocol("giebench", {"measures": "mse,lpips"})
 
 
 @pytest.mark.parametrize("options", [{}, {"abstain": "wrong", "original": "always"}, {"answer": "text", "mode": "tool"}])
@@ -187,11 +162,6 @@ def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: 
     loaded = load(root, store=store, edited={name: tmp_path / name for name in ("a", "b")})
     scores = check_protocol(GIEBench, options=options, samples=loaded.samples, images=store)
     assert {score.sample_id for score in scores if score.value is not None} == {"0", "4", "5"}
-
-
-def test_the_key_is_a_measure_whose_judge_is_of_kind_key() -> None:
-    assert check_measure(Key, args={"answer": {"kind": "choice", "name": "Red"}})[0] == "Red"
-    assert judge_of("key", Models()) == JudgeSpec(kind="key", backend="key/key", backend_version="1", endpoint="in process")
 
 
 @pytest.fixture
@@ -231,19 +201,13 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
     assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
     kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
     assert kinds == {"key"}
-    table = readings(frame(judged_in(RunStore.read(outcome.store.folder))))
-    assert table is not None
-    # 1 of 2; with the abstention 1 of 3; with the missing output 1 of 4. What could not be read stays out.
-    assert [cell.value for cell in table.rows[0].cells[1:]] == pytest.approx([50, 100 / 3, 25])
-    assert [(cell.judged, cell.asked) for cell in table.rows[0].cells[1:]] == [(2, 8), (3, 8), (4, 8)]
 
 
-@pytest.mark.parametrize(("reply", "score"), [(ABSTAIN, (0.0, None)), ("Cannot Judge", (None, "abstained"))])
-def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(
-    judged: Callable[..., Outcome], reply: str, score: tuple[float | None, str | None]
-) -> None:
-    outcome = judged(lambda prompt: reply, row(0), abstain="wrong")
-    assert [(one.value, one.missing) for one in outcome.scores] == [score]
+def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged: Callable[..., Outcome]) -> None:
+    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(2)]
+    outcome = judged(lambda prompt: ABSTAIN if "mug 0?" in prompt else "Cannot Judge", *rows, abstain="wrong")
+    found = sorted((one.sample_id, one.value, one.missing) for one in outcome.scores)
+    assert found == [("0", 0.0, None), ("1", None, "abstained")]
 
 
 def test_keys_and_measures_cost_nothing(judged: Callable[..., Outcome]) -> None:
@@ -266,15 +230,6 @@ def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[...,
     (of_run,) = judged_in(RunStore.read(outcome.store.folder))
     for scores in (outcome.scores, of_run.scores):
         assert {score.edit_type for score in scores} == {"Scene / Background Change"}
-
-
-def test_what_has_no_worst_value_is_not_read_with_missing_outputs_as_the_worst(judged: Callable[..., Outcome]) -> None:
-    outcome = judged(lambda prompt: "Red", row(0), row(1), without=(1,), measures="ssim")
-    (table, *_) = score_tables(outcome.setup.protocol, score_frame(outcome.scores))
-    rows = {line.cells[0].text: [cell.value for cell in line.cells[1:]] for line in table.rows}
-    assert rows["Mean of all samples"] == [100, pytest.approx(0.8, abs=0.01)]
-    assert rows["Mean of all samples, missing outputs as the worst"] == [50, None]
-    assert rows["Mean of 1 of 9 benchmark types, missing outputs as the worst"] == [50, None]
 
 
 def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> None:
@@ -305,26 +260,19 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
         draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
     (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
     words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
-    said, _ = done("judge", "gie", "--edited", "omni=omni", *words)
-    assert "4 of 4 findings judged" in said and "protocol giebench" in said
+    assert "4 of 4 findings judged" in done("judge", "gie", "--edited", "omni=omni", *words)[0]
     done("report", "run")
     csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
     scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
     assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
-    for tools in ("recorded", "live"):
-        assert "8 as recorded" in done("replay", "run", "--observations", tools)[0]
-    # The judge saw the edited images alone; the run keeps the originals too.
-    assert "4 of 4 findings judged" in done("measure", "run", "--measures", "mse", "--out", "measured")[0]
-    said, err = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
-    assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said and "left out" not in err
-    assert len(RunStore.read(tmp_path / "again").current()) == 8
+    assert "8 as recorded" in done("replay", "run", "--observations", "live")[0]
+    said, _ = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
+    assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
     _, err = done("rescore", "run", "--option", "shuffle_options=1", "--out", "other")
     assert "its options were shown under other letters" in err
-    for command in (("verify", "run"), ("report", "again", "--json"), ("export", "run", "--html", "pages")):
-        done(*command)
 
 
 # ---- The paper's own counts ------------------------------------------------------------------------------------------
@@ -421,26 +369,8 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
         (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]
         assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
-    # People may rate samples too: of each editor their mean counts.
-    table = "item,editor,rater,criterion,label\n" + "".join(
-        f"{n},e{editor},{rater},accuracy,{editor + n}\n"
-        for editor in range(1, 9)
-        for n in range(2)
-        for rater in ("anna", "ben")
-    )
-    (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-    code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
-    (found,) = json.loads(said)["human_agreement"]
-    assert (
-        code == 0
-        and found["raters"] == ["anna", "ben"]
-        and found["all"]["figures"]["spearman"]["value"] == pytest.approx(1.0)
-    )
-    code, said, err = editloupe("compare", "--scores", "people.csv", "--human", "people.csv", "--unit", "editor")
-    assert code == 2 and "--unit editor excludes --scores" in err
 
 
-@pytest.mark.skipif("ssim" not in plugins.names("measures"), reason="the measure ssim is not installed")
 def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Path, editloupe: Cli) -> None:
     write(tmp_path / "gie", [row(n) for n in range(3)])
     for n in range(2):
@@ -448,22 +378,20 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
         draw(tmp_path / "omni" / f"{n}.png", spot=(200, 0, 0))
     (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
     words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--option", "measures=ssim,psnr,mse")
+
+    def measured(name: str) -> dict[tuple[str, str], Any]:
+        return {(s["sample"], s["metric"]): s for s in Run(tmp_path / name).frame().to_dicts()}
+
     assert editloupe("judge", "gie", "--edited", "omni=omni", *words, "--out", "run")[0] == 3  # an output is missing
-    found = {(s["sample"], s["metric"]): s for s in Run(tmp_path / "run").frame().to_dicts()}
+    found = measured("run")
     # The source is a JPEG and the edit a PNG of the pixels before it: all that differs outside the mask is its noise.
     assert 0 < found["0", "masked_mse"]["value"] < 1000 and found["0", "masked_ssim"]["value"] > 0.5
     assert found["2", "masked_mse"]["missing"] == "missing_output"
-    code, said, err = editloupe("report", "run")
-    assert code == 0 and "MSE, correct" in said and "Inverted MSE is 1 at" in said, said + err
-    for tools in ("recorded", "live"):
-        code, said, err = editloupe("replay", "run", "--observations", tools)
-        assert code == 0 and "differ" not in said, said + err
-    code, said, err = editloupe("rescore", "run", "--option", "mask=official")
-    assert "it is not measured now, or with other arguments" in err
+    assert "not measured now, or with other arguments" in editloupe("rescore", "run", "--option", "mask=official")[2]
     # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
     assert editloupe("judge", "gie", "--null-edit", *words, "--out", "null")[0] == 0
-    found = {(s["sample"], s["metric"]): s for s in Run(tmp_path / "null").frame().to_dicts()}
+    found = measured("null")
     assert (found["0", "masked_mse"]["value"], found["0", "masked_ssim"]["value"]) == (0.0, 1.0)
     assert found["0", "masked_psnr"]["missing"] == "not_defined"
-    code, said, err = editloupe("report", "null")
+    code, said, _ = editloupe("report", "null")
     assert code == 0 and "PSNR is infinite, and counted apart, 3 times" in " ".join(said.split()), said

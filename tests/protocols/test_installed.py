@@ -237,13 +237,6 @@ def test_each_of_two_input_images_is_asked_about(
     assert editloupe("show", out, "both")[0] == 0
 
 
-def test_two_judges_of_another_packages_protocol_are_compared(tmp_path: Path, editloupe: Cli) -> None:
-    words = [*judge_words("stars", draw(tmp_path / "data", "stars"), tmp_path / "run"), "--backend", "toy/two"]
-    assert editloupe(*words)[0] == 0
-    code, said, err = editloupe("compare", tmp_path / "run", "--json")
-    assert code == 0 and "overall" in said, err
-
-
 @pytest.mark.parametrize("protocol", ["turns", *(pytest.param(p, marks=pytest.mark.slow) for p in ("stars", "objects"))])
 def test_a_killed_run_goes_on_without_a_second_call(
     protocol: str, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]

@@ -13,7 +13,7 @@ from editloupe import plugins
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
-from editloupe.data.probes import probe_digest, probe_of
+from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.judged import judged_in
@@ -109,17 +109,6 @@ def test_what_could_not_be_judged_is_neither_right_nor_wrong(tmp_path: Path) -> 
     assert values(outcome.scores, RIGHT_IF) == values(outcome.scores, IF) == {"p00": "off_menu"}
     (one,) = judged_in(RunStore.read(tmp_path / "run"))
     assert one.protocol.right == {IF: RIGHT_IF, VC: RIGHT_VC}  # type: ignore[attr-defined]
-
-
-def test_nuisance_trap_and_twin_are_dimensions(tmp_path: Path) -> None:
-    rows = [
-        probe_row(tmp_path, 0),
-        probe_row(tmp_path, 1, nuisance="jpeg", twin="p00"),
-        probe_row(tmp_path, 2, trap="file_name"),
-    ]
-    outcome = judged(write(tmp_path, rows), tmp_path / "run", always(*FLATTERS))
-    found = {s.sample_id: [s.dims[name] for name in ("nuisance", "trap", "twin")] for s in outcome.scores}
-    assert found == {"p00": [None, None, None], "p01": ["jpeg", None, "p00"], "p02": [None, "file_name", None]}
 
 
 def test_scores_are_held_against_bands(tmp_path: Path) -> None:
@@ -223,15 +212,6 @@ def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
     assert code == 1 and (problem["sample"], problem["kind"]) == ("p00", "changed_probe") and what in problem["message"]
 
 
-def test_spaces_and_the_order_of_keys_in_the_metadata_change_no_probe(tmp_path: Path) -> None:
-    folder = draw_probes(tmp_path, ["flawless"])
-    row = json.loads((folder / "metadata.jsonl").read_text())
-    (folder / "metadata.jsonl").write_text(
-        json.dumps(dict(reversed(row.items())), indent=None, separators=(" ,", " : ")) + "\n"
-    )
-    assert [sample.id for sample in samples_of(folder)] == ["p00"]
-
-
 def test_other_images_in_place_of_those_that_were_built_are_not_judged(tmp_path: Path) -> None:
     folder = draw_probes(tmp_path / "p", ["flawless"])
     (sample,) = samples_of(folder)
@@ -262,13 +242,6 @@ def test_a_column_of_this_name_that_holds_something_else_is_a_column_like_any_ot
         probe_of(sample)
 
 
-def test_the_digest_does_not_count_itself(tmp_path: Path) -> None:
-    row = probe_row(tmp_path, 0)
-    files = dict(part.split("=") for part in row["probe"]["digest"].split(" ") if not part.startswith("row="))
-    assert sorted(files) == ["edited_file_name", "mask_file_name", "source_file_name"]
-    assert probe_digest(row, files) == row["probe"]["digest"]
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -281,18 +254,6 @@ def test_the_digest_does_not_count_itself(tmp_path: Path) -> None:
 def test_options_are_those_of_the_protocol_that_asks(options: Mapping[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make_protocol("probes", options)
-
-
-def test_a_run_records_every_option_and_is_opened_by_what_it_recorded(tmp_path: Path) -> None:
-    outcome = judged(draw_probes(tmp_path / "p", ["flawless"]), tmp_path / "run", always(*FLATTERS), criteria="if")
-    options = RunStore.read(tmp_path / "run").options()
-    theirs = make_protocol("dlebench", {"mode": "plain"}).options.model_dump(mode="json")
-    assert options == {**theirs, "asks": "dlebench", "criteria": None}
-    again = make_protocol("probes", options)
-    assert [m.id for m in again.metrics] == [IF, VC, RIGHT_IF, RIGHT_VC]
-    assert [m.id for m in outcome.setup.protocol.metrics] == [IF, RIGHT_IF]
-    other = open_with(protocol="probes", backend=always(*FLATTERS), mode="tool")
-    assert other.judge.id != outcome.setup.judge.id
 
 
 def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path, editloupe: Cli) -> None:
@@ -322,10 +283,3 @@ def test_it_keeps_the_contract_of_protocols(tmp_path: Path, options: Mapping[str
     samples = load(write(tmp_path, rows), store=store).samples
     scores = check_protocol(plugins.load("protocols", "probes"), options=options, samples=samples, images=store)
     assert any(score.value is not None for score in scores if score.metric.startswith("right_"))
-
-
-def test_what_can_be_asked_is_said(editloupe: Cli) -> None:
-    code, said, _ = editloupe("protocols", "show", "probes", "--json")
-    asks, mode = json.loads(said)["options"]
-    assert code == 0 and asks["type"] == "dlebench|unicbench|giebench" and "editloupe protocols show NAME" in asks["help"]
-    assert mode["name"] == "mode" and "--asks" in editloupe("judge", "--help")[1]

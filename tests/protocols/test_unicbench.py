@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe import Run
 from editloupe.answers import Number, Scale
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply, ToolCall
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.ranking import by_scores
@@ -26,11 +22,11 @@ from editloupe.protocols.unicbench.protocol import UnicBench
 from editloupe.rubrics import load_rubric, rubric_path
 from editloupe.runs.worker import Worker
 from editloupe.scores import Score
-from editloupe.tasks import Ask, Budget
+from editloupe.tasks import Ask
 from editloupe.testing import check_protocol
-from editloupe.values import ImageRef, Sample, Turn, canonical_json
+from editloupe.values import ImageRef, Sample, Turn
 from tests.backends.loopback import Act
-from tests.backends.openai_server import Handler, OpenAIServer, fails, says
+from tests.backends.openai_server import Handler, OpenAIServer, says
 from tests.conftest import LOOK, final, png
 from tests.protocols.unicbench_published import METRICS
 from tests.setups import open_with
@@ -39,7 +35,6 @@ Cli = Callable[..., tuple[int, str, str]]
 POINTS = ["The trees are gone.", "There is bamboo\nin their place."]
 SEVEN = '{"score": 7, "reason": "The bamboo (left) is green."}'
 BOX = {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]}
-ZOOM = f"<tool_call>{json.dumps({'name': 'zoom_in', 'parameters': BOX})}</tool_call>"
 
 
 def edit(id: str = "k.en", *, task: str = "Object Editing", edited: bool = True, **extra: Any) -> Sample:
@@ -96,15 +91,6 @@ def test_three_metrics_are_asked_of_every_edit_and_reasoning_accuracy_of_reasoni
         assert ("1. The trees are gone.\n2. There is bamboo in their place." in task.prompt) == (
             metric == "reasoning_accuracy"
         )
-
-
-def test_a_prompt_names_every_penalty_with_what_it_costs_and_no_label_that_the_baseline_knows() -> None:
-    rubric = load_rubric("unicbench")
-    for metric, task in asked(REASONING).items():
-        for one in rubric.criterion(metric).penalties:
-            span = f"−{one.low:g}" if one.low == one.high else f"−{one.low:g} to −{one.high:g}"
-            assert f"* {one.name}, {span}: {one.text}" in task.prompt
-        assert "Begin at 10 and subtract" in task.prompt and "**" not in task.prompt
 
 
 def test_the_penalties_are_those_of_the_paper() -> None:
@@ -171,42 +157,33 @@ def test_only_samples_of_the_languages_asked_for_get_questions_and_scores() -> N
         make_protocol("unicbench").check([edit("k.fr", language="fr")])
 
 
-@pytest.mark.parametrize("points", [None, [], [""], "The trees are gone.", [1]])
-def test_a_reasoning_row_without_points_is_an_input_error_and_no_mean_of_three(points: Any) -> None:
-    one = edit(task="Reasoning Editing", reasoning_points=points)
-    status, why = asked(one)["reasoning_accuracy"].blocked or ("", "")
-    assert status == "input_error" and "needs reasoning_points" in why
-    assert asked(one)["visual_quality"].blocked is None
+def test_a_reasoning_row_without_points_is_an_input_error_and_no_mean_of_three() -> None:
+    for points in (None, [], [""], "The trees are gone.", [1]):
+        one = edit(task="Reasoning Editing", reasoning_points=points)
+        status, why = asked(one)["reasoning_accuracy"].blocked or ("", "")
+        assert status == "input_error" and "needs reasoning_points" in why
+        assert asked(one)["visual_quality"].blocked is None
     found = scores_of(one, {"IF": 9.0, "NC": 8.0, "VQ": 7.0, "RA": "input_error"})
     assert (found["overall"].value, found["overall"].missing) == (None, "input_error")
-
-
-def test_a_missing_output_is_not_asked_about() -> None:
-    assert {task.blocked[0] for task in asked(edit(edited=False)).values() if task.blocked} == {"missing_output"}
 
 
 # ---- Scores ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("one", "given", "overall"),
-    [
+def test_overall_is_the_geometric_mean_of_what_applies() -> None:
+    for one, given, overall in (
         # (9 · 8 · 7)^(1/3), (9 · 8 · 7 · 6)^(1/4), and a genuine 0.
         (edit(), {"IF": 9.0, "NC": 8.0, "VQ": 7.0}, "7.9581"),
         (REASONING, {"IF": 9.0, "NC": 8.0, "VQ": 7.0, "RA": 6.0}, "7.4156"),
         (edit(), {"IF": 10.0, "NC": 0.0, "VQ": 9.0}, "0.0000"),
-        (edit(), {"IF": 10.0, "NC": 10.0, "VQ": 10.0}, "10.0000"),
         (edit(), {"IF": 7.25, "NC": 7.25, "VQ": 7.25}, "7.2500"),
-    ],
-)
-def test_overall_is_the_geometric_mean_of_what_applies(one: Sample, given: dict[str, float | str], overall: str) -> None:
-    found = scores_of(one, given)
-    assert f"{found['overall'].value:.4f}" == overall and found["overall"].missing is None
-    assert set(found) == {METRICS[short] for short in given} | {"overall"}, "no score of a metric that does not apply"
-    assert set(found["overall"].findings) == set(given)
-    assert found["overall"].dims == {
-        "task": one.extra["task"], "subtask": "Subject Removal", "language": "en", "edit_type": "Subject Removal",
-    }  # fmt: skip
+    ):
+        found = scores_of(one, given)  # type: ignore[arg-type]
+        assert f"{found['overall'].value:.4f}" == overall and found["overall"].missing is None
+        assert set(found) == {METRICS[short] for short in given} | {"overall"}, "no score of a metric that does not apply"
+        columns = {"task": one.extra["task"], "subtask": "Subject Removal", "language": "en"}
+        assert found["overall"].dims == {**columns, "edit_type": "Subject Removal"}
+        assert set(found["overall"].findings) == set(given)
 
 
 def test_overall_is_missing_with_the_status_of_the_metric_that_is() -> None:
@@ -215,14 +192,6 @@ def test_overall_is_missing_with_the_status_of_the_metric_that_is() -> None:
     assert (whole.value, whole.missing, whole.reason) == (None, "unparsed", "NC was unparsed")
     assert (found["visual_quality"].value, found["non_edit_consistency"].missing) == (7.0, "unparsed")
     assert scores_of(edit(), {"IF": 9.0, "NC": 8.0})["overall"].missing == "not judged yet"
-
-
-def test_where_only_some_metrics_are_asked_there_is_no_overall() -> None:
-    protocol = make_protocol("unicbench", {"criteria": "if,ra"})
-    assert [metric.id for metric in protocol.metrics] == ["instruction_following", "reasoning_accuracy"]
-    assert set(scores_of(REASONING, {"IF": 9.0, "RA": 7.0}, criteria="if,ra")) == {
-        "instruction_following", "reasoning_accuracy",
-    }  # fmt: skip
 
 
 def test_the_protocol_keeps_the_contract() -> None:
@@ -271,38 +240,20 @@ def test_plain_mode_offers_no_tools_and_a_bare_number_counts_with_the_thought_as
     assert "tool" not in lmm.requests[0].messages[0].text.split("## How to reply")[1]
 
 
-@pytest.mark.parametrize(
-    ("said", "status"),
-    [
+def test_an_unusable_score_is_reminded_of_and_then_has_its_status(judged) -> None:
+    for said, status in (
         ('{"score": 11, "reason": "x"}', "off_menu"),
         ('{"score": "eight", "reason": "x"}', "off_menu"),
         ('{"score": 7} {"score": 5}', "contradictory"),
-        ('{"score": NaN, "reason": "x"}', "off_menu"),
         ('{"reason": "x"}', "off_menu"),
-    ],
-)
-def test_an_unusable_score_is_reminded_of_and_then_has_its_status(judged, said: str, status: str) -> None:
-    lmm = ScriptedLMM([final(said, thought) for thought in ("Once.", "Twice.", "Thrice.")])
-    finding = judged(lmm)
-    assert (finding.status, finding.answer, finding.counts) == (status, None, {"reminders": 2})
-    assert (
-        'The answer is one JSON object of this form: {"score": <number from 0 to 10>' in lmm.requests[1].messages[-1].text
-    )
+    ):
+        lmm = ScriptedLMM([final(said, thought) for thought in ("Once.", "Twice.", "Thrice.")])
+        finding = judged(lmm)
+        assert (finding.status, finding.answer, finding.counts) == (status, None, {"reminders": 2}), said
+        reminder = 'The answer is one JSON object of this form: {"score": <number from 0 to 10>'
+        assert reminder in lmm.requests[1].messages[-1].text
     mended = judged(ScriptedLMM([final(said), final(SEVEN)]))
     assert (mended.value, mended.reason, mended.counts) == (7.0, "The bamboo (left) is green.", {"reminders": 1})
-
-
-def test_in_the_last_turn_one_json_object_is_asked_for(judged) -> None:
-    lmm = ScriptedLMM([ZOOM, final(SEVEN)])
-    assert judged(lmm, mode="tool", budget=Budget(max_turns=1)).value == 7.0
-    assert "give exactly one JSON object in <Start Final Answer>" in lmm.requests[1].messages[-1].text
-
-
-def test_native_tools_and_a_reminder_lead_to_a_score(judged) -> None:
-    call = ToolCall(id="a", name="zoom_in", arguments=BOX)
-    replies = [Reply(text="", tool_calls=(call,), finish="tools"), final("superb"), final(SEVEN)]
-    finding = judged(ScriptedLMM(replies, native_tools=True), mode="tool", tool_protocol="native")
-    assert (finding.status, finding.value, finding.turns, finding.counts) == ("ok", 7.0, 1, {"reminders": 1})
 
 
 def holds(text: str) -> Act:
@@ -331,13 +282,6 @@ def test_a_last_answer_is_held_to_the_schema_of_the_scale(judged, tmp_path: Path
             assert last["schema"]["properties"]["score"] == {"type": kind, "minimum": 0, "maximum": 10}
             assert "one JSON object and nothing else" in json.dumps(server.seen[-1]["messages"][-1])
         assert server.complaints == []
-
-
-def test_the_baseline_abstains_and_says_that_it_knows_labels_only(judged) -> None:
-    for mode in ("plain", "tool"):
-        finding = judged("baseline", mode=mode)
-        assert (finding.status, finding.answer) == ("abstained", None)
-        assert "this question asks for another kind of answer" in finding.reason
 
 
 # ---- Whole runs --------------------------------------------------------------------------------------------------------
@@ -393,23 +337,6 @@ def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path
     assert code == 2 and "protocol 'unicbench' asks for numbers (a scale)" in " ".join(err.split())
 
 
-def test_answers_that_were_held_to_a_schema_are_rescored_and_replayed(tmp_path: Path, editloupe: Cli) -> None:
-    folder_of(tmp_path / "unic", 1)
-    with OpenAIServer(holds(SEVEN)) as server:
-        backend = ("--backend", f"openai/tiny-vl?base_url={server.url}")
-        words = ("--protocol", "unicbench", *backend, "--criteria", "if")
-        code, said, err = editloupe("judge", "unic", *words, "--out", "run")
-        assert code == 0, said + err
-        assert all("response_format" in body for body in server.seen)
-    code, said, err = editloupe("rescore", "run", "--rubric", "unicbench")
-    assert code == 0 and "0 of 2 findings change" in said, said + err
-    code, said, err = editloupe("replay", "run")
-    assert code == 0 and "2 as recorded" in said.replace("\n", " "), said + err
-    recorded = ("--backend", "recorded/run")
-    code, said, err = editloupe("judge", "unic", *words[:2], *recorded, "--criteria", "if", "--out", "again")
-    assert code == 0 and "7.00 (1/1)" in said, said + err
-
-
 def test_numbers_that_differ_are_named_in_replays_and_forks(tmp_path: Path, editloupe: Cli) -> None:
     folder_of(tmp_path / "unic", 1)
     for name, score in (("seven", SEVEN), ("three", '{"score": 3, "reason": "x"}')):
@@ -441,92 +368,3 @@ def test_edits_are_ranked_by_the_metrics_that_they_were_asked() -> None:
     # Where nobody was asked what is ranked by, nobody has a rank.
     (ranking,) = by_scores(plain, scores, ["reasoning_accuracy"])
     assert [p.missing for p in ranking.places] == ["reasoning_accuracy: not judged"] * 2
-
-
-BROKEN = {
-    "the score in words": (final('{"score": "eight", "reason": "x"}'), "off_menu"),
-    "off the scale": (final('{"score": 11, "reason": "x"}'), "off_menu"),
-    "two scores": (final('{"score": 7, "reason": "x"}\n{"score": 5, "reason": "y"}'), "contradictory"),
-    "not finite": (final('{"score": Infinity, "reason": "x"}'), "unparsed"),
-    "no tags": ("I would say it is quite good.", "unparsed"),
-    "cut off": (final('{"score": 7, "rea'), "unparsed"),
-    "nothing": ("", "unparsed"),
-    "no opinion": (final("Cannot Judge"), "abstained"),
-    "an error": (None, "backend_failed"),
-}
-
-
-def one_in_five_broken(handler: Handler, request: dict[str, Any]) -> None:
-    """Answers one question in five in one of the broken ways, always in the same, and the others with a score.
-
-    What is said again after the reminder differs by a note outside the tags: a verbatim repetition would be `unparsed`.
-    """
-    prompt = request["messages"][0]["content"][0]["text"]
-    number, chinese = int(re.findall(r"number (\d+)", prompt)[0]), "完成" in prompt
-    name = re.findall(r"Criterion: (\w)", prompt)[0]
-    place = 7 * number + 3 * chinese + "INVR".index(name)
-    if place % 5:
-        says(final(json.dumps({"score": place % 11, "reason": f"It costs {place} (all told)."})))(handler, request)
-        return
-    said, _ = BROKEN[list(BROKEN)[place // 5 % len(BROKEN)]]
-    note = f"Try {len(request['messages'])}.\n" if said else ""
-    (fails(400, "no") if said is None else says(note + said))(handler, request)
-
-
-@pytest.mark.slow
-def test_a_fifth_of_replies_broken_each_gets_a_status_and_replays_to_the_same_summary(
-    tmp_path: Path, editloupe: Cli
-) -> None:
-    folder = folder_of(tmp_path / "unic", 40)
-    with OpenAIServer(one_in_five_broken) as server:
-        words = (
-            "unic",
-            "--protocol",
-            "unicbench",
-            "--backend",
-            f"openai/tiny-vl?base_url={server.url}",
-            "--concurrency",
-            "4",
-        )
-        code, _, err = editloupe("judge", *words, "--out", "run")
-        assert server.complaints == [], err
-    rows = Run(tmp_path / "run").frame().to_dicts()
-    # 80 samples with 3 questions and 20 of Reasoning Editing with one more, and an overall each.
-    of_metrics = [row for row in rows if row["metric"] != "overall"]
-    assert (len(of_metrics), len(rows)) == (260, 340)
-    assert all((row["value"] is None) != (row["missing"] is None) for row in rows)
-    statuses = Counter(row["missing"] for row in of_metrics)
-    assert sum(n for status, n in statuses.items() if status) == 52, statuses
-    assert set(statuses) == {None, *(status for _, status in BROKEN.values())}
-    reasons = {row["reason"] for row in of_metrics if row["missing"] is None}
-    findings = [json.loads(line) for line in (tmp_path / "run" / "findings.jsonl").read_text().splitlines()]
-    assert reasons == {""} and all("(all told)" in one["reason"] for one in findings if one["status"] == "ok")
-    for row in rows:
-        if row["metric"] == "overall":
-            own = [r["value"] for r in of_metrics if r["sample"] == row["sample"]]
-            assert (row["value"] is None) == (None in own)
-    first = editloupe("report", "run", "--json")
-    assert first[0] == 0
-    code, said, err = editloupe("replay", "run")
-    assert code == 0 and "260 as recorded" in said.replace("\n", " "), said + err
-    assert editloupe("report", "run", "--json") == first
-    # A judge who answers from the traces alone comes to the same numbers, to the byte.
-    of_run, again = (
-        canonical_json([s.to_json() for s in summaries_of(tmp_path / name, editloupe, folder)]) for name in ("run", "again")
-    )
-    assert of_run == again
-
-
-def summaries_of(run: Path, editloupe: Cli, folder: Path) -> list[Any]:
-    """The summary of a run; one that is not there is judged by the recorded judge of the run beside it."""
-    from editloupe.figures.judged import judged_in
-    from editloupe.figures.summary import summarise
-    from editloupe.runs.store import RunStore
-
-    if not run.exists():
-        code, _, err = editloupe(
-            "judge", folder.name, "--protocol", "unicbench", "--backend", "recorded/run", "--out", run.name
-        )
-        assert code in (0, 3), err
-    (judged,) = judged_in(RunStore.read(run))
-    return summarise(judged.protocol, judged.scores)

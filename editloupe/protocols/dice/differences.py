@@ -15,6 +15,7 @@ from editloupe.answers import Record
 from editloupe.data.boxes import FORMATS, inside, read_quads, to_px
 from editloupe.errors import DataError
 from editloupe.findings import Finding
+from editloupe.scores import NOT_JUDGED
 from editloupe.values import Box, Json, Sample, box_from_json, finite
 
 Op: TypeAlias = Literal["ADD", "EDIT", "REMOVE"]
@@ -25,12 +26,7 @@ ConfidenceSource: TypeAlias = Literal["logprob", "detector", "asked"]
 """logprob: p(op) / Σ p(ops) at the op's token.   detector: the detector's own score.   asked: the model's own words."""
 
 Detector: TypeAlias = Literal["lmm", "localize", "given"]
-DETECTORS: Final[Mapping[Detector, str]] = {
-    "lmm": "a model's answer (detector=lmm)",
-    "localize": "the regions that differ, found without a model (detector=localize)",
-    "given": "those that the data gives (detector=given)",
-}
-"""Where the differences of a run are from, in words."""
+"""A model, the regions of pixels that differ, or the data's own."""
 
 DIFFERENCES: Final = "differences"
 """The question, the list in its answer, and the column with given ones."""
@@ -59,8 +55,72 @@ class Detected:
     """In the detector's order; () where it says that nothing changed."""
     source: ConfidenceSource | None = None
     """Where the confidences come from; None where there are none."""
-    dropped: tuple[tuple[str, str], ...] = ()
-    """(entry, why) of what could not be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One difference and what is known of it."""
+
+    number: int
+    """From 1, in the detector's order."""
+    difference: Difference
+    coherent: bool | None = None
+    status: str | None = NOT_JUDGED
+    """Why `coherent` is missing; None where it is not."""
+    reason: str = ""
+    findings: tuple[str, ...] = ()
+    """Task ids that the verdict rests on."""
+    left_out: bool = False
+    """Whether it is one too many for max_differences."""
+
+    @property
+    def part(self) -> str:
+        return f"difference {self.number}"
+
+    @property
+    def said(self) -> str:
+        """The verdict in a word, or its status in brackets."""
+        return {True: "coherent", False: "incoherent", None: f"[{self.status}]"}[self.coherent]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What is known of the differences of one sample."""
+
+    detection: Finding | None = None
+    """None while the detector has not ended."""
+    differences: tuple[Judged, ...] | None = None
+    """In the detector's order, those that are left out too; None where they are not known."""
+    source: ConfidenceSource | None = None
+    """Where the confidences come from."""
+
+    @property
+    def asked(self) -> tuple[Judged, ...]:
+        """Those that are judged."""
+        return tuple(one for one in self.differences or () if not one.left_out)
+
+    @property
+    def failed(self) -> Judged | None:
+        """The first of which it is not known whether it was asked for."""
+        return next((one for one in self.asked if one.coherent is None), None)
+
+    @property
+    def missing(self) -> tuple[str, str]:
+        """Status and reason of what leaves the differences, or the coherence of one, unknown."""
+        if self.differences is not None and self.failed is not None:
+            return str(self.failed.status), self.failed.reason
+        if self.detection is None:
+            return NOT_JUDGED, ""
+        status = self.detection.status
+        return "input_error" if status == "ok" else status, self.detection.reason
+
+    @property
+    def detection_id(self) -> tuple[str, ...]:
+        return () if self.detection is None else (self.detection.task_id,)
+
+    @property
+    def coherence_ids(self) -> tuple[str, ...]:
+        return tuple(id_ for one in self.asked for id_ in one.findings)
 
 
 def detected(finding: Finding) -> Detected | None:
@@ -69,25 +129,19 @@ def detected(finding: Finding) -> Detected | None:
     listed = data.get(DIFFERENCES) if isinstance(data, Mapping) else None
     if not isinstance(data, Mapping) or not isinstance(listed, list | tuple):
         return None
-    source = data.get("confidence_source")
-    dropped = data.get("dropped")
     try:
-        return Detected(
-            differences=tuple(map(_difference, listed)),
-            source=cast(ConfidenceSource, source) if source in get_args(ConfidenceSource) else None,
-            dropped=tuple((str(one["entry"]), str(one["why"])) for one in cast(Any, dropped or ())),
-        )
+        return Detected(differences=tuple(map(_difference, listed)), source=cast(Any, data.get("confidence_source")))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def record(differences: Sequence[Difference], source: ConfidenceSource | None = None) -> Record:
-    """Return the record of these differences."""
+def record(differences: Sequence[Difference]) -> Record:
+    """Return the record of differences that the data gives. What has a confidence there is a detector's."""
     listed: list[Json] = []
     for one in differences:
-        box: list[Json] = [round(v * 1000, 3) for v in one.box]
-        item: dict[str, Json] = {"op": one.op, "object": one.object, "box": box}
+        item: dict[str, Json] = {"op": one.op, "object": one.object, "box": [round(v * 1000, 3) for v in one.box]}
         listed.append(item if one.confidence is None else {**item, "confidence": one.confidence})
+    source = "detector" if any(one.confidence is not None for one in differences) else None
     return Record(data={DIFFERENCES: listed, "confidence_source": source})
 
 
@@ -111,20 +165,9 @@ def given(sample: Sample, bbox_format: str) -> list[Difference] | None:
 def _given(item: Json, where: str, sample: Sample, bbox_format: str) -> Difference:
     if not isinstance(item, Mapping):
         raise DataError(f"{where}: expected an object with op and box, found {item!r}")
-    op = str(item.get("op", "")).strip().upper()
+    op, name, coherent = str(item.get("op", "")).strip().upper(), item.get("object"), item.get("coherent")
     if op not in OPS:
         raise DataError(f"{where}: expected op as one of {', '.join(OPS)}, found {item.get('op')!r}")
-    size = {"width": sample.source.width, "height": sample.source.height}
-    try:
-        quads = read_quads(item.get("box"))
-        if len(quads) != 1:
-            raise ValueError(f"expected one box, found {len(quads)}")
-        if FORMATS[bbox_format][1] != "unit" and all(0 <= v <= 1 for v in quads[0].values):
-            raise ValueError(f"{list(quads[0].values)} looks like fractions; given_boxes=unit or xywh_unit reads them")
-        px = inside(to_px(quads[0], bbox_format, **size), **size)
-    except ValueError as error:
-        raise DataError(f"{where}: box as {bbox_format} ({', '.join(FORMATS)} are known): {error}") from error
-    coherent = item.get("coherent")
     if coherent is not None and not isinstance(coherent, bool):
         raise DataError(f"{where}: expected coherent as true or false, found {coherent!r}")
     confidence = finite(item.get("confidence"))
@@ -133,14 +176,23 @@ def _given(item: Json, where: str, sample: Sample, bbox_format: str) -> Differen
             f"{where}: expected a detector's confidence from 0 to 1, or no such field for what a person gave, found "
             f"{item['confidence']!r}"
         )
-    name = item.get("object")
-    return Difference(
-        op=op,
-        object="" if name is None else " ".join(str(name).split()),
-        box=Box(*px.to_unit(**size)),
-        confidence=confidence,
-        coherent=coherent,
-    )
+    try:
+        box = _box(item.get("box"), bbox_format, width=sample.source.width, height=sample.source.height)
+    except ValueError as error:
+        raise DataError(f"{where}: box as {bbox_format} ({', '.join(FORMATS)} are known): {error}") from error
+    object_ = "" if name is None else " ".join(str(name).split())
+    return Difference(op=op, object=object_, box=box, confidence=confidence, coherent=coherent)
+
+
+def _box(value: Json, bbox_format: str, *, width: int, height: int) -> Box:
+    """Return a box in fractions of the sides. Raises ValueError."""
+    quads = read_quads(value)
+    if len(quads) != 1:
+        raise ValueError(f"expected one box, found {len(quads)}")
+    if FORMATS[bbox_format][1] != "unit" and all(0 <= v <= 1 for v in quads[0].values):
+        raise ValueError(f"{list(quads[0].values)} looks like fractions; given_boxes=unit or xywh_unit reads them")
+    px = inside(to_px(quads[0], bbox_format, width=width, height=height), width=width, height=height)
+    return Box(*px.to_unit(width=width, height=height))
 
 
 def _difference(item: Any) -> Difference:

@@ -24,10 +24,14 @@ from editloupe.data.tables import TableLine
 from editloupe.protocols.dice.differences import DIFFERENCES
 from editloupe.values import Json
 
-_OPS: Final = ("op", "operation", "command")
-_BOXES: Final = ("box", "bbox", "bounding_box")
-_OBJECTS: Final = ("object", "subject", "complete_difference")
-_OWN: Final = (*_OPS, *_BOXES, *_OBJECTS, "coherent", "confidence")
+_NAMES: Final = {
+    "op": ("op", "operation", "command"),
+    "object": ("object", "subject", "complete_difference"),
+    "box": ("box", "bbox", "bounding_box"),
+}
+"""Our name → the columns that hold it, the published detector's last."""
+_KEPT: Final = ("coherent", "confidence")
+_OWN: Final = frozenset((*(name for names in _NAMES.values() for name in names), *_KEPT))
 
 
 class DiceData(Mapped):
@@ -43,30 +47,26 @@ DICE: Final = DiceData(Path(__file__).with_name("dice.toml"))
 
 def _edits(rows: Rows) -> Iterator[TableLine]:
     """Yield a line for each edit, with its differences under our names."""
+    columns = ("id", "editor", *(name for names in rows.roles.values() for name in names))
     found: dict[str, TableLine] = {}
+    differences: dict[str, list[Json]] = {}
     for line in rows.table.lines:
-        row = line.values
-        alone = DIFFERENCES not in row and any(name in row for name in _OPS)
+        row, whole = line.values, DIFFERENCES in line.values
+        alone = not whole and any(name in row for name in _NAMES["op"])
+        key = repr([row.get(name) for name in columns]) if alone else str(line.number)
+        found.setdefault(key, line if whole else replace(line, values={n: v for n, v in row.items() if n not in _OWN}))
         listed = [row] if alone else row.get(DIFFERENCES)
-        values = {name: value for name, value in row.items() if DIFFERENCES in row or name not in _OWN}
         if isinstance(listed, list):
-            values[DIFFERENCES] = [_difference(one) if isinstance(one, Mapping) else one for one in listed]
-        names = ("id", "editor", *(name for its in rows.roles.values() for name in its))
-        key = repr([row.get(name) for name in names]) if alone else str(line.number)
-        before = found[key].values[DIFFERENCES] if key in found else []
-        assert isinstance(before, list)
-        merged = {**values, DIFFERENCES: [*before, *values[DIFFERENCES]]} if before else values  # type: ignore[misc]
-        found.setdefault(key, line)
-        found[key] = replace(found[key], values=merged)
-    yield from found.values()
+            differences.setdefault(key, []).extend(_difference(one) if isinstance(one, Mapping) else one for one in listed)
+    for key, line in found.items():
+        listed = differences.get(key)
+        yield line if listed is None else replace(line, values={**line.values, DIFFERENCES: listed})
 
 
 def _difference(item: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a difference under our names."""
-    found: dict[str, Json] = {}
-    for name, others in (("op", _OPS), ("object", _OBJECTS), ("box", _BOXES)):
-        found[name] = next((item[other] for other in others if other in item), None)
+    """Return a difference under our names. The published detector writes "ADD: lamp" for an object."""
+    found = {name: next((item[one] for one in names if one in item), None) for name, names in _NAMES.items()}
     words = found["object"]
     if isinstance(words, str) and words.partition(":")[0].strip() == found["op"]:
         found["object"] = words.partition(":")[2].strip()
-    return found | {name: item[name] for name in ("coherent", "confidence") if name in item}
+    return found | {name: item[name] for name in _KEPT if name in item}

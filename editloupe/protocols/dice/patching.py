@@ -13,202 +13,113 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final
 
-from pydantic import AfterValidator
-
-from editloupe.config import Words
-from editloupe.protocols.base import Known, Options, missing_output
-from editloupe.protocols.dice.differences import Difference
+from editloupe.protocols.base import Known, missing_output
+from editloupe.protocols.dice.differences import Listed
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.stats.pivot import Figure, grouped, mean, pivot, rows_of
-from editloupe.stats.table import Table
 from editloupe.tasks import About, Measure, Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 
-if TYPE_CHECKING:
-    import polars
-
-Patch: TypeAlias = Literal["none", "coherent", "incoherent", "all", "random"]
-"""Which areas are patched: none, those of coherent or of incoherent differences, of all, or random ones."""
-PATCHES: Final[tuple[Patch, ...]] = get_args(Patch)
-TARGET_CAPTION: Final = "target_caption"
-"""The column with a caption of the wanted edit."""
-CLIP_I: Final = "clip_i"
-CLIP_T: Final = "clip_t"
-_WORDS: Final[Mapping[Patch, str]] = {
+PATCHES: Final[Mapping[str, str]] = {
     "none": "nothing patched",
     "coherent": "coherent areas patched",
     "incoherent": "incoherent areas patched",
     "all": "all areas patched",
     "random": "random areas patched",
 }
+"""Which areas are patched, in words."""
+TARGET_CAPTION: Final = "target_caption"
+"""The column with a caption of the wanted edit."""
+_TITLES: Final = {"clip_i": "CLIP-I", "clip_t": "CLIP-T"}
 
 
-def _patches(names: tuple[str, ...]) -> tuple[str, ...]:
+def known_patches(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return these names, each once. Raises ValueError for one that is none of `PATCHES`."""
     if unknown := next((name for name in names if name not in PATCHES), None):
         raise ValueError(f"expected patches out of {', '.join(PATCHES)}, found {unknown!r}")
     return tuple(dict.fromkeys(names))
 
 
-class PatchOptions(Options):
-    """The option of patched CLIP, from which a protocol's own derive."""
-
-    patch: Annotated[Words, AfterValidator(_patches)] = ()
-    """Comma-separated, for CLIP-I and CLIP-T: none, coherent, incoherent, all, random. Default: CLIP is not measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Areas:
-    """What is known of the differences of one sample."""
-
-    differences: Sequence[Difference] | None = None
-    """None where they are not known, or not yet."""
-    coherent: Sequence[bool] | None = None
-    """One for each difference; None where that of one is not known, or not yet."""
-    detection: tuple[str, ...] = ()
-    """Task ids that the differences rest on."""
-    coherence: tuple[str, ...] = ()
-    """Task ids that their coherence rests on."""
-    missing: tuple[str, str] | None = None
-    """Status and reason that left one of the two unknown; None while nobody has failed."""
-
-
-def patch_metrics(options: PatchOptions) -> list[Metric]:
+def patch_metrics(patches: Sequence[str]) -> list[Metric]:
     """Return the metrics that `score_patches` reports."""
     return [
         Metric(
-            id=f"{measure}_{patch}",
-            name=f"{title}, {_WORDS[patch]}",
+            id=f"{kind}_{patch}",
+            name=f"{title}, {PATCHES[patch]}",
             short=f"{title} ({patch})",
             domain=Interval(low=-1, high=1),
             source="Table 4",
         )
-        for measure, title in ((CLIP_I, "CLIP-I"), (CLIP_T, "CLIP-T"))
-        for patch in _chosen(options)
+        for kind, title in _TITLES.items()
+        for patch in patches
     ]
 
 
-def plan_patches(protocol: str, sample: Sample, areas: Areas, options: PatchOptions) -> Iterator[Measure]:
+def plan_patches(protocol: str, sample: Sample, listed: Listed, patches: Sequence[str]) -> Iterator[Measure]:
     """Return the measures whose areas are known. CLIP-T needs the data's column `target_caption`."""
-    blocked, caption = missing_output(sample), target_caption(sample)
-    for patch in _chosen(options):
-        boxes = boxes_of(patch, sample, areas)
+    caption = _caption(sample)
+    for patch in patches:
+        boxes = _boxes(patch, sample, listed)
         if boxes is None:
             continue
         source = _picture("source", sample.source, boxes, sample.source)
         edited = () if sample.edited is None else (_picture("edited", sample.edited, boxes, sample.source),)
-        kinds: list[tuple[str, str, dict[str, Json], tuple[Recipe, ...]]] = [
-            (CLIP_I, "clip", {"mask": "none"}, (source, *edited))
-        ]
+        shared: dict[str, Any] = {"protocol": protocol, "about": About.of(sample), "blocked": missing_output(sample)}
+        shared["rests_on"] = _rests_on(patch, listed)
+        yield Measure(**shared, metric=f"clip_i_{patch}", measure="clip", args={"mask": "none"}, views=(source, *edited))
         if caption is not None:
-            kinds.append((CLIP_T, "clip_text_similarity", {"text": caption}, edited))
-        for kind, measure, args, views in kinds:
-            yield Measure(
-                protocol=protocol,
-                metric=f"{kind}_{patch}",
-                about=About.of(sample),
-                measure=measure,
-                args=args,
-                views=views,
-                rests_on=_rests_on(patch, areas),
-                blocked=blocked,
-            )
+            args: dict[str, Json] = {"text": caption}
+            yield Measure(**shared, metric=f"clip_t_{patch}", measure="clip_text_similarity", args=args, views=edited)
 
 
 def score_patches(
-    sample: Sample,
-    known: Known,
-    areas: Areas,
-    options: PatchOptions,
-    dims: Mapping[str, str | int | float | None] | None = None,
+    sample: Sample, known: Known, listed: Listed, patches: Sequence[str], dims: Mapping[str, str | int | float | None]
 ) -> Iterator[Score]:
     """Return the cosines, and why others are missing: the measure's own status, or that of differences and coherence.
 
     A sample without a target caption has no score of CLIP-T.
     """
-    for kind in (CLIP_I, CLIP_T) if target_caption(sample) is not None else (CLIP_I,):
-        for patch in _chosen(options):
+    for kind in _TITLES if _caption(sample) is not None else ("clip_i",):
+        for patch in patches:
             finding = known.finding(f"{kind}_{patch}", sample)
-            value = None if finding is None or finding.answer is None else finding.answer.value
-            status: tuple[str, str] = (NOT_JUDGED, "")
+            value, (status, reason) = None, (NOT_JUDGED, "")
             if finding is not None:
-                status = finding.status, finding.reason
-            elif patch != "none" and boxes_of(patch, sample, areas) is None and areas.missing is not None:
-                status = areas.missing
+                value = None if finding.answer is None else finding.answer.value
+                status, reason = finding.status, finding.reason
+            elif _boxes(patch, sample, listed) is None:
+                status, reason = listed.missing
             yield Score(
                 **vars(About.of(sample)),
                 metric=f"{kind}_{patch}",
                 value=value,
-                missing=None if value is not None else status[0],
-                reason="" if value is not None else status[1],
-                findings=(*(() if finding is None else (finding.task_id,)), *_rests_on(patch, areas)),
-                dims=dims or {},
+                missing=None if value is not None else status,
+                reason="" if value is not None else reason,
+                findings=(*(() if finding is None else (finding.task_id,)), *_rests_on(patch, listed)),
+                dims=dims,
             )
 
 
-def patched(frame: polars.DataFrame) -> Table | None:
-    """Return the means of CLIP-I and CLIP-T by editor and patch; None where CLIP was not measured.
-
-    frame: one judge's scores.
-    """
-    titles = {f"{kind}_{patch}": f"{title}, {patch}" for kind, title in ((CLIP_I, "CLIP-I"), (CLIP_T, "CLIP-T"))
-              for patch in PATCHES}  # fmt: skip
-    rows = rows_of(frame, *titles)
-    there = {row["metric"] for row in rows}
-    return pivot(
-        "clip",
-        "CLIP with patched areas",
-        grouped(rows, "editor"),
-        [
-            Figure(title, partial(mean, digits=4, interval_digits=4), {"metric": id_}, {"metric": id_})
-            for id_, title in titles.items()
-            if id_ in there
-        ],
-        caption=(
-            "Means of (judged/asked), with 95 % intervals, resampled by source image.",
-            "CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption.",
-            "How they go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
-        ),
-    )
-
-
-def boxes_of(patch: Patch, sample: Sample, areas: Areas) -> list[Box] | None:
-    """Return what is patched, in fractions of the sides; None where it is not known.
-
-    Raises ValueError for another number of coherences than of differences.
-    """
+def _boxes(patch: str, sample: Sample, listed: Listed) -> list[Box] | None:
+    """Return what is patched, in fractions of the sides; None where it is not known."""
     if patch == "none":
         return []
-    if areas.differences is None:
+    if listed.differences is None or (patch in ("coherent", "incoherent") and listed.failed is not None):
         return None
-    boxes = [one.box for one in areas.differences]
-    if patch == "all":
-        return boxes
-    if patch == "random":
-        return _moved(boxes, sample)
-    if areas.coherent is None:
-        return None
-    wanted = patch == "coherent"
-    return [box for box, coherent in zip(boxes, areas.coherent, strict=True) if coherent == wanted]
+    wanted = {"coherent": (True,), "incoherent": (False,)}.get(patch, (True, False, None))
+    boxes = [one.difference.box for one in listed.asked if one.coherent in wanted]
+    return _moved(boxes, sample) if patch == "random" else boxes
 
 
-def target_caption(sample: Sample) -> str | None:
+def _caption(sample: Sample) -> str | None:
     """Return the data's caption of the wanted edit; None where it has none."""
     found = sample.extra.get(TARGET_CAPTION)
     return " ".join(found.split()) or None if isinstance(found, str) else None
 
 
-def _chosen(options: PatchOptions) -> list[Patch]:
-    return [cast(Patch, patch) for patch in options.patch]
-
-
-def _rests_on(patch: Patch, areas: Areas) -> tuple[str, ...]:
-    if patch == "none":
-        return ()
-    return areas.detection if patch in ("all", "random") else (*areas.detection, *areas.coherence)
+def _rests_on(patch: str, listed: Listed) -> tuple[str, ...]:
+    coherence = listed.coherence_ids if patch in ("coherent", "incoherent") else ()
+    return () if patch == "none" else (*listed.detection_id, *coherence)
 
 
 def _picture(alias: str, image: ImageRef, boxes: Sequence[Box], source: ImageRef) -> Recipe:

@@ -12,32 +12,23 @@ words, and a reply is read entry by entry. Not covered: the paper's data set DIC
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
+from editloupe.config import Words
 from editloupe.data.boxes import known_format
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Paper, missing_output
-from editloupe.protocols.dice.differences import (
-    DIFFERENCES,
-    OPS,
-    ConfidenceSource,
-    Detected,
-    Difference,
-    Op,
-    detected,
-    given,
-    record,
-)
-from editloupe.protocols.dice.patching import Areas, PatchOptions, patch_metrics, plan_patches, score_patches
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
+from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference, Judged, Listed, Op, detected, given, record
+from editloupe.protocols.dice.patching import known_patches, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
-from editloupe.scores import NOT_JUDGED, Binary, Interval, Metric, Score
+from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
 
@@ -47,43 +38,48 @@ COHERENCE: Final = "coherence"
 IN_MASK: Final = "mask_share"
 """The question that stands in for coherence where a mask says what was asked for."""
 
-CORRECT: Final = "correct"
-UNWANTED: Final = "unwanted"
-NO_CHANGE: Final = "no_change"
-DETECTED: Final = "detected"
-GIVEN: Final = "given"
-RIGHT: Final = "coherence_right"
-
 EDITED: Final = "Edited Image"
 ORIGINAL: Final = "Original Image"
 
-COLORS: Final[Mapping[Op, tuple[str, tuple[int, int, int]]]] = {
-    "ADD": ("red", (255, 0, 0)),
-    "EDIT": ("green", (0, 255, 0)),
-    "REMOVE": ("blue", (0, 0, 255)),
+_DRAWN: Final[Mapping[Op, tuple[str, tuple[int, int, int], str]]] = {
+    "ADD": ("red", (255, 0, 0), "something was added"),
+    "EDIT": ("green", (0, 255, 0), "something looks different"),
+    "REMOVE": ("blue", (0, 0, 255), "something was removed"),
 }
-"""In which a box is drawn (section 3.3)."""
+"""Op → the colour in which its box is drawn (section 3.3), its RGB, and what happened, in words."""
 _MARKED: Final[Mapping[str, Mapping[Op, tuple[str, ...]]]] = {
     "both": dict.fromkeys(OPS, (ORIGINAL, EDITED)),
     "paper": {"ADD": (EDITED,), "EDIT": (ORIGINAL,), "REMOVE": (ORIGINAL,)},
     "official": {"ADD": (EDITED,), "EDIT": (EDITED,), "REMOVE": (ORIGINAL,)},
 }
 """On which images."""
-_SAID: Final[Mapping[Op, str]] = {
-    "ADD": "something was added",
-    "EDIT": "something looks different",
-    "REMOVE": "something was removed",
-}
 _LINE_SHARE: Final = 170
 """A line is this part of the shorter side wide, at least 2 px, so that pictures of any size look alike."""
-
 _LONGEST_NAME: Final = 120
 """Characters of an object's name in a question. The score has all of it."""
 
+_yes_or_no: Final = partial(Metric, domain=Binary())
+_share: Final = partial(Metric, domain=Interval(low=0, high=1), unit="of the image")
+OF_SAMPLES: Final = (
+    _yes_or_no(id="correct", name="Correct edit", short="Correct", source="Table 3", concerns="target"),
+    _share(
+        id="unwanted", name="Unwanted area", short="Unwanted", better="lower", source="Table 3", concerns="surroundings"
+    ),
+    _yes_or_no(id="no_change", name="No change", better="lower", source="Table 3"),
+)
+OF_DIFFERENCES: Final = (
+    _yes_or_no(id=COHERENCE, name="Coherent difference", short="Coherent", source="Eq. 2"),
+    _share(id="detected", name="Area of a difference", short="Area", better=None),
+    _share(id="given", name="Area of a given difference", better=None),
+    _yes_or_no(id="coherence_right", name="Coherence as people say", short="Right", source="Table 2"),
+)
 
-class DICEOptions(PatchOptions):
+
+class DICEOptions(Options):
     """What a run may set."""
 
+    patch: Annotated[Words, AfterValidator(known_patches)] = ()
+    """Comma-separated, for CLIP-I and CLIP-T: none, coherent, incoherent, all, random. Default: CLIP is not measured."""
     mode: Literal["plain", "tool"] = "plain"
     """plain: a model has one look, as in the paper. tool: it is an agent with tools."""
     detector: Literal["lmm", "localize", "given"] = "lmm"
@@ -120,26 +116,6 @@ class DICEOptions(PatchOptions):
         return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
-    """One difference and what is known of it."""
-
-    number: int
-    """From 1, in the detector's order."""
-    difference: Difference
-    coherent: bool | None = None
-    status: str | None = NOT_JUDGED
-    """Why `coherent` is missing; None where it is not."""
-    reason: str = ""
-    findings: tuple[str, ...] = ()
-    left_out: bool = False
-    """Whether it is one too many for max_differences."""
-
-    @property
-    def part(self) -> str:
-        return f"difference {self.number}"
-
-
 class DICE(BaseProtocol):
     """Wave 1 lists the differences of a sample, wave 2 asks about each."""
 
@@ -156,32 +132,14 @@ class DICE(BaseProtocol):
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
-        given_: DICEOptions = self.options
+        chosen: DICEOptions = self.options
         # A run names no backend for a role that it does not ask.
-        wanted = {DETECTOR: given_.detector == "lmm", COHERENCE: given_.coherence == "judge"}
+        wanted = {DETECTOR: chosen.detector == "lmm", COHERENCE: chosen.coherence == "judge"}
         self.roles = {role: does for role, does in DICE.roles.items() if wanted[role]}  # type: ignore[misc]
-        share = Interval(low=0, high=1)
-        self.metrics = [
-            Metric(id=CORRECT, name="Correct edit", short="Correct", domain=Binary(), source="Table 3", concerns="target"),
-            Metric(
-                id=UNWANTED,
-                name="Unwanted area",
-                short="Unwanted",
-                domain=share,
-                better="lower",
-                unit="of the image",
-                source="Table 3",
-                concerns="surroundings",
-            ),
-            Metric(id=NO_CHANGE, name="No change", domain=Binary(), better="lower", source="Table 3"),
-            Metric(id=COHERENCE, name="Coherent difference", short="Coherent", domain=Binary(), source="Eq. 2"),
-            Metric(id=DETECTED, name="Area of a difference", short="Area", domain=share, better=None, unit="of the image"),
-            Metric(id=GIVEN, name="Area of a given difference", domain=share, better=None, unit="of the image"),
-            Metric(id=RIGHT, name="Coherence as people say", short="Right", domain=Binary(), source="Table 2"),
-            *patch_metrics(given_),
-        ]
-        self.of_some = frozenset(metric.id for metric in self.metrics[3:])  # type: ignore[misc]
-        self.tables = tables(given_.detector, side=given_.area_side)
+        of_some = (*OF_DIFFERENCES, *patch_metrics(chosen.patch))
+        self.metrics = (*OF_SAMPLES, *of_some)
+        self.of_some = frozenset(metric.id for metric in of_some)  # type: ignore[misc]
+        self.tables = tables(chosen.detector, side=chosen.area_side, patches=chosen.patch)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for given differences that cannot be read."""
@@ -193,240 +151,184 @@ class DICE(BaseProtocol):
         for sample in group:
             first = self._detection(sample)
             yield first
-            found = self._detected(sample, known)
-            judged = [] if found is None else self._judged(sample, found, known)
-            for one in judged:
-                if not one.left_out:
-                    yield self._question(sample, one, first)
-            yield from plan_patches(self.name, sample, self._areas(sample, known), self.options)
+            listed = self._listed(sample, known)
+            ask = self._coherence if self.options.coherence == "judge" else self._in_mask
+            yield from (ask(sample, one, first) for one in listed.asked)
+            yield from plan_patches(self.name, sample, listed, self.options.patch)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return what changed and was asked for, for the sample and for each difference, and what was measured."""
         for sample in group:
-            yield from self._scores(sample, known)
+            listed, truth = self._listed(sample, known), given(sample, self.options.given_boxes)
+            areas = _of_people(truth)
+            yield from _given_scores(sample, areas or [])
+            # Where people say that nothing changed, no area tells the tables so: the number does.
+            dims: dict[str, Any] = {"edit_type": sample.edit_type, **rating_dims(sample)}
+            yield from score_patches(sample, known, listed, self.options.patch, dims)
+            yield from self._of_sample(sample, listed, {**dims, "areas_given": None if areas is None else len(areas)})
+            told = truth if truth is not None and self.options.detector == "given" else None
+            for one in listed.differences or ():
+                yield from _of_difference(sample, one, listed, None if told is None else told[one.number - 1].coherent)
 
     def _detection(self, sample: Sample) -> Task:
         """Return the task that lists what differs."""
-        about, options = About.of(sample), self.options
-        images = {ORIGINAL: sample.source} | ({} if sample.edited is None else {EDITED: sample.edited})
-        views = tuple(Recipe(alias=alias, origin=image) for alias, image in images.items())
-        blocked = missing_output(sample)
+        options, blocked = self.options, missing_output(sample)
+        shared: dict[str, Any] = {"protocol": self.name, "metric": DIFFERENCES, "about": About.of(sample)}
         if options.detector == "given":
             listed = given(sample, options.given_boxes)
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
-            return self._answered(about, listed or [], blocked=blocked)
+            return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
         if options.skip_identical and sample.edited is not None and sample.edited.sha256 == sample.source.sha256:
-            return self._answered(about, [])
+            return Measure(**shared, measure="key", args={"answer": record([]).to_json()})
         if options.detector == "localize":
-            named = {"source": sample.source} | ({} if sample.edited is None else {"edited": sample.edited})
-            return Measure(
-                protocol=self.name,
-                metric=DIFFERENCES,
-                about=about,
-                measure="difference_regions",
-                views=tuple(Recipe(alias=alias, origin=image) for alias, image in named.items()),
-                blocked=blocked,
-            )
+            views = _whole({"source": sample.source, "edited": sample.edited})
+            return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
+        answer = LabelledBoxes(
+            labels=OPS,
+            list_key=DIFFERENCES,
+            label_key="op",
+            name_key="object",
+            form=options.form,
+            asks_confidence=options.confidence == "asked",
+            wants_logprobs=options.confidence == "logprob",
+            image=EDITED,
+            none="no change",
+        )
         return Ask(
-            protocol=self.name,
-            metric=DIFFERENCES,
-            about=about,
+            **shared,
             role=DETECTOR,
             prompt=render(options.detector_prompt or "dice/differences"),
-            views=views,
-            answer=LabelledBoxes(
-                labels=OPS,
-                list_key=DIFFERENCES,
-                label_key="op",
-                name_key="object",
-                form=options.form,
-                asks_confidence=options.confidence == "asked",
-                wants_logprobs=options.confidence == "logprob",
-                image=EDITED,
-                none="no change",
-            ),
+            views=_whole({ORIGINAL: sample.source, EDITED: sample.edited}),
+            answer=answer,
             tools=self.tools,
             budget=self.budget,
             blocked=blocked,
         )
 
-    def _answered(self, about: About, listed: Sequence[Difference], **more: Any) -> Measure:
-        """Return the task whose answer is known."""
-        source: ConfidenceSource | None = "detector" if any(one.confidence is not None for one in listed) else None
-        args: dict[str, Json] = {"answer": record(listed, source).to_json()}
-        return Measure(protocol=self.name, metric=DIFFERENCES, about=about, measure="key", args=args, **more)
-
-    def _detected(self, sample: Sample, known: Known) -> Detected | None:
-        finding = known.finding(DIFFERENCES, sample)
-        return None if finding is None else detected(finding)
-
-    def _question(self, sample: Sample, one: _Judged, first: Task) -> Task:
-        """Return the task that says whether a difference was asked for."""
-        about = About.of(sample, part=one.part)
+    def _coherence(self, sample: Sample, one: Judged, first: Task) -> Task:
+        """Return the question whether a difference was asked for."""
+        difference = one.difference
+        on, (color, rgb, change) = _MARKED[self.options.marks][difference.op], _DRAWN[difference.op]
         assert sample.edited is not None  # without it nothing is detected
-        if self.options.coherence == "mask":
-            mask = sample.masks.get("edit")
-            images = {"source": sample.source, "edited": sample.edited} | ({} if mask is None else {"mask": mask})
-            return Measure(
-                protocol=self.name,
-                metric=IN_MASK,
-                about=about,
-                measure="mask_share",
-                args={"box": _thousandths(one.difference.box), "of": "changed"},
-                views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
-                rests_on=(first.id,),
-                blocked=("not_defined", "the sample has no mask of the edit") if mask is None else None,
-            )
-        op = one.difference.op
-        on = _MARKED[self.options.marks][op]
-        color, rgb = COLORS[op]
+        images = {ORIGINAL: sample.source, EDITED: sample.edited}
         prompt = render(
             self.options.coherence_prompt or "dice/coherence",
             instruction=one_line(sample.instruction),
-            op=op,
-            change=_SAID[op],
-            object=_hint(one.difference.object),
+            op=difference.op,
+            change=change,
+            object=_hint(difference.object),
             color=color,
             marked=" and ".join(on),
         )
-        images = {ORIGINAL: sample.source, EDITED: sample.edited}
         return Ask(
             protocol=self.name,
             metric=COHERENCE,
-            about=about,
+            about=About.of(sample, part=one.part),
             role=COHERENCE,
             prompt=prompt,
-            views=tuple(_view(alias, image, one.difference.box, rgb, drawn=alias in on) for alias, image in images.items()),
+            views=tuple(_view(alias, image, difference.box, rgb, drawn=alias in on) for alias, image in images.items()),
             answer=YES_NO,
             tools=self.tools,
             budget=self.budget,
             rests_on=(first.id,),
         )
 
-    def _judged(self, sample: Sample, found: Detected, known: Known) -> list[_Judged]:
-        """Return each difference with what is known of it, in the detector's order."""
-        order = sorted(
-            range(len(found.differences)),
-            key=lambda i: (-(found.differences[i].confidence or 0.0), -found.differences[i].box.area, i),
+    def _in_mask(self, sample: Sample, one: Judged, first: Task) -> Task:
+        """Return the measure of how much of a difference lies where change was allowed."""
+        mask, box = sample.masks.get("edit"), one.difference.box
+        return Measure(
+            protocol=self.name,
+            metric=IN_MASK,
+            about=About.of(sample, part=one.part),
+            measure="mask_share",
+            args={"box": [round(v * 1000, 3) for v in box], "of": "changed"},
+            views=_whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
+            rests_on=(first.id,),
+            blocked=("not_defined", "the sample has no mask of the edit") if mask is None else None,
         )
-        kept = set(order[: self.options.max_differences])
-        return [
-            self._verdict(sample, number, one, known)
-            if number - 1 in kept
-            else _Judged(number=number, difference=one, left_out=True, reason="left out by max_differences")
-            for number, one in enumerate(found.differences, start=1)
-        ]
 
-    def _verdict(self, sample: Sample, number: int, difference: Difference, known: Known) -> _Judged:
-        about = About.of(sample, part=f"difference {number}")
-        finding = known.finding(IN_MASK if self.options.coherence == "mask" else COHERENCE, about)
+    def _listed(self, sample: Sample, known: Known) -> Listed:
+        """Return what is known of a sample's differences."""
+        detection = known.finding(DIFFERENCES, sample)
+        found = None if detection is None else detected(detection)
+        if found is None:
+            return Listed(detection=detection)
+        numbered = dict(enumerate(found.differences, start=1))
+        surest = sorted(numbered, key=lambda n: (-(numbered[n].confidence or 0.0), -numbered[n].box.area))
+        kept = {*surest[: self.options.max_differences]}
+        judged = [
+            self._judged(sample, n, one, known) if n in kept else Judged(number=n, difference=one, left_out=True)
+            for n, one in numbered.items()
+        ]
+        return Listed(detection=detection, differences=tuple(judged), source=found.source)
+
+    def _judged(self, sample: Sample, number: int, difference: Difference, known: Known) -> Judged:
+        """Return a difference with the verdict on it."""
+        one = Judged(number=number, difference=difference)
+        question = COHERENCE if self.options.coherence == "judge" else IN_MASK
+        finding = known.finding(question, About.of(sample, part=one.part))
         if finding is None:
-            return _Judged(number=number, difference=difference)
+            return one
         said: bool | None = None
         if isinstance(finding.answer, Number):
             said = finding.answer.value >= self.options.mask_threshold
         elif isinstance(finding.answer, Choice):
             said = {"yes": True, "no": False}.get(finding.answer.name)
         status = None if said is not None else "off_menu" if finding.status == "ok" else finding.status
-        return _Judged(
-            number=number,
-            difference=difference,
-            coherent=said,
-            status=status,
-            reason=finding.reason,
-            findings=(finding.task_id,),
-        )
+        why: dict[str, Any] = {"status": status, "reason": finding.reason, "findings": (finding.task_id,)}
+        return Judged(number=number, difference=difference, coherent=said, **why)
 
-    def _scores(self, sample: Sample, known: Known) -> Iterator[Score]:
-        truth = given(sample, self.options.given_boxes)
-        areas = _of_people(truth)
-        # Where people say that nothing changed, no area tells the tables so.
-        count: dict[str, int | None] = {"areas_given": None if areas is None else len(areas)}
-        yield from _given_scores(sample, areas or [])
-        dims = {**_dims(sample), **rating_dims(sample)}
-        yield from score_patches(sample, known, self._areas(sample, known), self.options, dims)
-        finding, found = known.finding(DIFFERENCES, sample), self._detected(sample, known)
-        if finding is None or found is None:
-            unread = "input_error" if finding is not None and finding.status == "ok" else None
-            for metric in (CORRECT, UNWANTED, NO_CHANGE):
-                more_dims = count if metric == NO_CHANGE else {}
-                score = self.missing(metric, sample, known, question=DIFFERENCES, dims={**dims, **more_dims})
-                yield score if unread is None else Score(**{**vars(score), "missing": unread})
+    def _of_sample(self, sample: Sample, listed: Listed, dims: Mapping[str, Any]) -> Iterator[Score]:
+        """Return the three figures of Table 3 for one sample."""
+        about: dict[str, Any] = {**vars(About.of(sample)), "findings": (*listed.detection_id, *listed.coherence_ids)}
+        if listed.differences is None:
+            status, reason = listed.missing
+            more: dict[str, Any] = {"value": None, "missing": status, "reason": reason, "dims": dims}
+            yield from (Score(**about, metric=metric.id, **more) for metric in OF_SAMPLES)
             return
-        judged = self._judged(sample, found, known)
-        yield from self._of_sample(sample, judged, finding.task_id, count)
-        for one in judged:
-            own: dict[str, str | int | float | None] = {
-                **_place(sample, one.difference),
-                "confidence": one.difference.confidence,
-            }
-            own["confidence_source"] = found.source
-            about = vars(About.of(sample, part=one.part))
-            yield Score(
-                **about, metric=DETECTED, value=min(1.0, one.difference.box.area), findings=(finding.task_id,), dims=own
-            )
-            if one.left_out:
-                continue
-            value = None if one.coherent is None else float(one.coherent)
-            more: dict[str, Any] = {"missing": one.status, "reason": one.reason, "findings": one.findings}
-            yield Score(**about, metric=COHERENCE, value=value, dims=own, **more)
-            people = truth[one.number - 1].coherent if truth is not None and self.options.detector == "given" else None
-            if people is not None:
-                right = None if one.coherent is None else float(one.coherent == people)
-                yield Score(**about, metric=RIGHT, value=right, dims={**own, "coherent": int(people)}, **more)
-
-    def _areas(self, sample: Sample, known: Known) -> Areas:
-        """Return the differences that are judged, for the measures on patched images."""
-        finding, found = known.finding(DIFFERENCES, sample), self._detected(sample, known)
-        if finding is None:
-            return Areas()
-        if found is None:
-            status = "input_error" if finding.status == "ok" else finding.status
-            return Areas(detection=(finding.task_id,), missing=(status, finding.reason))
-        asked = [one for one in self._judged(sample, found, known) if not one.left_out]
-        failed = next((one for one in asked if one.coherent is None), None)
-        ended = failed is None or failed.status == NOT_JUDGED
-        return Areas(
-            differences=[one.difference for one in asked],
-            coherent=[bool(one.coherent) for one in asked] if failed is None else None,
-            detection=(finding.task_id,),
-            coherence=tuple(id_ for one in asked for id_ in one.findings),
-            missing=None if failed is None or ended else (str(failed.status), failed.reason),
-        )
-
-    def _of_sample(
-        self, sample: Sample, judged: Sequence[_Judged], first: str, count: Mapping[str, int | None]
-    ) -> Iterator[Score]:
-        """Return the three figures of Table 3 for one sample.   count: `areas_given`, a dimension of `no_change`."""
-        asked = [one for one in judged if not one.left_out]
-        out = len(judged) - len(asked)
-        findings = (first, *(id_ for one in asked for id_ in one.findings))
-        note = f"{out} of {len(judged)} differences were left out by max_differences={self.options.max_differences}"
-        parts = tuple({True: "coherent", False: "incoherent"}.get(one.coherent, f"[{one.status}]") for one in asked)  # type: ignore[arg-type]
-        about = {
-            **vars(About.of(sample)),
-            "findings": findings,
-            "parts": parts,
-            "dims": {**_dims(sample), **rating_dims(sample), "left_out": out},
+        asked, failed, count = listed.asked, listed.failed, len(listed.differences)
+        unwanted = [one.difference.box for one in asked if not one.coherent]
+        values = {
+            "correct": 1.0 if any(one.coherent for one in asked) else 0.0 if failed is None else None,
+            "unwanted": min(1.0, covered_area(unwanted)) if failed is None else None,
+            "no_change": float(not count),
         }
-        failed = next((one for one in asked if one.coherent is None), None)
-        why: dict[str, Any] = {}
-        if failed is not None:
-            why = {"missing": failed.status, "reason": f"{failed.part}: {failed.reason}".rstrip(": ")}
-        if any(one.coherent for one in asked):
-            yield Score(**about, metric=CORRECT, value=1.0)
-        elif failed is not None:
-            yield Score(**about, metric=CORRECT, value=None, **why)
-        else:
-            yield Score(**about, metric=CORRECT, value=0.0, reason=note if out else "")
-        if failed is not None:
-            yield Score(**about, metric=UNWANTED, value=None, **why)
-        else:
-            area = min(1.0, covered_area([one.difference.box for one in asked if not one.coherent]))
-            yield Score(**about, metric=UNWANTED, value=area, reason=note if out else "")
-        about["dims"] = {**about["dims"], **count}
-        yield Score(**about, metric=NO_CHANGE, value=float(not judged))
+        out = count - len(asked)
+        note = (
+            f"{out} of {count} differences were left out by max_differences={self.options.max_differences}" if out else ""
+        )
+        notes = {"correct": "" if values["correct"] else note, "unwanted": note, "no_change": ""}
+        for metric, value in values.items():
+            why = failed if value is None else None
+            yield Score(
+                **about,
+                metric=metric,
+                value=value,
+                missing=None if why is None else why.status,
+                reason=notes[metric] if why is None else f"{why.part}: {why.reason}".rstrip(": "),
+                parts=tuple(one.said for one in asked),
+                dims={**dims, "left_out": out},
+            )
+
+
+def _of_difference(sample: Sample, one: Judged, listed: Listed, people: bool | None) -> Iterator[Score]:
+    """Return the area of a difference, whether it was asked for, and whether people say so too.
+
+    people: what they say; None where they do not.
+    """
+    about, sure = vars(About.of(sample, part=one.part)), one.difference.confidence
+    dims: dict[str, Any] = {**_place(sample, one.difference), "confidence": sure, "confidence_source": listed.source}
+    area = min(1.0, one.difference.box.area)
+    yield Score(**about, metric="detected", value=area, findings=listed.detection_id, dims=dims)
+    if one.left_out:
+        return
+    more: dict[str, Any] = {"missing": one.status, "reason": one.reason, "findings": one.findings}
+    yield Score(**about, metric=COHERENCE, value=None if one.coherent is None else float(one.coherent), dims=dims, **more)
+    if people is not None:
+        right = None if one.coherent is None else float(one.coherent == people)
+        kind = "coherent" if people else "incoherent"
+        yield Score(**about, metric="coherence_right", value=right, dims={**dims, "given_kind": kind}, **more)
 
 
 def _of_people(listed: Sequence[Difference] | None) -> list[Difference] | None:
@@ -440,7 +342,12 @@ def _given_scores(sample: Sample, truth: Sequence[Difference]) -> Iterator[Score
     for number, one in enumerate(truth, start=1):
         dims = {**_place(sample, one), "coherent": None if one.coherent is None else int(one.coherent)}
         about = vars(About.of(sample, part=f"area {number}"))
-        yield Score(**about, metric=GIVEN, value=min(1.0, one.box.area), dims=dims)
+        yield Score(**about, metric="given", value=min(1.0, one.box.area), dims=dims)
+
+
+def _whole(images: Mapping[str, ImageRef | None]) -> tuple[Recipe, ...]:
+    """Return the views of images as they are, those that are there."""
+    return tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None)
 
 
 def _view(alias: str, image: ImageRef, box: Box, rgb: tuple[int, int, int], *, drawn: bool) -> Recipe:
@@ -462,12 +369,4 @@ def _hint(name: str) -> str:
 def _place(sample: Sample, one: Difference) -> dict[str, str | int | float | None]:
     box = dict(zip(("x0", "y0", "x1", "y1"), one.box, strict=True))
     size = {"width": sample.source.width, "height": sample.source.height}
-    return {**_dims(sample), "op": one.op, "object": one.object, **box, **size}
-
-
-def _thousandths(box: Box) -> list[Json]:
-    return [round(v * 1000, 3) for v in box]
-
-
-def _dims(sample: Sample) -> dict[str, str | int | float | None]:
-    return {"edit_type": sample.edit_type}
+    return {"edit_type": sample.edit_type, "op": one.op, "object": one.object, **box, **size}

@@ -1,26 +1,32 @@
 """DICE's tables: detection (Table 1), coherence (Table 2), editors (Table 3), edit types, and the means of patched CLIP.
 
 Table 4, the correlation with people, is `editloupe compare RUN --pair METRIC=RATING,…`.
+
+Average precision is over all images of all editors for which the data gives areas (rows `given`) and the detector's answer
+is known (a value of `no_change`); the others are counted. The dimension `areas_given` of `no_change`, the number of areas
+that the data gives, brings in images in which nothing changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.data.human import named, names_of, settled
-from editloupe.protocols.dice.detection_tables import coherent_areas, detection, ops, unasked
-from editloupe.protocols.dice.differences import DETECTORS, Detector
-from editloupe.protocols.dice.patching import patched
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
+from editloupe.protocols.dice.differences import Detector
+from editloupe.protocols.dice.patching import patch_metrics
+from editloupe.stats.detected import Average, SeenImage, precision_table
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of, select, sentences
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 from editloupe.values import Sample
 
 if TYPE_CHECKING:
     import polars
+
+TableOf: TypeAlias = TableSpec | Callable[..., Any]
 
 RATINGS: Final = ("adherence", "preservation")
 """What people rated from 1 to 5 (Table 3), as the data names it."""
@@ -29,12 +35,33 @@ _EDITORS: Final = {
     "unwanted": "Unwanted edits, % of area",
     "no_change": "No visual change, %",
 }
+_AP: Final[Mapping[str, Mapping[str, Any]]] = {
+    "AP": {}, "AP50": {"iou": 0.5}, "AP75": {"iou": 0.75}, "AP_M": {"area": "medium"}, "AP_L": {"area": "large"},
+}  # fmt: skip
+"""Title of a figure → arguments of `Precision.ap`."""
+_DETECTION: Final = (
+    *(Average(title=t, arguments=of, keys={"classes": "agnostic", "figure": t}, by_class=False) for t, of in _AP.items()),
+    *(Average(title=f"{t}, by op", arguments=of, keys={"classes": "aware", "figure": t}) for t, of in _AP.items()),
+    *(
+        Average(title=f"AP_{short}", arguments={"of": op}, keys={"classes": "aware", "figure": f"AP_{short}"})
+        for short, op in (("ADD", "ADD"), ("REM", "REMOVE"), ("EDIT", "EDIT"))
+    ),
+)
+_COHERENCE: Final = tuple(
+    Average(title=title, arguments=of, keys={"figure": title})
+    for title, of in (*[*_AP.items()][:3], ("AP coherent", {"of": 1}), ("AP incoherent", {"of": 0}))
+)
+_CONFIDENCE: Final = (
+    "Confidence: by what the differences are sorted. none is another figure: all count alike, in the order of the run and "
+    "of the detector. Differences are those of detector={}."
+)
 
 
-def tables(detector: Detector, *, side: int | None = None) -> tuple[TableSpec | Callable[..., Any], ...]:
+def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str] = ()) -> tuple[TableOf, ...]:
     """Return the tables of a run with this detector. Every score has the dimension `edit_type`, which may be None.
 
     side: areas are those of images of side × side px, such as 512; None for the source's own size.
+    patches: those with which CLIP is measured.
     """
     by_type = TableSpec(
         title="Correct edits by edit type",
@@ -44,10 +71,34 @@ def tables(detector: Detector, *, side: int | None = None) -> tuple[TableSpec | 
         columns="editor",
         cell="rate",
     )
-    makers: list[Callable[..., Any]] = [partial(editors, detector=detector), coherence]
-    if detector != "given":
-        makers += [partial(make, detector=detector, side=side) for make in (detection, coherent_areas)] + [ops]
-    return (by_type, *makers, patched)
+    right = TableSpec(
+        title="Coherence of given areas",
+        name="coherence",
+        metrics=("coherence_right",),
+        rows="given_kind",
+        cell="macro",
+        order=("coherent", "incoherent"),
+        normalise=True,
+        source="Table 2",
+        caption="A sample is an area here. The paper's accuracy is the mean of all samples; the mean over kinds is the "
+        "balanced accuracy, 50 for an answer that is always the same.",
+    )
+    clip = TableSpec(
+        title="CLIP with patched areas",
+        name="clip",
+        metrics=tuple(metric.id for metric in patch_metrics(patches)),
+        overall=False,
+        caption="CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption. How they "
+        "go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
+    )
+    of_areas = [partial(make, detector=detector, side=side) for make in (detection, coherent_areas)]
+    return (
+        by_type,
+        partial(editors, detector=detector),
+        right,
+        *(of_areas if detector != "given" else ()),
+        *((clip,) if patches else ()),
+    )
 
 
 def rating_dims(sample: Sample) -> dict[str, float]:
@@ -63,13 +114,14 @@ def editors(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     frame: one judge's scores. People's ratings are the dimensions of `rating_dims`.
     """
     rows = rows_of(frame, *_EDITORS)
-    if not rows:
-        return None
     human = [name for name in RATINGS if any(row.get(f"human_{name}") is not None for row in rows)]
-    figures = [Figure(title, _percent, {"metric": id_}, {"metric": id_, "by": "judge"}) for id_, title in _EDITORS.items()]
     rated = {"metric": "correct"}
-    figures += [
-        Figure(f"People: {name}", partial(_rating, name=name), rated, {"metric": name, "by": "people"}) for name in human
+    figures = [
+        *(Figure(title, _percent, {"metric": id_}, {"metric": id_, "by": "judge"}) for id_, title in _EDITORS.items()),
+        *(
+            Figure(f"People: {name}", partial(_rating, name=name), rated, {"metric": name, "by": "people"})
+            for name in human
+        ),
     ]
     if len(human) == len(RATINGS):
         nothing = {"metric": "no_change", "by": "people"}
@@ -86,54 +138,88 @@ def editors(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
             "People: means of their ratings; no visual change: images that all rate 1 for adherence and 5 for preservation."
             if human
             else "",
-            f"Differences are {DETECTORS[detector]}.",
+            f"Differences are those of detector={detector}.",
             "That there is none is the detector's word: it may have missed one." if detector != "given" else "",
-            unasked(frame),
+            _not_asked(frame),
         ),
     )
 
 
-def coherence(frame: polars.DataFrame) -> Table | None:
-    """Return how often coherence is judged right on areas that the data gives (Table 2); None where it was not asked.
+def detection(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+    """Return AP of detected boxes, without and with the op as their class (Table 1); None without given areas.
 
-    frame: one judge's scores. Rows `coherence_right` have the dimension `coherent`, what the data says.
+    frame: one judge's scores.   side: areas are those of images of side × side px; None for the source's own size.
     """
-    rows = rows_of(frame, "coherence_right")
-    if not rows:
+    images = _images(frame)
+    known = [_seen(image, "detected", "op", "op") for image in images if _is_judged(image)]
+    size = "the source's own size" if side is None else f"{side}×{side} px"
+    caption = sentences(
+        "As in the paper's Table 1. Average precision × 100 of boxes, over IoU .50 to .95; 101 recalls and at most 100 "
+        "differences an image, as COCO has it. By op: ADD, REMOVE and EDIT are classes, and AP is the mean of theirs.",
+        f"AP_M and AP_L: areas from 32² to 96² px and larger ones, at {size}.",
+        _CONFIDENCE.format(detector),
+        _left_out(len(images) - len(known), "the differences could not be detected"),
+    )
+    called = "detection", "Detection of differences"
+    return precision_table(*called, known, _DETECTION, side=side, asked=len(images), caption=caption) if images else None
+
+
+def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+    """Return AP of detected boxes with coherence as their class (Table 2); None where the data tells no coherence.
+
+    frame: one judge's scores.   side: as in `detection`.
+    """
+    told = [one for one in _images(frame) if all(row.get("coherent") is not None for row in _of(one, "given"))]
+    if not any(_of(image, "given") for image in told):
         return None
-    known = [row for row in rows if row["value"] is not None]
-    right = {truth: [row["value"] for row in known if row.get("coherent") == truth] for truth in (1, 0)}
-    count = sum(map(len, right.values()))
-    balanced = 50 * (fmean(right[1]) + fmean(right[0])) if all(right.values()) else None
-    base = 100 * len(right[1]) / count if count else None
-    called = 100 * (sum(right[1]) + len(right[0]) - sum(right[0])) / count if count else None
-    only = "" if balanced is not None or not count else "the data has one of the two alone"
-    others = (
-        ("Balanced, %", "balanced_accuracy", Cell(value=balanced, name="mean", digits=1, why=only)),
-        ("Coherent in the data, %", "base_rate", Cell(value=base, name="mean", digits=1)),
-        ("Called coherent, %", "called_coherent", Cell(value=called, name="mean", digits=1)),
+    judged = [one for one in told if _is_judged(one) and all(row["value"] is not None for row in _of(one, "coherence"))]
+    # 1 for coherent and 0 for not are the classes.
+    known = [_seen(image, "coherence", "value", "coherent") for image in judged]
+    caption = sentences(
+        "As in the paper's Table 2. Average precision × 100 of boxes with two classes, coherent and not, "
+        "on images of whose areas the data tells the coherence.",
+        _CONFIDENCE.format(detector),
+        _left_out(len(told) - len(known), "a difference, or its coherence, could not be judged"),
+        _not_asked(frame),
     )
-    return pivot(
-        "coherence",
-        "Coherence of given areas",
-        {("given",): rows},
-        [
-            Figure("Accuracy, %", _percent, keys={"figure": "accuracy"}),
-            *(Figure(title, partial(_settled, cell), keys={"figure": name}) for title, name, cell in others),
-        ],
-        by=("",),
-        heads=("Areas",),
-        caption=(
-            "As in the paper's Table 2. Accuracy of (judged/asked), with a 95 % interval, resampled by source image.",
-            "Balanced: the mean of the accuracies on coherent and on incoherent areas, 50 for an answer that is always the "
-            "same.",
-            "" if base is None else f"An answer that is always the same is right in {max(base, 100 - base):.1f} %.",
-        ),
-    )
+    called = "coherence-areas", "Coherence of detected areas"
+    return precision_table(*called, known, _COHERENCE, side=side, asked=len(told), caption=caption)
 
 
-def _settled(cell: Cell, rows: Rows) -> Cell:
-    return cell
+def _images(frame: polars.DataFrame) -> list[Rows]:
+    """Return the rows of each sample for which the data gives areas, in the order of the frame."""
+    return [
+        rows
+        for rows in grouped(rows_of(frame, "no_change", "given", "detected", "coherence"), "editor", "sample").values()
+        if any(row["metric"] == "given" or row.get("areas_given") is not None for row in rows)
+    ]
+
+
+def _of(image: Rows, metric: str) -> Rows:
+    return select(image, {"metric": metric})
+
+
+def _is_judged(image: Rows) -> bool:
+    """Return whether the detector's answer is known."""
+    return any(row["value"] is not None for row in _of(image, "no_change"))
+
+
+def _seen(image: Rows, metric: str, found_class: str, truth_class: str) -> SeenImage:
+    """Return the boxes of an image.   metric: of the found ones.   found_class, truth_class: columns of the classes."""
+    found, truth = _of(image, metric), _of(image, "given")
+    classes, true_classes = [row[found_class] for row in found], [row[truth_class] for row in truth]
+    return SeenImage(found=found, truth=truth, found_classes=classes, truth_classes=true_classes)
+
+
+def _left_out(count: int, why: str) -> str:
+    return f"Left out: {count} of the images; {why}." if count else ""
+
+
+def _not_asked(frame: polars.DataFrame) -> str:
+    """Return how many differences nobody was asked about, since max_differences left them out; "" for none."""
+    counts = [count for row in rows_of(frame, "no_change") if (count := row.get("left_out"))]
+    where = f"{sum(counts)} of the differences, in {len(counts)} of the images"
+    return f"Not judged, by max_differences: {where}. They count for nothing here." if counts else ""
 
 
 def _percent(rows: Rows) -> Cell:

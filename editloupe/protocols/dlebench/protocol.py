@@ -17,7 +17,7 @@ Differs:
 - the frame and padding of crops and masks, and where a reference is shown, are left open by the paper and are options here;
   the crops are framed by Eq. 1, the paper's rule for making reference images (section 3.1), whose use here is ours;
 - the paper names four tools and enhances every crop; here there are five, and small crops are enlarged (docs/tools.md);
-- targets are outlined on crops, and an instruction about all targets as a set, such as Change Count, is asked about once.
+- targets are outlined on crops, and a Change Count, which is about all targets together, is asked about once.
 
 Not covered:
 - how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-build-dlebench);
@@ -26,7 +26,6 @@ Not covered:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -59,14 +58,8 @@ _LONG: Final = 10_000
 
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 
-_NUMBER = r"(\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
-_OF_A_SET: Final = re.compile(
-    rf"\b(({_NUMBER}|some|half) of|number of|(remove|delete|erase|add|insert|keep|leave)s? (only )?{_NUMBER}|"
-    r"one (more|fewer|less)|another|swap\w*|exchang\w*)\b",
-    re.IGNORECASE,
-)
-"""Words by which an instruction is about several targets together: what it asks of one depends on the others."""
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”|‘[^’]*’")
+_ABOUT_A_SET: Final = "Change Count"
+"""The edit type that is about all targets together: what it asks of one depends on the others."""
 
 _NAMES: Mapping[Role, str] = {"source": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
 
@@ -90,7 +83,8 @@ class DLEBenchOptions(RubricOptions):
     reference: Literal["oracle", "always", "never"] = "oracle"
     """Where the reference image is shown; "oracle" is the paper's way."""
     targets: Literal["auto", "each", "together"] = "auto"
-    """How the oracle mode asks about several targets: each by itself, or once about all. auto: by edit type and words."""
+    """How the oracle mode asks about several targets: each by itself, or once about all. auto: by the edit type, once for
+    Change Count."""
 
     @model_validator(mode="after")
     def _ordered(self) -> DLEBenchOptions:
@@ -134,17 +128,25 @@ class DLEBench(RubricProtocol):
             self._try_prompt()
 
     def check(self, samples: Sequence[Sample]) -> None:
-        """Raise DataError if the oracle mode is to judge samples without boxes."""
-        bare = without_boxes(samples) if self.mode == "oracle" else []
+        """Raise DataError if the oracle mode is to judge samples without boxes, or several targets without an edit type."""
+        if self.mode != "oracle":
+            return
+        if untyped := [sample for sample in samples if self._undecided(sample)]:
+            raise DataError(
+                f"{len(untyped)} of {len(samples)} samples have several targets and no edit type: {_named(untyped)}. The "
+                "oracle mode asks about targets one by one, or, where the instruction is about all of them together, once. "
+                f"Add a column edit_type ({_ABOUT_A_SET} is asked about once), or say --option targets=each or "
+                "targets=together"
+            )
+        bare = without_boxes(samples)
         if not bare:
             return
-        named = ", ".join(s.key for s in bare[:5]) + (f" and {len(bare) - 5} more" if len(bare) > 5 else "")
         # The layout of a DLEBench download has a file of its own for boxes.
         download = all(sample.dataset == "DLEBench" for sample in bare)
         file, then = ("boxes.jsonl", "judge again") if download else ("metadata-boxes.jsonl", "judge that file")
         raise DataError(
             f"the oracle mode needs a box around each target; {len(bare)} of {len(samples)} samples have none: "
-            f"{named}. Add a column bbox ([x0, y0, x1, y1] in px of the source image), let a detector find boxes "
+            f"{_named(bare)}. Add a column bbox ([x0, y0, x1, y1] in px of the source image), let a detector find boxes "
             f"(`editloupe targets PATH --write PATH/{file}`, then {then}), or use --mode tool, which needs none"
         )
 
@@ -196,9 +198,11 @@ class DLEBench(RubricProtocol):
         """Return True if the instruction is about all targets as one set, so that none can be judged by itself."""
         if self.options.targets != "auto":
             return bool(self.options.targets == "together")
-        if edit_type_name(sample.edit_type) == "Change Count":
-            return True
-        return len(sample.targets) > 1 and _OF_A_SET.search(_QUOTED.sub(" ", sample.instruction)) is not None
+        return edit_type_name(sample.edit_type) == _ABOUT_A_SET
+
+    def _undecided(self, sample: Sample) -> bool:
+        """Return True if nothing says whether the targets of a sample are one set."""
+        return bool(self.options.targets == "auto") and len(sample.targets) > 1 and sample.edit_type is None
 
     def _task(
         self,
@@ -215,6 +219,8 @@ class DLEBench(RubricProtocol):
         blocked = missing_output(sample)
         if blocked is None and self.mode == "oracle" and without_boxes([sample]):
             blocked = ("input_error", "the oracle mode needs a box around each target; this sample has none")
+        if blocked is None and self.mode == "oracle" and self._undecided(sample):
+            blocked = ("input_error", "several targets and no edit type: say targets=each or targets=together")
         shown = "whole"
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:
             shown = "crop" if criterion.concerns == "target" else "mask"
@@ -289,6 +295,11 @@ def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together:
         "name": names.pop() if len(names) == 1 else "",
         "boxes": [list(box_from_json(box).to_thousandths(width=width, height=height)) for box in boxes],
     }
+
+
+def _named(samples: Sequence[Sample]) -> str:
+    """Return the first five keys, and how many more there are."""
+    return ", ".join(s.key for s in samples[:5]) + (f" and {len(samples) - 5} more" if len(samples) > 5 else "")
 
 
 def _numbers(sample: Sample) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ Differs:
   `mask=official` does the same.
 
 Not covered:
-- the study with people. How such data are made: `builder.py`.
+- the study with people. How such data are made: docs/build.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from editloupe.protocols.giebench.questions import Question, QuestionError, read
 from editloupe.protocols.giebench.tables import edit_type_name, tables
 from editloupe.scores import Binary, Metric, Real, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
-from editloupe.values import Json, Sample
+from editloupe.values import Sample
 
 PROMPT: Final = "giebench/question"
 ACCURACY: Final = "accuracy"
@@ -54,6 +54,16 @@ PRESERVATION: Final = {
     "mse": Metric(id="masked_mse", name="Masked MSE", short="MSE", domain=Real(), better="lower", source="Table 3"),
 }
 """What the option `measures` names → the metric, in the order of the paper's Table 3."""
+
+_TAKES: Final = {
+    "ssim": ("dilate", "ssim"),
+    "clip": ("dilate", "pool"),
+    "psnr": ("mask", "dilate", "align"),
+    "mse": ("mask", "dilate", "align"),
+}
+"""Measure of what lies outside the mask → the options that it takes."""
+_OF_MEASURES: Final = {"mask": "apply", "dilate": True, "align": "none", "ssim": "outside", "pool": "pure"}
+"""Option → the measures' own value of it."""
 
 
 def _measures(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -133,12 +143,11 @@ class GIEBench(BaseProtocol):
         for sample in group:
             yield self._accuracy(sample, known)
             for metric in self.measures.values():
-                answer = known.answer(metric.id, sample)
-                if isinstance(answer, Number):
-                    found = known[metric.id, sample.editor, sample.id, 0, ""]
-                    yield _score(sample, metric.id, answer.value, findings=(found.task_id,))
-                else:
+                found = known.finding(metric.id, sample)
+                if found is None or not isinstance(found.answer, Number):
                     yield self.missing(metric.id, sample, known, dims=_dims(sample))
+                else:
+                    yield _score(sample, metric.id, found.answer.value, findings=(found.task_id,))
 
     def _asked(self, sample: Sample) -> Iterable[Task]:
         """Return the key of a question, and the question. Neither is asked where the key decides nothing."""
@@ -177,21 +186,8 @@ class GIEBench(BaseProtocol):
 
     def _measure(self, sample: Sample, name: str) -> Measure:
         """Return a measure of the edit. Arguments are given where they differ from the measure's own."""
-        options = self.options
-        args: dict[str, Json] = {}
-        masked = name != "unmasked_clip"
-        if not masked:
-            args["mask"] = "none"
-        elif options.mask != "apply" and name in ("mse", "psnr"):
-            args["mask"] = options.mask
-        if masked and not options.dilate:
-            args["dilate"] = False
-        if name in ("mse", "psnr") and options.align != "none":
-            args["align"] = options.align
-        if name == "ssim" and options.ssim != "outside":
-            args["ssim"] = options.ssim
-        if name == "clip" and options.pool != "pure":
-            args["pool"] = options.pool
+        options = {option: getattr(self.options, option) for option in _TAKES.get(name, ())}
+        masked = name in _TAKES
         mask = sample.masks.get("edit") if masked else None
         images = {"source": sample.source, "edited": sample.edited, "mask": mask}
         no_mask: _Blocked = ("input_error", "the sample has no mask of the edited object")
@@ -200,7 +196,7 @@ class GIEBench(BaseProtocol):
             metric=PRESERVATION[name].id,
             about=About.of(sample),
             measure=name.removeprefix("unmasked_"),
-            args=args,
+            args={n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
             views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
             blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
         )
@@ -208,17 +204,12 @@ class GIEBench(BaseProtocol):
     def _accuracy(self, sample: Sample, known: Known) -> Score:
         """Return 1 where the answer is the key's, 0 where it is another."""
         given, key = known.finding(ACCURACY, sample), known.finding(KEY, sample)
+        said, right = (None if finding is None else finding.answer for finding in (given, key))
         dims = {**_dims(sample), **self._places(sample)}
-        right = None if key is None else key.answer
-        if given is None or key is None or not isinstance(right, Choice):
+        if given is None or key is None or not isinstance(said, Choice) or not isinstance(right, Choice):
             # What is missing is the key, or else the answer.
-            question = KEY if given is not None and given.answer is not None else ACCURACY
-            return self.missing(ACCURACY, sample, known, question=question, dims=dims)
-        if not isinstance(given.answer, Choice):
-            return self.missing(ACCURACY, sample, known, dims=dims)
-        value = float(given.answer.name == right.name)
-        findings = (given.task_id, key.task_id)
-        return _score(sample, ACCURACY, value, findings=findings, dims=dims)
+            return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
+        return _score(sample, ACCURACY, float(said.name == right.name), findings=(given.task_id, key.task_id), dims=dims)
 
     def _places(self, sample: Sample) -> dict[str, int | None]:
         """Return the place of the right option, from 1, in the data and as shown, and how many options there are."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
-from editloupe.stats.choices import accuracy, positions
+from editloupe.stats.choices import positions
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.ranks import inverted
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import Cell, Table
+from editloupe.stats.table import Table
 
 if TYPE_CHECKING:
     import polars
@@ -42,7 +42,7 @@ edit_type_name: Final = Names(ALIASES)
 
 
 def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return Table 2, its other readings, the places of the keys and, where something is measured, Table 3.
+    """Return Table 2, the places of the keys and, where something is measured, Table 3.
 
     measures: the metrics of what is measured.
     """
@@ -58,39 +58,10 @@ def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], 
         normalise=True,
         transposed=True,
         source="Table 2",
-        caption="The paper's Overall is the mean of all samples.",
+        caption="The paper's Overall is the mean of all samples. It counts an abstention as wrong: abstain=wrong does so.",
     )
-    return (
-        by_type,
-        readings,
-        partial(positions, metric=ACCURACY),
-        *([partial(preservation, metrics=chosen)] if chosen else []),
-    )
-
-
-def readings(frame: polars.DataFrame) -> Table | None:
-    """Return the accuracy of each editor if abstentions, and missing outputs too, count as wrong; None without abstentions.
-
-    frame: one judge's scores.
-    """
-    asked = rows_of(frame, ACCURACY)
-    if all(row["missing"] != "abstained" for row in asked):
-        return None
-    columns = {
-        "Judged alone": (),
-        "Abstentions as wrong": ("abstained",),
-        "Missing outputs as wrong too": ("abstained", "missing_output"),
-    }
-    return pivot(
-        "readings",
-        "Accuracy if abstentions count as wrong",
-        grouped(asked, "editor"),
-        [Figure(title, partial(accuracy, wrong=wrong), keys={"reading": title}) for title, wrong in columns.items()],
-        caption=(
-            "Percent of (judged/asked), with 95 % intervals, resampled by source image. The paper counts an abstention as "
-            "wrong and leaves missing outputs out.",
-        ),
-    )
+    of_measures = [partial(preservation, metrics=chosen)] if chosen else []
+    return (by_type, partial(positions, metric=ACCURACY), *of_measures)
 
 
 def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
@@ -99,34 +70,33 @@ def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table
     frame: one judge's scores.
     """
     found = frame.to_dicts()
-    right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
-    measured = {m.id: f"{m.short} ({m.unit})" if m.unit else m.short for m in metrics if m.id in {*frame["metric"]}}
-    if not measured:
+    titles = {m.id: f"{m.short} ({m.unit})" if m.unit else m.short for m in metrics if m.id in {*frame["metric"]}}
+    if not titles:
         return None
     scaled, said = _scaled(rows_of(frame, "masked_mse"))
+    titles |= {"inverted_mse": "Inverted MSE"} if scaled else {}
+    right = {(row["editor"], row["sample"]) for row in found if row["metric"] == ACCURACY and row["value"] == 1}
     infinite = sum(row["missing"] == "not_defined" and "infinite" in (row["reason"] or "") for row in found)
-
-    def cell(rows: Rows, *, metric: str, of: str) -> Cell:
-        digits = 2 if metric in ("masked_psnr", "masked_mse") else 4
-        counted = [row for row in rows if of == "all edits" or (row["editor"], row["sample"]) in right]
-        return mean(counted, digits=digits, interval_digits=1 if digits == 2 else digits)
-
-    return pivot(
-        "preservation",
-        "Content preservation of all edits, and of correct ones",
-        grouped([*found, *scaled], "editor"),
-        [
-            Figure(f"{title}, {short}", partial(cell, metric=id_, of=of), {"metric": id_}, {"metric": id_, "of": of})
-            for id_, title in {**measured, **({"inverted_mse": "Inverted MSE"} if scaled else {})}.items()
-            for short, of in (("all", "all edits"), ("correct", "correct edits"))
-        ],
-        caption=(
-            "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes nothing "
-            "preserves all: read these beside the accuracy.",
-            said,
-            f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
-        ),
+    rows = [{**row, "right": (row["editor"], row["sample"]) in right} for row in (*found, *scaled)]
+    coarse, fine = (partial(mean, digits=digits, interval_digits=of) for digits, of in ((2, 1), (4, 4)))
+    figures = [
+        Figure(
+            f"{title}, {short}",
+            coarse if id_ in ("masked_psnr", "masked_mse") else fine,
+            {"metric": id_, **where},
+            {"metric": id_, "of": f"{short} edits"},
+        )
+        for id_, title in titles.items()
+        for short, where in (("all", {}), ("correct", {"right": True}))
+    ]
+    caption = (
+        "Means of (judged/asked), with 95 % intervals, resampled by source image. An editor that changes nothing "
+        "preserves all: read these beside the accuracy.",
+        said,
+        f"PSNR is infinite, and counted apart, {infinite} times." if infinite else "",
     )
+    title = "Content preservation of all edits, and of correct ones"
+    return pivot("preservation", title, grouped(rows, "editor"), figures, caption=caption)
 
 
 def _scaled(rows: Rows) -> tuple[Rows, str]:
