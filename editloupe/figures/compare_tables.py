@@ -216,9 +216,12 @@ def _heat(found: Comparison, metric: str, figure: str) -> HeatPlot:
     squares = matrix_of(found, metric, figure)
     cells = []
     for i, first in enumerate(names):
-        counts = [common.get((first, second)) or common.get((second, first)) or 0 for second in names]
-        cells.append(tuple(None if i == j else (None if v is None else 100 * max(0.0, v), n, n)
-                           for j, (v, n) in enumerate(zip(squares[i], counts, strict=True))))  # fmt: skip
+        row: list[tuple[float | None, int, int] | None] = []
+        for j, second in enumerate(names):
+            count = common.get((first, second)) or common.get((second, first)) or 0
+            value = squares[i][j]
+            row.append(None if i == j else (None if value is None else 100 * max(0.0, value), count, count))
+        cells.append(tuple(row))
     return HeatPlot(
         name=f"agreement-{metric.replace('_', '-')}",
         title=f"{found.titles[metric][0]}: who agrees with whom, {_PLOTTED[figure]} × 100",

@@ -143,9 +143,12 @@ def cumulative(series: Sequence[Shares]) -> str:
     _legend(axes)
     sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
     for one in series:
-        under = (f"{100 * sum(v < a for v in one.values) / len(one.values):.0f} % are under {100 * a:g} %"
-                 for a in (0.001, 0.01, 0.1)) if one.values else ("no line",)  # fmt: skip
-        sentences.append(f"{one.name}: {one.counted}; {', '.join(under)}.")
+        under = [
+            f"{100 * sum(v < area for v in one.values) / len(one.values):.0f} % are under {100 * area:g} %"
+            for area in (0.001, 0.01, 0.1)
+            if one.values
+        ]
+        sentences.append(f"{one.name}: {one.counted}; {', '.join(under) or 'no line'}.")
     return _as_svg(figure, "Target objects by area", " ".join(sentences))
 
 

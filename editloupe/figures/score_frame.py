@@ -44,8 +44,8 @@ def score_frame(scores: Sequence[Score], samples: Mapping[str, Sample] | None = 
     """
     known = samples or {}
     sources = [None if (sample := known.get(score.key)) is None else sample.source.sha256 for score in scores]
-    columns: dict[str, list[Any]] = {name: [getattr(score, name) for score in scores] for name in SCORED if name not in (
-        "sample", "source")}  # fmt: skip
+    own = [name for name in SCORED if name not in ("sample", "source")]
+    columns: dict[str, list[Any]] = {name: [getattr(score, name) for score in scores] for name in own}
     columns |= {"sample": [score.sample_id for score in scores], "source": sources}
     dims = {name: [score.dims.get(name) for score in scores] for name in dimensions(scores)}
     return typed_frame({**columns, **dims}, {**SCORED, **{name: type_of(values) for name, values in dims.items()}})

@@ -15,8 +15,13 @@ from editloupe.stats.threshold import Threshold
 from editloupe.values import Json
 
 _SIGNED: Final = ("injection", "leniency", "less_first", "change", "bought")
-_AXES: Final = {"small": "Small targets", "nuisance": "Nuisance stability", "order": "Order stability",
-                "injection": "Injection resistance", "consistency": "Consistency"}  # fmt: skip
+_AXES: Final = {
+    "small": "Small targets",
+    "nuisance": "Nuisance stability",
+    "order": "Order stability",
+    "injection": "Injection resistance",
+    "consistency": "Consistency",
+}
 """Axes of the radar behind those of the metrics' accuracy and fairness."""
 _VARIANT: Final = {
     "accuracy": "Accuracy",
