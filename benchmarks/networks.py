@@ -34,11 +34,11 @@ from PIL import Image
 from benchmarks.pages import put
 from editloupe.data.images import RGB
 from editloupe.models.detect.base import Detection
-from editloupe.models.detect.open import DETECTORS
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
+from editloupe.models.opening import DETECTOR
 from editloupe.models.upscale.base import NetworkUpscaler
-from editloupe.models.weights import quietly
+from editloupe.models.weights import reading
 
 PHRASE = "red mug"
 
@@ -121,7 +121,7 @@ def detector_rows(
     torch = import_torch()
     pictures = [drawn(*side, seed=seed) for seed in range(max(sizes))]
     ways: list[Way] = []
-    weights = DETECTORS.find(str(folder))
+    weights = DETECTOR.find(str(folder))
     loaded = TransformersDetector(weights, device=device.name)._ready()
 
     def detector(network: Any, *, max_batch: int, box_threshold: float) -> TransformersDetector:
@@ -293,7 +293,7 @@ def make_grounding_dino(folder: Path, *, side_px: int = 800) -> Path:
     words = [fixed.get(i) or spelled.get(i) or f"[unused{i}]" for i in range(30_522)]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     import_torch().manual_seed(0)
-    with quietly():
+    with reading("the networks"):
         GroundingDinoForObjectDetection(GroundingDinoConfig()).save_pretrained(folder)
         tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
         images = GroundingDinoImageProcessorPil(size={"shortest_edge": side_px, "longest_edge": side_px * 5 // 3})

@@ -25,7 +25,7 @@ from benchmarks.pages import put
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.runs.index import RunIndex
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replay
+from editloupe.runs.replay import Replay
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces import GALLERY

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -207,30 +207,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that `name` may be meant as; "" if none is near."""
-    return matched([name], list(known)).get(name, "")
+    """Return the known name that `name` may be meant as; "" if none is near.
 
-
-def matched(names: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return the known name for each of several names that has one near, none of them twice; the nearest pairs first.
-
-    A word in common counts for more than letters do, and the more the fewer names have it: of `edited_file_name` it is
-    `edited`.
+    A word in common counts for more than letters do, and the more the fewer names have it: of `max_run_cost` it is
+    `max_cost`.
     """
-    words = {name: {w.removesuffix("s") for w in re.split(r"[\W_]+", name.casefold()) if w} for name in (*names, *known)}
-    # The larger count of both sides: a word that is common on either says little.
-    common = Counter[str]()
-    for group in (names, known):
-        common |= Counter(word for name in group for word in words[name])
-    scores: dict[tuple[str, str], float] = {}
-    for name in names:
-        for other in known:
-            shared = sum(1 / common[word] ** 2 for word in words[name] & words[other])
-            letters = difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
-            if shared >= _RARE or letters >= _ALIKE:
-                scores[name, other] = shared + letters
-    found: dict[str, str] = {}
-    for name, other in sorted(scores, key=lambda pair: -scores[pair]):
-        if name not in found and other not in found.values():
-            found[name] = other
-    return {name: found[name] for name in names if name in found}
+    words = {one: {w.removesuffix("s") for w in re.split(r"[\W_]+", one.casefold()) if w} for one in (name, *known)}
+    often = Counter(word for one in words if one != name for word in words[one])
+    best, found = 0.0, ""
+    for other in (one for one in words if one != name):
+        shared = sum(1 / often[word] ** 2 for word in words[name] & words[other])
+        letters = difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
+        if (shared >= _RARE or letters >= _ALIKE) and shared + letters > best:
+            best, found = shared + letters, other
+    return found

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias, cast
+from typing import Any, BinaryIO, Final, cast
 
 from editloupe.errors import ConfigError, EditLoupeError, StorageError
 from editloupe.values import check_extent
@@ -23,9 +23,6 @@ from editloupe.values import check_extent
 _MOST_KEYS: Final = 100_000
 PART: Final = ".part-"
 """Beginning of the name of a file that is being written."""
-
-Stamp: TypeAlias = tuple[int, int, int, int, int]
-"""Device, number, size in bytes, and the times in ns of the last change of a file's content and of its entry."""
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -39,13 +36,6 @@ def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file. Raises OSError as `open_plain`."""
     with open_plain(path) as file:
         return file.read()
-
-
-def read_stamped(path: Path) -> tuple[bytes, Stamp]:
-    """Return the bytes of a file, and what tells if it was written to since. Raises OSError as `open_plain`."""
-    with open_plain(path) as file:
-        at = os.fstat(file.fileno())
-        return file.read(), (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
 
 
 def read_text(path: Path, what: str, *, error: type[EditLoupeError] = ConfigError, if_missing: str = "") -> str:
@@ -183,7 +173,8 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{folder} cannot be written: {error.strerror or error}") from error
+        told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
+        raise StorageError(told) from error
 
 
 def link_or_copy(source: Path, target: Path, *, below: Path) -> None:

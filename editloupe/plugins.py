@@ -4,7 +4,8 @@ Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kin
 class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.answers`
 (kind → class of an answer's spec), `editloupe.loaders` (format → module or object that loads a layout),
 `editloupe.importers` (name → module or object that reads result files), `editloupe.builders` (name → class or object that
-makes a data set) and `editloupe.editors` (name → opener of an image editor).
+makes a data set), `editloupe.editors` (name → opener of an image editor), and `editloupe.detectors`, `upscalers`,
+`segmenters`, `encoders` and `faces` (KIND of KIND=WEIGHTS → opener of such a model).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -19,8 +20,9 @@ from typing import Literal, TypeAlias, cast
 from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
 Group: TypeAlias = Literal[
-    "backends", "models", "tools", "measures", "protocols", "answers", "loaders", "importers", "builders", "editors"
-]
+    "backends", "models", "tools", "measures", "protocols", "answers", "loaders", "importers", "builders", "editors",
+    "detectors", "upscalers", "segmenters", "encoders", "faces",
+]  # fmt: skip
 
 
 def names(group: Group) -> tuple[str, ...]:

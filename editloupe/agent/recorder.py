@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from editloupe.chat import Message, Reply, Request, ToolCall, message_hash
@@ -42,8 +42,6 @@ class TraceRecorder:
     on_miss: Literal["raise", "live"] = "raise"
     """What happens where the recording ends. "raise": ReplayMiss. "live": the model goes live; later tool calls are looked
     up in the recording by content, or with `exact` go live too."""
-    edits: Mapping[int, str] = field(default_factory=dict)
-    """Ordinal of a tool result → another text of its observation."""
     open_trace: Callable[[str, int, int], TraceWriter] | None = None
     """Opens the trace at the first event that is not shared: (hash of the last shared message, shared model calls, shared
     tool results). None keeps nothing."""
@@ -183,12 +181,8 @@ class TraceRecorder:
 
     def _reuse_result(self, recorded: ToolResult, call: ToolCall) -> ToolOutcome:
         outcome, ordinal = ToolOutcome.from_json(dict(recorded)), self.tools_answered
-        if ordinal in self.edits:
-            outcome = replace(outcome, observation=replace(outcome.observation, text=self.edits[ordinal]))
-            self._shared = False
         if not self._shared:
-            update = {"ordinal": ordinal, "call": call.to_json(), "observation": outcome.observation.to_json()}
-            self._write(recorded.model_copy(update=update))
+            self._write(recorded.model_copy(update={"ordinal": ordinal, "call": call.to_json()}))
         return outcome
 
     def _run_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:

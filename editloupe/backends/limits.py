@@ -226,9 +226,3 @@ def limit_of(endpoint: str) -> ConnectionLimit:
     """Return the limit of an endpoint, one for the whole process: several backends at one address share it."""
     with _MAKING:
         return _LIMITS.setdefault(endpoint, ConnectionLimit())
-
-
-def stand_in(endpoint: str, limit: ConnectionLimit) -> None:
-    """Let another limit stand for an endpoint in this process, such as one that asks another process."""
-    with _MAKING:
-        _LIMITS[endpoint] = limit

@@ -101,10 +101,6 @@ class Remote(ABC):
         """Wait so long for an endpoint that answers nobody; 0 waits for nothing."""
         self._policy = replace(self._policy, patience_s=patience_s)
 
-    def has_answered(self) -> None:
-        """Take note that the endpoint has answered another process: it need not be tried first."""
-        self._first.answered = True
-
     def takes_tools(self) -> bool:
         """Return whether the endpoint takes tools. It is asked once, with one short question. Raises BackendError."""
         if self._takes_tools is not None:

@@ -37,7 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
     "masks": "Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.",
     "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
-    "fork": "Go on from a step of a verdict with another backbone, instruction, observation or set of tools.",
+    "fork": "Go on from a step of a verdict with another backbone, instruction or set of tools.",
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
     "import": "Read a benchmark's own result files into a run, which report, compare, show and view read.",

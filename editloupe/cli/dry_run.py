@@ -10,9 +10,8 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.figures.closing import Heading
-from editloupe.runs.estimate import RULES, Ahead, CostBound, look_ahead
+from editloupe.runs.estimate import Ahead, CostBound, look_ahead
 from editloupe.runs.judges import Entry
-from editloupe.runs.sent_sizes import small_targets_message
 from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
 
@@ -28,7 +27,7 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     together = sum((one.least for one in found), CostBound()), sum((one.most for one in found), CostBound())
     if as_json:
         for setup, one in zip(judges, found, strict=True):
-            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend), RULES))
+            print_json(_as_json(setup, folder, heading_of(setup), one, prices.basis(setup.backend)))
         if len(judges) > 1:
             least, most = (end.to_json() for end in together)
             print_json({"event": "dry_run_total", "run": str(folder), "judges": len(judges), "least": least, "most": most})
@@ -43,8 +42,6 @@ def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, 
     if len(judges) > 1:
         say("")
         _table(together, f"All {len(judges)} judges together", is_lmm=asks)
-    if asks:
-        say(f"Rough rules: {RULES}.", "dim")
     return 0
 
 
@@ -65,16 +62,10 @@ def _of_judge(setup: Setup, heading: Heading, ahead: Ahead, folder: Path, prices
     for line in (*heading.notes, *ahead.remarks):
         say(line, "yellow")
     say(_of_run(folder, ahead, setup.repeats.count))
-    if is_lmm:
-        policy = setup.backend.traits.image_policy
-        small = small_targets_message(ahead.loaded.samples, policy)
-        sizes = [f"{key}, {t.role}: {t.name} is {t.sent_width:.0f}×{t.sent_height:.0f} px" for key, t in ahead.small]
-        _list(small or "", sizes)
     say("")
     _table((ahead.least, ahead.most), "Estimate", is_lmm=is_lmm)
     if is_lmm:
-        image_rule = ahead.image_rule or "no formula is known for this model: unknown, and so is the cost"
-        say(f"Image tokens: {image_rule}. Prices: {prices.basis(setup.backend)}.", "dim")
+        say(f"Prices: {prices.basis(setup.backend)}.", "dim")
 
 
 def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
@@ -88,11 +79,9 @@ def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
 def _table(ends: tuple[CostBound, CostBound], title: str, *, is_lmm: bool) -> None:
     rows = [
         ["Calls", *(f"{end.calls:,}" for end in ends)],
-        ["Images sent", *(f"{end.images:,}" for end in ends)],
-        ["Text tokens", *(f"{end.text_tokens:,}" for end in ends)],
-        ["Image tokens", *("unknown" if end.image_tokens is None else f"{end.image_tokens:,}" for end in ends)],
+        ["Input tokens", *("unknown" if end.input_tokens is None else f"{end.input_tokens:,}" for end in ends)],
         ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
-        ["Cost in USD", *("unknown" if end.cost is None else f"{end.cost:.4g}" for end in ends)],
+        ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
     ]
     heads = ("One call a task", "Every turn used")
     table("", *heads, rows=rows if is_lmm else rows[:1], title=title, right=heads)
@@ -104,7 +93,7 @@ def _list(title: str, lines: list[str]) -> None:
         say_first([f"  {line}" for line in lines], _SHOWN)
 
 
-def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: str, rules: str) -> dict[str, Json]:
+def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: str) -> dict[str, Json]:
     blocked = Counter(str(d.task.blocked[0]) for d in ahead.due if d.task.blocked is not None)
     return {
         "event": "dry_run",
@@ -122,11 +111,8 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: 
         "not_asked": dict(blocked),
         "rejected": [{"sample": sample_key(r.editor, r.id), "reason": r.message} for r in ahead.loaded.rejected],
         "absent_tools": dict(setup.toolbox.absent),
-        "small_targets": [{"sample": key, **target.to_json()} for key, target in ahead.small],
         "least": ahead.least.to_json(),
         "most": ahead.most.to_json(),
-        "image_rule": ahead.image_rule or None,
         "prices": basis,
-        "rules": rules,
         "notes": [*heading.notes, *ahead.remarks, *ahead.loaded.notes],
     }

@@ -24,9 +24,9 @@ from editloupe.cli.output import command, many, note, print_json, say, tell_trac
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.runs.fork import Changes, Forked
-from editloupe.runs.fork import fork as go
 from editloupe.runs.lineage import FORKS, family
+from editloupe.runs.replay import Forked
+from editloupe.runs.replay import fork as go
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 from editloupe.traces.read import read_trace
@@ -44,22 +44,13 @@ def fork(
     backend: Annotated[str | None, Option(help="Who goes on. Default: who judged.")] = None,
     add_instruction: Annotated[Path | None, Option(help="A text file: said to the model after that step.")] = None,
     tools: Annotated[str | None, Option(help='Comma-separated tools from then on; "none" for none.')] = None,
-    edit_observation: Annotated[Path | None, Option(help="A text file: what that step's tool says instead.")] = None,
-    call: Annotated[int | None, Option(min=1, help="Which of the step's calls --edit-observation means.")] = None,
     trust_run: TrustRun = False,
     langsmith: LangSmith = False,
     as_json: AsJson = False,
 ) -> int:
-    """Go on from a step of a verdict with another backbone, instruction, observation or set of tools."""
-    if call is not None and edit_observation is None:
-        raise ConfigError("--call says which observation --edit-observation means; it says nothing alone")
+    """Go on from a step of a verdict with another backbone, instruction or set of tools."""
     chosen = None if tools is None else () if tools.strip() == "none" else words(tools)
-    changes = Changes(
-        instruction=None if add_instruction is None else read_text(add_instruction, "--add-instruction", "the words"),
-        tools=chosen,
-        observation=None if edit_observation is None else read_text(edit_observation, "--edit-observation", "the words"),
-        call=call,
-    )
+    said = None if add_instruction is None else read_text(add_instruction, "--add-instruction", "the words")
     tell_traces(langsmith)
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
@@ -71,7 +62,8 @@ def fork(
             at=at,
             backend=open_backend(backend or trust.backend(uri)),
             toolbox=run_toolbox(store, trust, chosen),
-            changes=changes,
+            instruction=said,
+            tools=chosen,
             langsmith=langsmith,
         )
     _report(forked, run, sample, as_json=as_json)

@@ -19,7 +19,7 @@ from editloupe.figures import render
 from editloupe.figures.flips import Flips, fixed_set, flips
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.replay import RecordMode, Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 
@@ -72,7 +72,7 @@ def replay(
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     if not done:
-        raise ConfigError(f"{run}: nothing to replay: no finding has a trace")
+        raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
     found = flips(done, store.samples, store.folder) if model == "live" else None
     if as_json:
         for one in done:

@@ -17,7 +17,7 @@ from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol
-from editloupe.runs.rescore import Rescored, changed_scores, mean, protocol_with, write_rescored
+from editloupe.runs.rescore import Rescored, mean, protocol_with, write_rescored
 from editloupe.runs.rescore import rescore as read_again
 from editloupe.runs.store import RunStore
 
@@ -83,9 +83,6 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
     reasons = Counter(one.reason for one in done if one.reason)
     warn(f"{count} findings are left out: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
-    if scores := changed_scores(store, protocol, done):
-        listed = ", ".join(f"{metric} {count}" for metric, count in scores.items())
-        say(f"Scores that change: {listed}.")
 
 
 def _table(rows: Sequence[Rescored], store: RunStore, protocol: EvalProtocol, title: str) -> Table:

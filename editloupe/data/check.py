@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from editloupe.cores import usable_cores
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import size_note, turn_notes
@@ -106,9 +108,10 @@ def check(
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
-    decoded: dict[str, str | None] = {}
+    decoded = _decoded(loaded.samples, store)
+    noted: set[str] = set()
     for sample in loaded.samples:
-        problems.extend(_of_images(sample, store, decoded))
+        problems.extend(_of_images(sample, decoded, noted))
         problems.extend(_of_sample(sample))
     masks = [mask for sample in loaded.samples for mask in sample.masks.values()]
     grids, notes = {(mask.width, mask.height) for mask in masks}, loaded.notes
@@ -134,22 +137,37 @@ def check(
     )
 
 
-def _of_images(sample: Sample, store: ImageStore, decoded: dict[str, str | None]) -> Iterator[DataProblem]:
-    """Decode each image once. Damage is a problem of every sample that uses it; a note is given once.
-
-    decoded: by SHA-256 the error, None where there was none; added to here.
-    """
+def _images(sample: Sample) -> list[ImageRef]:
+    """Return the images of a sample, each once."""
     images = [*sample.sources, *(turn.edited for turn in sample.turns), sample.reference, *sample.masks.values()]
-    for ref in dict.fromkeys(ref for ref in images if ref is not None):
-        if ref.sha256 not in decoded:
-            try:
-                notes = store.notes(ref)
-                decoded[ref.sha256] = None
-            except ImageError as error:
-                notes, decoded[ref.sha256] = (), str(error)
-            yield from (_problem("image", sample, note, ref) for note in notes)
-        if (damage := decoded[ref.sha256]) is not None:
-            yield _problem("damaged_image", sample, damage, ref, severity="error")
+    return list(dict.fromkeys(ref for ref in images if ref is not None))
+
+
+def _decoded(samples: Sequence[Sample], store: ImageStore) -> Mapping[str, tuple[str, ...] | ImageError]:
+    """Decode each image once, as many at a time as there are cores. Return by SHA-256 its notes, or what is wrong."""
+
+    def notes(ref: ImageRef) -> tuple[str, ...] | ImageError:
+        try:
+            return store.notes(ref)
+        except ImageError as error:
+            return error
+
+    every = {ref.sha256: ref for sample in samples for ref in _images(sample)}
+    with ThreadPoolExecutor(usable_cores()) as threads:
+        return dict(zip(every, threads.map(notes, every.values()), strict=True))
+
+
+def _of_images(
+    sample: Sample, decoded: Mapping[str, tuple[str, ...] | ImageError], noted: set[str]
+) -> Iterator[DataProblem]:
+    """Yield what is wrong with images, for each sample that uses them, and notes for the first one.   noted: added to."""
+    for ref in _images(sample):
+        found = decoded[ref.sha256]
+        if isinstance(found, ImageError):
+            yield _problem("damaged_image", sample, str(found), ref, severity="error")
+        elif ref.sha256 not in noted:
+            yield from (_problem("image", sample, note, ref) for note in found)
+        noted.add(ref.sha256)
 
 
 def _of_sample(sample: Sample) -> Iterator[DataProblem]:

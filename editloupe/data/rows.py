@@ -218,25 +218,18 @@ def assemble(
     order: list[bool] = []
     for row in rows:
         try:
-            if isinstance(row, DataRow):
-                samples.append(_sample(row, dataset))
-                order.append(True)
-            else:
-                refused.append(row)
-                order.append(False)
+            found = _sample(row, dataset) if isinstance(row, DataRow) else row
         except RowError as error:
-            refused.append(rejected(row, error))
-            order.append(False)
-    if metadata is not None:
-        what = "row" if metadata.suffix == ".json" else "line"
-        refused = [
-            replace(
-                row,
-                message=row.message if row.line is None else f"{metadata.name}, {what} {row.line}: {row.message}",
-                file=row.file or metadata,
-            )
-            for row in refused
-        ]
+            found = rejected(row, error)
+        order.append(isinstance(found, Sample))
+        if isinstance(found, Sample):
+            samples.append(found)
+            continue
+        if metadata is not None:
+            what = "row" if metadata.suffix == ".json" else "line"
+            where = "" if found.line is None else f"{metadata.name}, {what} {found.line}: "
+            found = replace(found, message=where + found.message, file=found.file or metadata)
+        refused.append(found)
     return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes), order=tuple(order))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
-from editloupe.runs.rerun import Replayed
+from editloupe.runs.replay import Replayed
 from editloupe.stats.bootstrap import Estimate, mean
 from editloupe.stats.table import Row, Table, estimated, numbers, words
 from editloupe.traces.events import ModelCall

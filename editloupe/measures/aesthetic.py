@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MeasureError, ToolError
+from editloupe.errors import ConfigError, MeasureError
 from editloupe.measures import base
 from editloupe.scores import Metric, Real
 
 
-class Aesthetic:
+class Aesthetic(base.Measure):
     """The score that an aesthetic head gives to CLIP's vector of an image, of two to the edited one (higher is better)."""
 
     name = "aesthetic"
-    version = "1"
-    needs: ClassVar[tuple[str, ...]] = ("aesthetic", "clip")
-    Args: ClassVar[type[base.Args]] = base.Args
+    needs = ("aesthetic", "clip")
+    Args = base.Args
     metric = Metric(id="aesthetic", name="Aesthetics", domain=Real(), source="E")
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> base.Measured:
@@ -27,8 +26,6 @@ class Aesthetic:
         head, encoder = models.get("aesthetic"), models.get("clip")
         try:
             score = head(encoder([rgb], [None])[0])
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
         except ConfigError as error:
             raise MeasureError(str(error), status="input_error") from error
         return base.Measured(answer=Number(value=score), reason=f"{head.name} over {encoder.name}")

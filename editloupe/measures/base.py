@@ -20,7 +20,7 @@ from editloupe import models as installed
 from editloupe import plugins
 from editloupe.answers import Answer, answer_from_json
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MeasureError, ModelAbsent
+from editloupe.errors import BackendError, ConfigError, MeasureError, ModelAbsent, PhraseError, ToolError
 from editloupe.findings import FAILURES, JudgeKind, JudgeSpec
 from editloupe.values import Json
 
@@ -42,6 +42,14 @@ class Measured:
     """The same for programs, for the trace."""
     pictures: tuple[bytes, ...] = ()
     """Image files of the pictures that the measure made. The run keeps them; the answer names them by their digests."""
+
+
+class Measure:
+    """What the measures of this package begin with. One of another package need not."""
+
+    version: ClassVar[str] = "1"
+    Args: ClassVar[type[BaseModel]] = Args
+    needs: ClassVar[tuple[str, ...]] = ()
 
 
 class MeasureFn(Protocol):
@@ -145,7 +153,8 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
     """Return what a measure says of these images, with how it came about.
 
     Raises MeasureError if it has no value, raises, returns no Answer, or lacks its weights, and UnknownPlugin or
-    ConfigError if it cannot be opened.
+    ConfigError if it cannot be opened. What a model raises keeps its words: PhraseError is the input's fault, other
+    ToolErrors the tool's, BackendErrors the backend's.
     """
     measure = open_measure(name)
     try:
@@ -164,6 +173,12 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         raise MeasureError(message, status="tool_failed") from error
     except ModelAbsent as error:
         raise MeasureError(str(error)) from error
+    except PhraseError as error:
+        raise MeasureError(str(error), status="input_error") from error
+    except ToolError as error:
+        raise MeasureError(str(error), status="tool_failed") from error
+    except BackendError as error:
+        raise MeasureError(str(error), status="backend_failed") from error
     except Exception as error:
         where = plugins.described("measures", name)
         raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error

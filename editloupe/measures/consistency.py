@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import cv2
 import numpy as np
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError, ToolError
+from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.bars import without_bars
 from editloupe.imaging.masked import Kept, share
-from editloupe.measures.base import Args, Measured
-from editloupe.measures.pair import PairArgs, pictures
+from editloupe.measures.base import Args, Measure, Measured
+from editloupe.measures.pair import cosine, whole_pair
 from editloupe.models.features.base import Features, Tokens
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box, Json
@@ -75,19 +75,17 @@ class BackgroundTokenArgs(BackgroundArgs, TokenArgs):
     """The arguments of a measure of the background by an encoder."""
 
 
-class _Objects:
+class _Objects(Measure):
     """The mean over objects of how alike a place of two images is."""
 
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[ObjectArgs]] = ObjectArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    Args = ObjectArgs
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the mean over the boxes.
 
         Raises MeasureError if there is no box, none shows anything of both images, or a picture is missing.
         """
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         inner = _inner(source, args.bars)
         crops: list[_Crops] = []
         places: list[Box] = []
@@ -129,8 +127,8 @@ class ObjectConsistency(_Objects):
     """
 
     name = "object_consistency"
-    Args: ClassVar[type[ObjectArgs]] = ObjectTokenArgs
-    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    Args = ObjectTokenArgs
+    needs = ("dino",)
     metric = Metric(
         id="object_consistency", name="Object consistency", short="Object", domain=Interval(low=-1, high=1), source="Eq. 3"
     )
@@ -139,8 +137,8 @@ class ObjectConsistency(_Objects):
         """Return the similarity of each place, with its two parts."""
         rows = []
         for one, other in _tokens(models.get("dino"), crops, args.tokens):
-            whole = _cosine(one.cls, other.cls)
-            patches = _cosine(*(tokens.patches.mean(axis=(0, 1), dtype=np.float64) for tokens in (one, other)))
+            whole = cosine(one.cls, other.cls)
+            patches = cosine(*(tokens.patches.mean(axis=(0, 1), dtype=np.float64) for tokens in (one, other)))
             rows.append({"value": 0.5 * whole + 0.5 * patches, "cls": whole, "patches": patches})
         return rows
 
@@ -158,7 +156,7 @@ class ObjectL1(_Objects):
         return [{"value": _l1(one, resize(other, width=one.shape[1], height=one.shape[0]))} for one, other in crops]
 
 
-class BackgroundConsistency:
+class BackgroundConsistency(Measure):
     """The cosine of the backgrounds of two images, -1 to 1 (higher is better). Equal images give 1.
 
     A background is the weighted mean of patch tokens of length 1. A patch counts by the share of it that lies outside all
@@ -166,9 +164,8 @@ class BackgroundConsistency:
     """
 
     name = "background_consistency"
-    version = "1"
-    Args: ClassVar[type[BackgroundArgs]] = BackgroundTokenArgs
-    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    Args = BackgroundTokenArgs
+    needs = ("dino",)
     metric = Metric(
         id="background_consistency",
         name="Background consistency",
@@ -179,7 +176,7 @@ class BackgroundConsistency:
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the cosine. Raises MeasureError if the boxes leave no patch, and ModelAbsent without weights."""
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         encoder: Features = models.get("dino")
         kept = _background(args, source, edited, (encoder.side_px, encoder.side_px))
         ((one, other),) = _tokens(encoder, [(source, edited)], args.tokens)
@@ -188,18 +185,16 @@ class BackgroundConsistency:
         weights[weights < _LEAST_SHARE] = 0
         if not weights.any():
             raise MeasureError("the boxes cover at least half of every patch, so no background is left")
-        value = _cosine(*(np.einsum("rcd,rc->d", _unit_length(tokens.patches), weights) for tokens in (one, other)))
+        value = cosine(*(np.einsum("rcd,rc->d", _unit_length(tokens.patches), weights) for tokens in (one, other)))
         part = float(np.count_nonzero(weights) / weights.size)
         return _of_background(value, part, "patches", source, edited, grid=[rows, columns])
 
 
-class BackgroundL1:
+class BackgroundL1(Measure):
     """1 - mean |difference| of R, G and B outside all boxes, as a share of 255, 0 to 1 (higher is better)."""
 
     name = "background_l1"
-    version = "1"
-    Args: ClassVar[type[BackgroundArgs]] = BackgroundArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    Args = BackgroundArgs
     metric = Metric(
         id="background_l1",
         name="Background L1 consistency",
@@ -210,7 +205,7 @@ class BackgroundL1:
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the similarity, in px of the source. Raises MeasureError if the boxes cover the image."""
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         height, width = source.shape[:2]
         kept = _background(args, source, edited, (height, width))
         value = _l1(source, resize(edited, width=width, height=height), kept)
@@ -290,23 +285,10 @@ def _tokens(encoder: Features, pairs: Sequence[_Crops], how: str) -> list[tuple[
         if not np.array_equal(one, other):
             given.append(other)
         at.append((first, len(given) - 1))
-    try:
-        found = encoder.tokens(given)
-    except ToolError as error:
-        raise MeasureError(str(error), status="tool_failed") from error
+    found = encoder.tokens(given)
     if how == "official":
         found = [tokens.with_registers() for tokens in found]
     return [(found[first], found[second]) for first, second in at]
-
-
-def _cosine(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
-    """Return the cosine of two vectors, -1 to 1. Raises MeasureError for a vector without a direction."""
-    a, b = one.astype(np.float64), other.astype(np.float64)
-    # One root of the product: of equal vectors the quotient is 1 without rounding.
-    size = math.sqrt(float(a @ a) * float(b @ b))
-    if not (math.isfinite(size) and size > 0):
-        raise MeasureError("the encoder gives a vector without a direction")
-    return min(max(float(a @ b) / size, -1.0), 1.0)
 
 
 def _unit_length(patches: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ _ABOUT: Final = 0.5
 """Of a box's width and height: so far about it a change is still one of the target, such as a copy beside it."""
 
 
-class CropEdit:
+class CropEdit(base.Measure):
     """What an image editor makes of the place about a target, put back into the image.
 
     The crop is that of Eq. 1 about all the target's boxes. The answer is a Record: `outcome`, `crop` in px, `seam_levels`,
@@ -43,8 +43,7 @@ class CropEdit:
     """
 
     name = "crop_edit"
-    version = "1"
-    needs: tuple[str, ...] = ("edit",)
+    needs = ("edit",)
 
     class Args(base.Args):
         """What is edited, and how it is put back."""

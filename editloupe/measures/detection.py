@@ -10,21 +10,19 @@ from pydantic import Field
 from editloupe import models as installed
 from editloupe.answers import Boxes, Confidence, Record
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError, PhraseError, ToolError
 from editloupe.measures import base
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.values import Box
 
 
-class DetectTarget:
+class DetectTarget(base.Measure):
     """The places of a named object in one image, searched for in the whole image, then in tiles. Best first.
 
     The confidence is the score of the best box. No box is an answer: the detector found none.
     """
 
     name = "detect_target"
-    version = "1"
-    needs: tuple[str, ...] = ("detect",)
+    needs = ("detect",)
 
     class Args(base.Args):
         """What is looked for."""
@@ -40,16 +38,13 @@ class DetectTarget:
         """
         rgb = base.only(images)
         height, width = rgb.shape[:2]
-        try:
-            found = search(models.get("detect"), rgb, cleaned(args.phrase)).detections
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
+        found = search(models.get("detect"), rgb, cleaned(args.phrase)).detections
         boxes = tuple(Box(*(v * 1000 for v in d.box.to_unit(width=width, height=height))) for d in found)
         confidence = Confidence(value=found[0].score, source="detector") if found else None
         return Boxes(boxes=boxes, confidence=confidence)
 
 
-class Detections:
+class Detections(base.Measure):
     """What a detector sees of a named object in one image: every box with its score, from a single pass, best first.
 
     The whole image is looked at once and no box is dropped as a duplicate of another, so that rules with thresholds of
@@ -57,8 +52,7 @@ class Detections:
     """
 
     name = "detections"
-    version = "1"
-    needs: tuple[str, ...] = ("detect",)
+    needs = ("detect",)
 
     class Args(base.Args):
         """What is looked for, and which boxes are recorded."""
@@ -80,12 +74,7 @@ class Detections:
         height, width = rgb.shape[:2]
         detector = models.get("detect")
         thresholds = {"box_threshold": args.box_threshold, "text_threshold": args.text_threshold}
-        try:
-            (found,) = detector([rgb], cleaned(args.phrase), **thresholds)
-        except PhraseError as error:
-            raise MeasureError(str(error), status="input_error") from error
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
+        (found,) = detector([rgb], cleaned(args.phrase), **thresholds)
         detections = [
             {
                 "box": [round(v * 1000, 3) for v in d.box.to_unit(width=width, height=height)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -14,8 +14,8 @@ from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region
 from editloupe.imaging.orientation import UPRIGHT
-from editloupe.measures.base import Args, Measured
-from editloupe.measures.pair import PairArgs, pictures
+from editloupe.measures.base import Measure, Measured
+from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.values import Box, Json
 
 Op: TypeAlias = Literal["ADD", "EDIT", "REMOVE"]
@@ -37,16 +37,14 @@ _FAINT: Final = ("regions are too faint to count", "region is too faint to count
 """Of several, of one."""
 
 
-class DifferenceRegionsArgs(Args):
+class DifferenceRegionsArgs(WholeArgs):
     """The arguments."""
 
-    mask: Literal["none"] = "none"
-    """The whole image is compared."""
     least_confidence: float = Field(default=0.1, ge=0, le=1)
     """A region below it is left out: faint light, what saving again leaves. Pictures that changed throughout keep all."""
 
 
-class DifferenceRegions:
+class DifferenceRegions(Measure):
     """Where two images differ, as a Record of differences, strongest first.
 
     {"differences": [{"op": "ADD" | "EDIT" | "REMOVE", "object": "", "box": [x0, y0, x1, y1] in thousandths of the source,
@@ -57,14 +55,12 @@ class DifferenceRegions:
     If the picture changed as a whole and no place stands out, one EDIT covers it.
     """
 
-    name: ClassVar[str] = "difference_regions"
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[DifferenceRegionsArgs]] = DifferenceRegionsArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "difference_regions"
+    Args = DifferenceRegionsArgs
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the differences. Raises MeasureError if a picture is missing, or too little can be compared."""
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         pair = ImagePair(source, edited, turns=True)
         found = pair.found
         height, width = source.shape[:2]

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.unchanged import change
-from editloupe.measures.base import Args, Measured
-from editloupe.measures.pair import PairArgs, pictures
+from editloupe.measures.base import Measure, Measured
+from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.scores import Interval, Metric
 
 
-class DifferenceShareArgs(Args):
-    """The arguments."""
-
-    mask: Literal["none"] = "none"
-    """The whole image is compared."""
-
-
-class DifferenceShare:
+class DifferenceShare(Measure):
     """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
 
-    name: ClassVar[str] = "differences"
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[DifferenceShareArgs]] = DifferenceShareArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "differences"
+    Args = WholeArgs
     metric = Metric(
         id="differences",
         name="Share of the image that differs",
@@ -39,7 +30,7 @@ class DifferenceShare:
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the share. Raises MeasureError if a picture is missing, or too little can be compared."""
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         found = change(source, edited)
         if found is None:
             raise MeasureError("too few pixels can be compared to tell a difference from noise")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from scipy.optimize import linear_sum_assignment
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError, ToolError
+from editloupe.errors import MeasureError
 from editloupe.imaging.masked import outside
-from editloupe.measures.base import Measured
+from editloupe.measures.base import Measure, Measured
 from editloupe.measures.pair import PairArgs, pictures
 from editloupe.models.faces import Face, FaceEmbedder
 from editloupe.scores import Interval, Metric
@@ -32,16 +32,15 @@ class FaceArgs(PairArgs):
     """Which faces are compared. cosine: the pairs that are most alike together.   place: those that overlap most."""
 
 
-class FaceConsistency:
+class FaceConsistency(Measure):
     """The cosine of a face's vectors before and after the edit, -1 to 1, the mean over matched faces (higher is better).
 
     A face that is not found again has no cosine. It is said in the reason, and it is not part of the mean.
     """
 
-    name: ClassVar[str] = "face"
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[PairArgs]] = FaceArgs
-    needs: ClassVar[tuple[str, ...]] = ("faces",)
+    name = "face"
+    Args = FaceArgs
+    needs = ("faces",)
     metric = Metric(id="face", name="Face consistency", short="Face", domain=Interval(low=-1, high=1))
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
@@ -54,7 +53,7 @@ class FaceConsistency:
         use = args if args.mask != "official" else args.model_copy(update={"mask": "none"})
         source, edited, mask = pictures(use, images)
         embedder: FaceEmbedder = models.get("faces")
-        before = _found(embedder, source, args)
+        before = list(embedder(source, score=args.face_score, side=args.face_side))
         if not before:
             raise MeasureError(
                 f"the source has no face with a score of {args.face_score:g} or more{_reduced(source, args)}"
@@ -65,7 +64,7 @@ class FaceConsistency:
             before = [face for face in before if _share(kept, face.box) > 0.5]
             if not before:
                 raise MeasureError(f"{_faces(seen)} of the source, and none outside the mask; mask=none compares them")
-        after = _found(embedder, edited, args)
+        after = list(embedder(edited, score=args.face_score, side=args.face_side))
         if not after:
             raise MeasureError(
                 f"the edited image has no face with a score of {args.face_score:g} or more{_reduced(edited, args)}, the "
@@ -94,13 +93,6 @@ class FaceConsistency:
                 ],
             },
         )
-
-
-def _found(embedder: FaceEmbedder, rgb: RGB, args: FaceArgs) -> list[Face]:
-    try:
-        return list(embedder(rgb, score=args.face_score, side=args.face_side))
-    except ToolError as error:
-        raise MeasureError(str(error), status="tool_failed") from error
 
 
 def _unit(faces: Sequence[Face], embedder: FaceEmbedder) -> NDArray[np.float64]:

@@ -11,13 +11,11 @@ from editloupe.findings import JudgeKind
 from editloupe.measures import base
 
 
-class Key:
+class Key(base.Measure):
     """The known answer to a question. A judge is right where it says the same."""
 
     name = "key"
-    version = "1"
     kind: ClassVar[JudgeKind] = "key"
-    needs: tuple[str, ...] = ()
 
     class Args(base.Args):
         """What is known."""

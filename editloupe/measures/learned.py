@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError, ToolError
+from editloupe.errors import MeasureError
 from editloupe.imaging.masked import inside, outside
 from editloupe.imaging.warp import aligned
 from editloupe.measures import base
 from editloupe.measures.base import Measured
-from editloupe.measures.pair import PairArgs, check_kept, compared, pictures, told
+from editloupe.measures.pair import PairArgs, check_kept, compared, cosine, pictures, told, whole_pair
 from editloupe.models.features.base import Features, Patches, Vector
 from editloupe.models.lpips import SMALLEST_SIDE
 from editloupe.scores import Interval, Metric, Real
@@ -32,11 +32,10 @@ class FeatureArgs(PairArgs):
     """Patches that count with a mask.   pure: those wholly outside it.   any: those with any pixel outside it."""
 
 
-class _Similarity:
+class _Similarity(base.Measure):
     """The cosine of an encoder's vectors for two images, -1 to 1 (higher is better)."""
 
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[PairArgs]] = FeatureArgs
+    Args = FeatureArgs
     needs: ClassVar[tuple[str, ...]]
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
@@ -60,11 +59,8 @@ class _Similarity:
                 seen = cv2.resize(found.valid.astype(np.float32), (side, side), interpolation=cv2.INTER_AREA)
                 kept &= seen > 1 - 1e-4
             patches = _pooled(kept, encoder.grid, pure=args.pool == "pure" and not official)
-        try:
-            one, other = encoder([source, edited], [patches, patches])
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
-        value = _cosine(one, other, encoder.name)
+        one, other = encoder([source, edited], [patches, patches])
+        value = cosine(one, other)
         return told(Number(value=value), 1.0 if patches is None else float(patches.mean()), found, what="patches")
 
 
@@ -72,7 +68,7 @@ class CLIP(_Similarity):
     """CLIP similarity of the two images, or of what lies outside the mask."""
 
     name = "clip"
-    needs: ClassVar[tuple[str, ...]] = ("clip",)
+    needs = ("clip",)
     metric = Metric(id="clip", name="CLIP similarity", short="CLIP", domain=Interval(low=-1, high=1))
 
 
@@ -80,16 +76,15 @@ class DINO(_Similarity):
     """DINO similarity of the two images, or of what lies outside the mask."""
 
     name = "dino"
-    needs: ClassVar[tuple[str, ...]] = ("dino",)
+    needs = ("dino",)
     metric = Metric(id="dino", name="DINO similarity", short="DINO", domain=Interval(low=-1, high=1))
 
 
-class CLIPText:
+class CLIPText(base.Measure):
     """The cosine of CLIP's vectors for the edited image and a text, -1 to 1 (higher is better); CLIP-T in many papers."""
 
     name = "clip_text_similarity"
-    version = "1"
-    needs: ClassVar[tuple[str, ...]] = ("clip", "clip_text")
+    needs = ("clip", "clip_text")
     metric = Metric(
         id="clip_text_similarity", name="CLIP similarity of image and text", short="CLIP-T", domain=Interval(low=-1, high=1)
     )
@@ -111,22 +106,18 @@ class CLIPText:
             found = ", ".join(images) or "none"
             raise MeasureError(f"expected a picture called edited, found {found}", status="input_error")
         encoder, reader = models.get("clip"), models.get("clip_text")
-        try:
-            (image,), (text,) = encoder([images["edited"]], [None]), reader([args.text])
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
-        return Number(value=_cosine(image, text, "CLIP"))
+        (image,), (text,) = encoder([images["edited"]], [None]), reader([args.text])
+        return Number(value=cosine(image, text))
 
 
-class CLIPDirection:
+class CLIPDirection(base.Measure):
     """The cosine between the change of the images and the change of two texts, in CLIP's space, -1 to 1 (higher is better).
 
     Gal et al., StyleGAN-NADA (2022). Vectors of images and texts have length 1 before they are subtracted.
     """
 
     name = "clip_direction"
-    version = "1"
-    needs: ClassVar[tuple[str, ...]] = ("clip", "clip_text")
+    needs = ("clip", "clip_text")
     metric = Metric(id="clip_direction", name="CLIP direction", short="CLIP_dir", domain=Interval(low=-1, high=1))
 
     class Args(base.Args):
@@ -142,29 +133,23 @@ class CLIPDirection:
 
         Raises MeasureError if the two images or the two texts have one vector, and ModelAbsent without weights.
         """
-        source, edited, _ = pictures(PairArgs(mask="none"), images)
+        source, edited = whole_pair(images)
         encoder, reader = models.get("clip"), models.get("clip_text")
-        try:
-            shown = (
-                encoder([source], [None]) * 2 if np.array_equal(source, edited) else encoder([source, edited], [None] * 2)
-            )
-            asked = reader([args.source_text, args.edited_text])
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
+        shown = encoder([source], [None]) * 2 if np.array_equal(source, edited) else encoder([source, edited], [None] * 2)
+        asked = reader([args.source_text, args.edited_text])
         image, text = (_direction(what, vectors) for what, vectors in (("images", shown), ("texts", asked)))
-        return Number(value=min(max(float(image @ text), -1.0), 1.0))
+        return Number(value=cosine(image, text))
 
 
-class LPIPS:
+class LPIPS(base.Measure):
     """Learned perceptual image patch similarity: a distance, 0 for equal images (lower is better).
 
     With a mask, what lies inside it is made equal in both images, and features count by the share of kept pixels there.
     """
 
     name = "lpips"
-    version = "1"
-    Args: ClassVar[type[PairArgs]] = PairArgs
-    needs: ClassVar[tuple[str, ...]] = ("lpips",)
+    Args = PairArgs
+    needs = ("lpips",)
     metric = Metric(id="lpips", name="LPIPS", domain=Real(), better="lower")
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
@@ -175,19 +160,7 @@ class LPIPS:
         if min(height, width) < SMALLEST_SIDE:
             raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
-        try:
-            return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
-
-
-def _cosine(one: Vector, other: Vector, name: str) -> float:
-    """Return the cosine of two vectors. Raises MeasureError if one of them is 0. name: of the encoder, for messages."""
-    one, other = one.astype(np.float64), other.astype(np.float64)
-    size = float(np.linalg.norm(one) * np.linalg.norm(other))
-    if not size > 0:
-        raise MeasureError(f"{name} gives a vector without a direction")
-    return min(max(float(one @ other) / size, -1.0), 1.0)
+        return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
 
 
 def _direction(what: str, vectors: Sequence[Vector]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -15,7 +15,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.differences import FAINT
 from editloupe.imaging.masked import inside, outside
-from editloupe.measures.base import Args
+from editloupe.measures.base import Args, Measure
 from editloupe.measures.pair import PairArgs, pictures
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box
@@ -30,7 +30,7 @@ class MaskShareArgs(Args):
     """box: of the box's area.   changed: of what changed in it, so that the empty corners of a box do not count."""
 
 
-class MaskShare:
+class MaskShare(Measure):
     """The share of a box that lies inside the mask of the edit, 0 to 1.
 
     of="box": of its area, exact to fractions of a pixel of the mask; the mask alone is needed.
@@ -38,10 +38,8 @@ class MaskShare:
     image, beyond 6, in the channel that differs most.
     """
 
-    name: ClassVar[str] = "mask_share"
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[MaskShareArgs]] = MaskShareArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "mask_share"
+    Args = MaskShareArgs
     metric = Metric(
         id="mask_share",
         name="Share of a place inside the mask",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -29,6 +30,13 @@ class PairArgs(Args):
     """Grow a mask that is stretched to the image by one of its own cells."""
     align: How = "none"
     """How the edited image is laid onto the source first: none, sift or register."""
+
+
+class WholeArgs(Args):
+    """The arguments of a measure that compares whole images."""
+
+    mask: Literal["none"] = "none"
+    """The whole image is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +78,12 @@ def pictures(args: PairArgs, images: Mapping[str, RGB]) -> tuple[RGB, RGB, RGB |
     return images["source"], images["edited"], images["mask"]
 
 
+def whole_pair(images: Mapping[str, RGB]) -> tuple[RGB, RGB]:
+    """Return source and edited image. Raises MeasureError if one of them is not there."""
+    source, edited, _ = pictures(PairArgs(mask="none"), images)
+    return source, edited
+
+
 def compared(args: PairArgs, images: Mapping[str, RGB]) -> Pair:
     """Return what the arguments say is compared.
 
@@ -86,6 +100,16 @@ def compared(args: PairArgs, images: Mapping[str, RGB]) -> Pair:
     kept: Kept = found.valid if mask is None else found.valid & outside(mask, source.shape[:2], args.dilate)
     check_kept(kept)
     return Pair(source=source, edited=found.image, kept=None if kept.all() else kept, aligned=found)
+
+
+def cosine(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
+    """Return the cosine of two vectors, -1 to 1. Raises MeasureError for a vector without a direction."""
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    # One root of the product: of equal vectors the quotient is 1 without rounding.
+    size = math.sqrt(float(a @ a) * float(b @ b))
+    if not (math.isfinite(size) and size > 0):
+        raise MeasureError("the encoder gives a vector without a direction")
+    return min(max(float(a @ b) / size, -1.0), 1.0)
 
 
 def check_kept(kept: NDArray[np.bool_]) -> None:

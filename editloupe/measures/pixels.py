@@ -1,35 +1,27 @@
-"""Measures that compare pixels: MSE, PSNR, L1, luminance, sharpness, and the alignment itself."""
+"""Measures that compare pixels: MSE, PSNR, L1, and the alignment itself."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from editloupe.answers import Answer, Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.imaging.align import luma
-from editloupe.imaging.masked import Kept
 from editloupe.imaging.warp import How, squared_difference
-from editloupe.measures.base import Measured
+from editloupe.measures.base import Measure, Measured
 from editloupe.measures.pair import Pair, PairArgs, compared
 from editloupe.scores import Interval, Metric, Real
 
-_FLAT: float = 1e-6
-"""A variance of the Laplacian below this is that of one colour."""
 
-
-class _OfPair:
+class _OfPair(Measure):
     """A number that two images in one frame give."""
 
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[PairArgs]] = PairArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    Args = PairArgs
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the number. Raises MeasureError if it is not defined, or a picture is missing."""
@@ -77,38 +69,8 @@ class L1(_OfPair):
     def value(self, pair: Pair) -> float:
         """Return the difference."""
         count = pair.source.shape[0] * pair.source.shape[1] if pair.kept is None else np.count_nonzero(pair.kept)
-        return float(cv2.norm(pair.source, pair.edited, cv2.NORM_L1, _mask(pair.kept))) / (3 * count)
-
-
-class Luminance(_OfPair):
-    """By how much the edited image is brighter: mean luma (ITU-R 601) minus the source's, in levels of 0 to 255."""
-
-    name = "luminance"
-    metric = Metric(id="luminance", name="Luminance", domain=Interval(low=-255, high=255), better=None, unit="levels")
-
-    def value(self, pair: Pair) -> float:
-        """Return the change; negative is darker."""
-        source, edited = (cv2.mean(luma(rgb), mask=_mask(pair.kept))[0] for rgb in (pair.source, pair.edited))
-        return float(edited - source)
-
-
-class Sharpness(_OfPair):
-    """By how much the edited image is sharper: log2 of the ratio of the variances of the Laplacian of luma."""
-
-    name = "sharpness"
-    metric = Metric(id="sharpness", name="Sharpness", domain=Real(), better=None, unit="octaves")
-
-    def value(self, pair: Pair) -> float:
-        """Return the change; negative is softer. Raises MeasureError if one of the two has no detail to compare."""
-        kept = np.ones(pair.source.shape[:2], np.uint8) if pair.kept is None else pair.kept.astype(np.uint8)
-        # A pixel's Laplacian reads its neighbours.
-        kept = np.asarray(cv2.erode(kept, np.ones((3, 3), np.uint8)), np.uint8)
-        if not kept.any():
-            raise MeasureError("no pixel outside the mask has all its neighbours there")
-        source, edited = (_variance(rgb, kept) for rgb in (pair.source, pair.edited))
-        if min(source, edited) < _FLAT:
-            raise MeasureError("one of the images is of one colour where they are compared, so that no ratio exists")
-        return math.log2(edited / source)
+        mask = None if pair.kept is None else pair.kept.view(np.uint8)
+        return float(cv2.norm(pair.source, pair.edited, cv2.NORM_L1, mask)) / (3 * count)
 
 
 class AlignmentArgs(PairArgs):
@@ -117,16 +79,14 @@ class AlignmentArgs(PairArgs):
     align: How = "sift"
 
 
-class Alignment:
+class Alignment(Measure):
     """The motion of the whole picture between source and edited image, with what it explains.
 
     A Record of matrix, matches, inliers, residuals before and after, whether it was accepted, and why not.
     """
 
     name = "alignment"
-    version = "1"
-    Args: ClassVar[type[PairArgs]] = AlignmentArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    Args = AlignmentArgs
     metric = Metric(
         id="alignment",
         name="Residual after alignment",
@@ -152,12 +112,3 @@ def residual_left(answer: Answer) -> tuple[float | None, str]:
         # As published, an alignment is also kept where it makes things worse.
         return (min(after / before, 1.0) if before else 1.0), ""
     return None, str(data["why"])
-
-
-def _mask(kept: Kept | None) -> NDArray[np.uint8] | None:
-    return None if kept is None else kept.view(np.uint8)
-
-
-def _variance(rgb: RGB, kept: NDArray[np.uint8]) -> float:
-    _, deviation = cv2.meanStdDev(cv2.Laplacian(luma(rgb), cv2.CV_64F), mask=kept)
-    return float(deviation[0, 0]) ** 2

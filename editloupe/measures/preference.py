@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import BackendError, MeasureError, ToolError
 from editloupe.measures import base
 from editloupe.models.preference.base import Preference
 from editloupe.scores import Metric, Real
 
 
-class HumanPreference:
+class HumanPreference(base.Measure):
     """The mean score that a model of preference gives to one image (higher is better). Its σ stands in the reason."""
 
     name = "preference"
-    version = "1"
-    needs: ClassVar[tuple[str, ...]] = ("preference",)
+    needs = ("preference",)
     metric = Metric(id="preference", name="Human preference", short="HPS", domain=Real(), source="2.4")
 
     class Args(base.Args):
@@ -31,10 +29,5 @@ class HumanPreference:
         """Return the mean. Raises MeasureError unless there is one image that the model scores, and ModelAbsent."""
         rgb = base.only(images)
         model: Preference = models.get("preference")
-        try:
-            found = model(rgb, args.prompt)
-        except BackendError as error:
-            raise MeasureError(str(error), status="backend_failed") from error
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
+        found = model(rgb, args.prompt)
         return base.Measured(answer=Number(value=found.mean), reason=f"σ {found.sigma:.4g}", data={"sigma": found.sigma})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -11,12 +11,12 @@ from pydantic import Field
 from editloupe import models as installed
 from editloupe.answers import Record
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import MeasureError, ToolError
+from editloupe.errors import MeasureError
 from editloupe.measures import base
 from editloupe.values import Box, Json
 
 
-class Segmentation:
+class Segmentation(base.Measure):
     """What a segmenter sees in boxes of one image, all of them together.
 
     The answer is a Record: `outcome`, `share` of the image (0 to 1), `scores` (the expected IoU of each box) and, for the
@@ -27,9 +27,8 @@ class Segmentation:
     full     the mask covers the whole image
     """
 
-    name: ClassVar[str] = "segmentation"
-    version: ClassVar[str] = "1"
-    needs: ClassVar[tuple[str, ...]] = ("segment",)
+    name = "segmentation"
+    needs = ("segment",)
 
     class Args(base.Args):
         """Where to look."""
@@ -50,10 +49,7 @@ class Segmentation:
         except ValueError as error:
             raise MeasureError(f"a box lies outside the image: {error}", status="input_error") from error
         segmenter = models.get("segment")
-        try:
-            parts = segmenter(rgb, boxes)
-        except ToolError as error:
-            raise MeasureError(str(error), status="tool_failed") from error
+        parts = segmenter(rgb, boxes)
         mask = np.logical_or.reduce([part.mask for part in parts])
         share = float(mask.mean())
         facts: dict[str, Json] = {

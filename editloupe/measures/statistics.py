@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import cv2
 import numpy as np
@@ -25,7 +25,7 @@ _DARK: Final = 0.1
 """A pixel whose largest channel is at most this share of 255 has no colour to speak of."""
 
 
-class ImageStatistics:
+class ImageStatistics(base.Measure):
     """A Record of statistics of one image. A statistic that is not defined is null.
 
     luminance_p99, luminance_p999: the luminance that 99 and 99.9 % of the pixels do not exceed, 0 to 1.
@@ -35,8 +35,6 @@ class ImageStatistics:
     """
 
     name = "image_statistics"
-    version = "1"
-    needs: ClassVar[tuple[str, ...]] = ()
 
     class Args(base.Args):
         """How the image is taken."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import cv2
 import numpy as np
@@ -15,7 +15,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.masked import outside, share
 from editloupe.imaging.structure import WINDOW, counted, grey, ssim_map
 from editloupe.imaging.warp import aligned
-from editloupe.measures.base import Measured
+from editloupe.measures.base import Measure, Measured
 from editloupe.measures.pair import PairArgs, check_kept, pictures, told
 from editloupe.scores import Interval, Metric
 
@@ -32,13 +32,11 @@ class SSIMArgs(PairArgs):
     """px to which both images are squashed before; 0 compares at the source's own size. official is always 224."""
 
 
-class SSIM:
+class SSIM(Measure):
     """Mean structural similarity of luma, -1 to 1 (higher is better)."""
 
-    name: ClassVar[str] = "ssim"
-    version: ClassVar[str] = "1"
-    Args: ClassVar[type[PairArgs]] = SSIMArgs
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "ssim"
+    Args = SSIMArgs
     metric = Metric(id="ssim", name="SSIM", domain=Interval(low=-1, high=1))
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, cached_property
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.errors import ConfigError, MissingExtra, ModelAbsent
+from editloupe.errors import ConfigError
 from editloupe.models.features.base import Vector
-from editloupe.models.weights import digest_of, find_file, load_tensors
+from editloupe.models.weights import digest_of, load_tensors, weights_file
 
 
 class AestheticHead:
@@ -59,13 +58,7 @@ class AestheticHead:
 
 def open_aesthetic(name: str | None, device: str) -> AestheticHead:
     """Return the head in a file. Raises ModelAbsent where none is named, ConfigError where the file cannot be had."""
-    if name is None:
-        raise ModelAbsent("it needs a file with an aesthetic head; name one by --aesthetic or EDITLOUPE_AESTHETIC")
-    if find_spec("torch") is None:
-        raise MissingExtra(f"the aesthetic head {name!r}", "vision")
-    return _shared(find_file(name, "aesthetic").resolve())
+    return _shared(weights_file(name, "aesthetic", "a file with an aesthetic head"))
 
 
-@cache
-def _shared(file: Path) -> AestheticHead:
-    return AestheticHead(file)
+_shared = cache(AestheticHead)

@@ -1,11 +1,12 @@
 """Networks that load once and run in micro-batches: calls that come from many samples at about the same time run as one.
 
-No torch here: `run` is any function over a list, and it raises MemoryError where the list is too long.
+`run` is any function over a list, and it raises MemoryError where the list is too long. torch is imported when called.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from editloupe.errors import ToolError
-from editloupe.models.devices import Device, open_device
+from editloupe.models.devices import Device, import_torch, open_device
 from editloupe.models.hub import Weights
 from editloupe.values import Json
 
@@ -24,6 +25,8 @@ Out = TypeVar("Out")
 
 WINDOW_S: Final = 0.01
 """Seconds that the first call of a batch waits for others."""
+_NO_MEMORY: Final = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
+"""How torch words a refused allocation where it raises a plain RuntimeError: the CPU's allocator, then older drivers."""
 _Job: TypeAlias = tuple[In, Future[Out]]
 """One item on its way, and where its caller waits."""
 
@@ -120,6 +123,21 @@ def _too_large(name: str, error: MemoryError) -> ToolError:
     failed = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
     failed.__cause__ = error
     return failed
+
+
+def fitting(work: Callable[[], Out]) -> Out:
+    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
+    torch = import_torch()
+    try:
+        return work()
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
+            raise
+        message = str(error).partition("\n")[0]
+    # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    raise MemoryError(message)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, Parameters, read_parame
 from editloupe.chat import ImagePart, Message, Reply, Request, Sampling, Token, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, MissingExtra, Rejected
+from editloupe.models.adapted import Adapted, find_adapted
 from editloupe.models.devices import check_device, import_torch, open_device
-from editloupe.models.hub import Adapted, find_adapted
 from editloupe.models.weights import reading
 
 _LONGEST_REPLY: Final = 16384  # tokens, where nobody says: a model that loops stops there
@@ -34,7 +34,7 @@ def _loaded(weights: Adapted, device_name: str) -> tuple[Any, Any]:
     torch, device = import_torch(), open_device(device_name)
     half = torch.bfloat16 if device.half and torch.cuda.is_bf16_supported() else torch.float16
     processor, model = weights.processor(), weights.load(half if device.half else torch.float32)
-    with reading(f"model {weights.version} on {device.name}", weights.model.path):
+    with reading(f"model {weights.version} on {device.name}"):
         return model.eval().to(device.name), processor
 
 

@@ -1,23 +1,17 @@
-"""Where a network runs, in which precision, and how running out of memory is recognised. torch is imported when called."""
+"""Where a network runs, and in which precision. torch is imported when called."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, Final
 
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.values import Json
 
-Out = TypeVar("Out")
-
-_NAME = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-
-# How torch words a refused allocation where it raises a plain RuntimeError: the CPU's allocator, then older drivers.
-_NO_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
+_NAME: Final = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
 @dataclass(frozen=True)
@@ -34,13 +28,9 @@ class Device:
 
     def facts(self) -> dict[str, Json]:
         """Return "device" (with a GPU's model), "precision" and torch's version, for the trace. Imports torch."""
-        torch = import_torch()
-        model = f" {torch.cuda.get_device_name(self.name)}" if self.name.startswith("cuda") else ""
-        return {
-            "device": f"{self.name}{model}",
-            "precision": "fp16" if self.half else "fp32",
-            "torch": str(torch.__version__),
-        }
+        torch, (name, precision) = import_torch(), str(self).split()
+        model = f" {torch.cuda.get_device_name(name)}" if name.startswith("cuda") else ""
+        return {"device": f"{name}{model}", "precision": precision, "torch": str(torch.__version__)}
 
 
 def check_device(name: str) -> None:
@@ -48,7 +38,8 @@ def check_device(name: str) -> None:
 
     torch is imported only for a GPU; MissingExtra where it is not installed.
     """
-    _check_name(name)
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
     if name not in ("auto", "cpu"):
         if find_spec("torch") is None:
             raise MissingExtra(f"Device {name!r}", "vision")
@@ -66,12 +57,11 @@ def device_class(name: str) -> str:
 
 
 def open_device(name: str) -> Device:
-    """Return the device of that name: "auto" is the first GPU, else the CPU. Networks use fp16 on CUDA, fp32 elsewhere.
+    """Return the device of a name that `check_device` takes. "auto" is the first GPU, else the CPU; fp16 is CUDA's.
 
     Raises ConfigError where it is not there, MissingExtra without torch.
     """
     torch = import_torch()
-    _check_name(name)
     if name == "auto":
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda"):
@@ -86,11 +76,6 @@ def open_device(name: str) -> Device:
     return Device(name, half=False)
 
 
-def _check_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
-
-
 def import_torch() -> Any:
     """Return the module `torch`, imported now (1 to 2 s the first time). Raises MissingExtra."""
     try:
@@ -98,18 +83,3 @@ def import_torch() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra("A learned model", "vision") from error
     return torch
-
-
-def fitting(work: Callable[[], Out]) -> Out:
-    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
-    torch = import_torch()
-    try:
-        return work()
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
-        if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
-            raise
-        message = str(error).partition("\n")[0]
-    # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    raise MemoryError(message)

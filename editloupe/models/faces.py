@@ -1,7 +1,7 @@
-"""Faces: where they are, and a vector of who each one is. OpenCV's YuNet and SFace, or what another package brings.
+"""Faces: where they are, and a vector of who each one is. OpenCV's YuNet and SFace, or a kind of another package.
 
-Another package brings another embedder as a kind of model (`editloupe.models`), such as "arcface". `--faces arcface` or
-`--faces arcface=WEIGHTS` takes it. Its opener returns a `FaceEmbedder`.
+`--faces FOLDER` names a folder with the two ONNX files of OpenCV, `--faces KIND=WEIGHTS` a kind whose opener returns a
+`FaceEmbedder` (`editloupe.models.opening`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe import plugins
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, ModelAbsent, ToolError
+from editloupe.errors import ConfigError, ModelAbsent, ToolError, first_words
+from editloupe.models.opening import of_kind
 from editloupe.models.weights import digest_of
 from editloupe.values import Box
 
@@ -31,16 +31,10 @@ _FILES: Final = (
     "face_detection_yunet_….onnx (MIT) and face_recognition_sface_….onnx (Apache-2.0) of OpenCV's model zoo, "
     "https://github.com/opencv/opencv_zoo"
 )
-_WIDTHS: Final = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
-_STRIDES: Final = (8, 16, 32)
-_OUTPUTS: Final = tuple(f"{head}_{stride}" for head in _WIDTHS for stride in _STRIDES)
-"""What YuNet says: for each cell of 8, 16 and 32 px the score twice, the box and five landmarks."""
-_PADDED: Final = 32
-"""px; OpenCV pads an image to a multiple of this side."""
-_ALIGNED: Final = 112
-"""px; the side of an aligned face."""
-_VECTOR: Final = 128
-"""Numbers of SFace's vector."""
+_HEADS: Final = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
+"""What YuNet says for each cell of 8, 16 and 32 px, in as many numbers: the score twice, the box and five landmarks."""
+_SIZES: Final = ((96, 64), (64, 128))
+"""Width and height in px of images for which a detector's outputs are checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +67,14 @@ class FaceEmbedder(Protocol):
 
 
 class OpenCVFaces:
-    """YuNet (detector) and SFace (embedder) through OpenCV, on the CPU. Faces are aligned by their landmarks and embedded
-    in the image's own resolution."""
+    """YuNet and SFace on the CPU. Faces are aligned by their landmarks and embedded in the image's own resolution."""
 
     def __init__(self, detector: Path, recogniser: Path) -> None:
         self.detector, self.recogniser = detector, recogniser
         self.name = f"YuNet and SFace ({detector.name}, {recogniser.name})"
         self.version = f"opencv yunet sface sha256:{digest_of([detector, recogniser])}"
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, Any, Any] | None = None
-        self._checked: set[tuple[int, int]] = set()
+        self._loaded: tuple[Any, Any] | None = None
 
     def __call__(self, rgb: RGB, *, score: float, side: int) -> tuple[Face, ...]:
         """Return the faces, as `FaceEmbedder` says. Raises ConfigError where a file is not what it must be."""
@@ -92,64 +84,66 @@ class OpenCVFaces:
         bgr = np.ascontiguousarray(rgb[..., ::-1])
         seen = bgr if small == (width, height) else cv2.resize(bgr, small, interpolation=cv2.INTER_AREA)
         # OpenCV's networks keep their state between calls.
-        with self._lock, _quiet():
-            net, detector, recogniser = self._ready()
+        with self._lock:
+            detector, recogniser = self._ready()
             try:
-                self._check(net, small)
                 detector.setInputSize(small)
                 detector.setScoreThreshold(score)
                 rows = detector.detect(seen)[1]
-                found = () if rows is None else _scaled(rows[:MOST_FACES], width / small[0], height / small[1])
-                return tuple(
-                    Face(box=box, score=min(float(row[14]), 1.0), vector=_vector(recogniser, bgr, row))
-                    for row in found
-                    if (box := _box(row, width, height)) is not None
-                )
+                rows = np.empty((0, 15), np.float32) if rows is None else rows[:MOST_FACES]
+                # x, y, width, height, five landmarks and a score, in px of the image's own size.
+                rows[:, :14] *= np.tile((width / small[0], height / small[1]), 7)
+                rows = [row for row in rows if np.isfinite(row).all()]
+                vectors = [np.array(recogniser.feature(recogniser.alignCrop(bgr, row))[0], np.float32) for row in rows]
             except cv2.error as error:
-                raise ToolError(f"{self.name} failed on {width}×{height} px: {_short(error)}") from error
+                raise ToolError(f"{self.name} failed on {width}×{height} px: {first_words(error)}") from error
+        boxes = [Box(*row[:2], *(row[:2] + row[2:4])).intersection(Box(0, 0, width, height)) for row in rows]
+        return tuple(
+            Face(box=box, score=min(float(row[14]), 1.0), vector=vector)
+            for box, row, vector in zip(boxes, rows, vectors, strict=True)
+            if box is not None
+        )
 
     def prepare(self) -> None:
         """Load both networks. Raises ConfigError for a file that is no ONNX file, or another network's."""
-        with self._lock, _quiet():
+        with self._lock:
             self._ready()
 
-    def _ready(self) -> tuple[Any, Any, Any]:
+    def _ready(self) -> tuple[Any, Any]:
         if self._loaded is None:
             with _reading(self.detector):
                 net = cv2.dnn.readNetFromONNX(str(self.detector))
-                self._check(net, (96, 64))
-                detector = cv2.FaceDetectorYN.create(str(self.detector), "", (96, 64))
+                for size in _SIZES:
+                    _check_outputs(net, *size)
+                detector = cv2.FaceDetectorYN.create(str(self.detector), "", _SIZES[0])
             with _reading(self.recogniser):
                 recogniser = cv2.FaceRecognizerSF.create(str(self.recogniser), "")
-                given = recogniser.feature(np.zeros((_ALIGNED, _ALIGNED, 3), np.uint8))
-            if given.shape != (1, _VECTOR) or given.dtype != np.float32:
-                raise _other(self.recogniser, f"its output is {given.shape}, expected (1, {_VECTOR}) as SFace's")
-            self._loaded = net, detector, recogniser
+                given = recogniser.feature(np.zeros((112, 112, 3), np.uint8))
+                if given.shape != (1, 128) or given.dtype != np.float32:
+                    raise ValueError(f"its output is {given.shape}, expected (1, 128) as SFace's")
+            self._loaded = detector, recogniser
         return self._loaded
 
-    def _check(self, net: Any, size: tuple[int, int]) -> None:
-        """Raise ConfigError unless the detector's outputs are YuNet's: OpenCV reads past the end of smaller ones."""
-        width, height = (-(-side // _PADDED) * _PADDED for side in size)
-        if (width, height) in self._checked:
-            return
-        names = set(net.getUnconnectedOutLayersNames())
-        if names != set(_OUTPUTS):
-            found = ", ".join(sorted(names)[:4])
-            raise _other(self.detector, f"its outputs are {found}, …, expected YuNet's cls_8, obj_8, bbox_8, kps_8, …")
-        net.setInput(np.zeros((1, 3, height, width), np.float32))
-        for name, values in zip(_OUTPUTS, net.forward(list(_OUTPUTS)), strict=True):
-            head, stride = name.split("_")
-            expected = (1, (height // int(stride)) * (width // int(stride)), _WIDTHS[head])
-            if values.shape != expected or values.dtype != np.float32:
-                raise _other(self.detector, f"its output {name} is {values.shape} of {width}×{height} px, not {expected}")
-        self._checked.add((width, height))
+
+def _check_outputs(net: Any, width: int, height: int) -> None:
+    """Raise ValueError unless a detector's outputs are YuNet's: OpenCV reads past the end of smaller ones."""
+    expected = {
+        f"{head}_{stride}": (1, height // stride * (width // stride), numbers)
+        for head, numbers in _HEADS.items()
+        for stride in (8, 16, 32)
+    }
+    if (names := set(net.getUnconnectedOutLayersNames())) != set(expected):
+        raise ValueError(f"its outputs are {', '.join(sorted(names)[:4])}, …, expected YuNet's cls_8, obj_8, bbox_8, …")
+    net.setInput(np.zeros((1, 3, height, width), np.float32))
+    for (name, shape), values in zip(expected.items(), net.forward(list(expected)), strict=True):
+        if values.shape != shape or values.dtype != np.float32:
+            raise ValueError(f"its output {name} is {values.shape} of {width}×{height} px, not {shape}")
 
 
 def open_faces(name: str | None, device: str) -> FaceEmbedder:
     """Return the embedder of that name, found and not yet loaded.
 
-    name: a folder with one ONNX file of YuNet and one of SFace, or KIND or KIND=WEIGHTS of a kind of model that another
-    package brings.   device: for such a kind; OpenCV's networks run on the CPU.
+    name: a folder with an ONNX file of YuNet and one of SFace, or KIND=WEIGHTS.   device: for such a kind.
     Raises ModelAbsent where no name was given, ConfigError where a name was given and cannot be had.
     """
     if name is None:
@@ -157,83 +151,32 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
             f"it needs a detector and an embedder of faces: put {_FILES}, into one folder, and name the folder by "
             "--faces or EDITLOUPE_FACES (docs/measures.md)"
         )
+    made: FaceEmbedder | None = of_kind("faces", name, device)
+    if made is not None:
+        return made
     folder = Path(name).expanduser()
-    if folder.is_dir():
-        return _shared(_file(folder, "yunet").resolve(), _file(folder, "sface").resolve())
-    kind, _, weights = name.partition("=")
-    if kind in plugins.names("models") and kind != "faces":
-        opener: Any = plugins.load("models", kind)
-        made = opener(weights or None, device)
-        if not callable(made) or not hasattr(made, "version"):
-            raise ConfigError(f"faces {name!r}: {kind} is a kind of model that finds no faces; see FaceEmbedder")
-        embedder: FaceEmbedder = made
-        return embedder
-    what = "is a file" if folder.exists() else "no such folder"
-    raise ConfigError(f"faces {name!r}: {what}; expected a folder with {_FILES}, or a kind of model of another package")
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "no such folder"
+        raise ConfigError(f"faces {name!r}: {what}; expected a folder with {_FILES}, or a kind of another package")
+    files = []
+    for network in ("yunet", "sface"):
+        found = sorted(f for f in folder.glob("*.onnx") if network in f.name.lower() and f.is_file())
+        if len(found) != 1:
+            there = ", ".join(f.name for f in found) or "none"
+            raise ConfigError(f"faces {name!r}: expected one file *{network}*.onnx of {_FILES}; found {there}")
+        files.append(found[0].resolve())
+    return _shared(*files)
 
 
-def _file(folder: Path, network: str) -> Path:
-    """Return the one ONNX file of a network. Raises ConfigError for none and for several."""
-    found = sorted(f for f in folder.iterdir() if f.suffix.lower() == ".onnx" and network in f.name.lower() and f.is_file())
-    if len(found) != 1:
-        there = ", ".join(f.name for f in found) or "none"
-        raise ConfigError(
-            f"faces {str(folder)!r}: expected one file *{network}*.onnx, found {there}; the folder must hold {_FILES}"
-        )
-    return found[0]
-
-
-@cache
-def _shared(detector: Path, recogniser: Path) -> OpenCVFaces:
-    return OpenCVFaces(detector, recogniser)
-
-
-def _scaled(rows: NDArray[np.float32], by_x: float, by_y: float) -> NDArray[np.float32]:
-    """Return rows of x, y, width, height, five landmarks and score in px of the image's own size, without broken ones."""
-    scaled = rows.copy()
-    scaled[:, 0:14:2] *= by_x
-    scaled[:, 1:14:2] *= by_y
-    return scaled[np.isfinite(scaled).all(axis=1)]
-
-
-def _box(row: NDArray[np.float32], width: int, height: int) -> Box | None:
-    """Return the part of a face's box that lies in the image; None for none."""
-    x, y, w, h = (float(v) for v in row[:4])
-    sides = max(x, 0.0), max(y, 0.0), min(x + w, width), min(y + h, height)
-    return Box(*sides) if sides[0] < sides[2] and sides[1] < sides[3] else None
-
-
-def _vector(recogniser: Any, bgr: RGB, row: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.array(recogniser.feature(recogniser.alignCrop(bgr, row))[0], np.float32)
+_shared = cache(OpenCVFaces)
 
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
+    """Translate what is wrong with a file. OpenCV's own lines on networks are off: what matters of them is raised."""
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     try:
         yield
-    except cv2.error as error:
-        raise _other(file, _short(error)) from error
-
-
-def _other(file: Path, problem: str) -> ConfigError:
-    return ConfigError(
-        f"faces {str(file)!r}: is damaged, or not the network that its name says ({problem}); expected {_FILES}"
-    )
-
-
-def _short(error: cv2.error) -> str:
-    """Return OpenCV's reason without its file names, on one line."""
-    text = " ".join(str(getattr(error, "err", "") or error).split())
-    return text[:200]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Turn off what OpenCV prints of networks. What matters of it is raised."""
-    logging = cv2.utils.logging
-    level = logging.getLogLevel()
-    logging.setLogLevel(logging.LOG_LEVEL_SILENT)
-    try:
-        yield
-    finally:
-        logging.setLogLevel(level)
+    except (cv2.error, ValueError) as error:
+        problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
+        raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from editloupe.errors import ConfigError, ToolError, Unavailable
-from editloupe.values import parse_json
+from editloupe.values import Json, parse_json
 
 TIMEOUT_S: Final = 120.0
 """Of one reply, unless the address ends in ?timeout_s=SECONDS."""
+PAUSES_S: Final = (1.0, 4.0)
+"""Before a further attempt where nobody answers."""
 
 
 class NotReady(Unavailable):
@@ -36,6 +39,11 @@ class RemoteReply:
         except ValueError:
             return None
         return said if isinstance(said, dict) else None
+
+    def told(self) -> str:
+        """Return what went wrong, as the server says it: the "error" of its JSON object, else the body."""
+        said = self.json_object()
+        return short(said["error"] if said and said.get("error") else said or self.data.decode(errors="replace"))
 
 
 class RemoteModel:
@@ -68,23 +76,36 @@ class RemoteModel:
         self,
         method: str,
         path: str,
-        body: bytes | None,
+        body: Mapping[str, Json] | None,
         *,
         most_bytes: int,
         timeout_s: float | None = None,
-        headers: Mapping[str, str] | None = None,
+        again: bool = True,
     ) -> RemoteReply:
-        """Send one request and return the reply, whatever its status.
+        """Send one request and return the reply, whatever its status but 503.
 
-        path: behind the address.   most_bytes: of the reply.   timeout_s: of the whole; None for that of the address.
-        Raises NotReady where the connection fails, Unavailable for no reply in time, and ToolError for too long a one.
+        path: behind the address.   body: sent as JSON.   most_bytes: of the reply.   timeout_s: of the whole; None for that
+        of the address.   again: whether it is sent once more, twice at most, where nobody answers or a server is not ready.
+        Raises NotReady after the last attempt, Unavailable for no reply in time, and ToolError for too long a one.
         """
+        for pause_s in PAUSES_S if again else ():
+            try:
+                return self._asked(method, path, body, most_bytes, timeout_s)
+            except NotReady:
+                time.sleep(pause_s)
+        return self._asked(method, path, body, most_bytes, timeout_s)
+
+    def _asked(
+        self, method: str, path: str, body: Mapping[str, Json] | None, most_bytes: int, timeout_s: float | None
+    ) -> RemoteReply:
         limit = self.timeout_s if timeout_s is None else timeout_s
         kind = http.client.HTTPSConnection if self.url.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.url.hostname or "", self.url.port, timeout=limit)
         until = time.monotonic() + limit
         try:
-            connection.request(method, self.url.path.rstrip("/") + path, body, dict(headers or {}))
+            sent = None if body is None else json.dumps(body)
+            headers = {} if body is None else {"Content-Type": "application/json"}
+            connection.request(method, self.url.path.rstrip("/") + path, sent, headers)
             data = bytearray()
             with connection.getresponse() as reply:
                 while chunk := reply.read1(2**16):
@@ -96,7 +117,10 @@ class RemoteModel:
                 if reply.length:
                     raise http.client.IncompleteRead(bytes(data), reply.length)
                 media_type = reply.headers.get_content_type() if reply.headers.get("Content-Type") else ""
-                return RemoteReply(status=reply.status, media_type=media_type, data=bytes(data))
+                found = RemoteReply(status=reply.status, media_type=media_type, data=bytes(data))
+            if found.status == 503:
+                raise NotReady(f"{self.where}: is not ready (HTTP 503: {found.told()})")
+            return found
         except TimeoutError as error:
             raise Unavailable(f"{self.where}: no answer within {limit:g} s") from error
         except (OSError, http.client.HTTPException) as error:

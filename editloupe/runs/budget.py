@@ -239,14 +239,21 @@ class Metered:
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return the backend's reply, counted. Raises what `Ledger.call` raises."""
-        backend = self._backend
-        with self._ledger.call(backend):
+        with self._ledger.call(self._backend):
             try:
-                reply = checked_reply(backend.complete(request, images), self.uri)
+                reply = checked_reply(self._backend.complete(request, images), self.uri)
             except BackendError as error:
-                self._ledger.refuse(backend, error)
+                self.refuse(error)
                 raise
-            if backend.traits.live:
-                guess = estimate_usage(request, reply, self.traits) if lacking(backend, reply.usage) else Usage()
-                self._ledger.spend(backend, reply.usage, guess)
+            self.count(request, reply)
         return reply
+
+    def count(self, request: Request, reply: Reply) -> None:
+        """Take note of a reply."""
+        if self.traits.live:
+            guess = estimate_usage(request, reply, self.traits) if lacking(self._backend, reply.usage) else Usage()
+            self._ledger.spend(self._backend, reply.usage, guess)
+
+    def refuse(self, error: BackendError) -> None:
+        """Take note of a call that failed in all its attempts."""
+        self._ledger.refuse(self._backend, error)

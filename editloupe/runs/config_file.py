@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
 from editloupe import files
 from editloupe.config import OF_A_JUDGE, folded
 from editloupe.errors import ConfigError
-from editloupe.scores import Metric, MetricSet
+from editloupe.runs.record import object_of
 from editloupe.values import Json
 
 CONFIG: Final = "config.yaml"
@@ -43,9 +44,9 @@ def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
 
     A single judge without a name stands as `backend` with its options, else all stand under `judges`.
     """
-    listed = {id_: _object(judge) for id_, judge in _object(judges).items()}
+    listed = {id_: object_of(judge) for id_, judge in object_of(judges).items()}
     known = {id_: judge for id_, judge in listed.items() if isinstance(judge.get("options"), Mapping)}
-    options = {id_: dict(_object(judge["options"])) for id_, judge in known.items()}
+    options = {id_: dict(object_of(judge["options"])) for id_, judge in known.items()}
     rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
     if len(known) <= 1 and not any(judge.get("name") for judge in known.values()):
         several = config.get("judges") or isinstance(config.get("backend"), list)
@@ -65,51 +66,31 @@ def of_all_visits(
     known: Collection[str],
     asked: Collection[str],
     free: Collection[str],
-    metrics: Iterable[Metric],
 ) -> dict[str, Json]:
     """Return the options by which all that the visits to a run asked is asked again.
 
-    before: those of earlier visits.   now: those of this one. Where it asks about a part of the data, the others of before
-    stay.   known, asked: keys of the run's samples before, and of those of this visit.   free: options of the protocol in
-    which visits may differ.   metrics: of the whole run.
+    before: those of earlier visits.   now: those of this one.   known, asked: keys of the samples of before, and of this
+    visit.   free: options of the protocol in which visits may differ.
     """
     try:
         earlier, later = folded(before), folded(now)
     except ConfigError:
         return dict(now)  # of options that nobody can read nothing stays
-    base, given = (before, earlier) if later.get("limit") or later.get("sample") else (now, later)
-    options = {name: value for name, value in given["option"].items() if name not in free}
+    options = {name: value for name, value in later["option"].items() if name not in free}
     for name in free:
         both = [visit["option"].get(name) for visit in (earlier, later)]
         # Who names none asks for all.
         if None not in both:
-            options[name] = both[0] if both[0] == both[1] else _joined(_listed(both[0]), _listed(both[1]), metrics)
-    found = {**given, "option": options, "limit": None, "sample": None}
+            options[name] = ",".join(dict.fromkeys(chain.from_iterable(map(_listed, both))))
+    found = {**later, "option": options, "limit": None, "sample": None}
     if all(visit.get("limit") or visit.get("sample") for visit in (earlier, later)):
-        if known and not set(asked) - set(known):
-            found |= {name: earlier.get(name) for name in ("limit", "sample")}
-        elif earlier.get("sample") or later.get("sample"):
+        if earlier.get("sample") or later.get("sample"):
             found["sample"] = list(dict.fromkeys((*known, *asked)))
         else:
             found["limit"] = max(earlier["limit"], later["limit"])
     # In the order of the file.
-    return {name: found[name] for name in dict.fromkeys((*base, *found)) if found.get(name) not in (None, {}, [])}
+    return {name: found[name] for name in dict.fromkeys((*now, *found)) if found.get(name) not in (None, {}, [])}
 
 
 def _listed(value: Json) -> list[str]:
     return [word.strip() for word in (value.split(",") if isinstance(value, str) else map(str, cast("list[Json]", value)))]
-
-
-def _joined(before: Sequence[str], now: Sequence[str], metrics: Iterable[Metric]) -> str:
-    """Return the names of both, each metric once: it may be named by its id and by its short name."""
-    listed, found = MetricSet(id="", metrics=tuple(metrics)), dict[str, str]()
-    for word in (*before, *now):
-        key = word.casefold()
-        with suppress(ConfigError):
-            key = listed.metric(word).id
-        found.setdefault(key, word)
-    return ",".join(found.values())
-
-
-def _object(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}

@@ -1,7 +1,8 @@
 """What a visit to a run would do and cost, without asking anybody and without writing anything.
 
 How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Between them
-lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens by rough rules (`RULES`).
+lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens roughly: a token for every few
+characters, REPLY_TOKENS a reply, and in each turn an observation and a crop.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +28,9 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
-from editloupe.runs.sent_sizes import SentTarget, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added, begun
+from editloupe.runs.visits import added
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -40,47 +39,26 @@ REPLY_TOKENS: Final = 300
 OBSERVATION_TOKENS: Final = 250
 CROP_PX: Final = (768, 768)
 
-RULES: Final = (
-    f"a token for every {CHARACTERS_A_TOKEN} characters of text; {REPLY_TOKENS} tokens a reply, more from a model that "
-    f"thinks at length; with every turn used, each turn adds an observation of {OBSERVATION_TOKENS} tokens and one picture "
-    f"of {CROP_PX[0]}×{CROP_PX[1]} px; every call sends the whole conversation, and no provider's cache is counted on"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CostBound:
     """One end of the range."""
 
     calls: int = 0
-    images: int = 0
-    """Pictures sent, again with each call."""
-    text_tokens: int = 0
-    image_tokens: int | None = 0
-    """None if unknown."""
+    input_tokens: int | None = 0
+    """Of text and images; None if unknown."""
     output_tokens: int = 0
-    cost: float | None = 0.0
-    """In USD; None if unknown."""
+    cost_usd: float | None = 0.0
+    """None if unknown."""
 
     def __add__(self, other: CostBound) -> CostBound:
         pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items()}
         both: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
         return CostBound(**both)
 
-    @property
-    def input_tokens(self) -> int | None:
-        """Tokens of text and images; None if unknown."""
-        return None if self.image_tokens is None else self.text_tokens + self.image_tokens
-
     def to_json(self) -> dict[str, Json]:
-        return {
-            "calls": self.calls,
-            "images": self.images,
-            "text_tokens": self.text_tokens,
-            "image_tokens": self.image_tokens,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cost_usd": self.cost,
-        }
+        """Return the fields as JSON."""
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +82,6 @@ class Ahead:
     """One call a task."""
     most: CostBound
     """Every turn, every reminder and the last word used."""
-    image_rule: str
-    """How an image's tokens were counted; "" if no formula is known."""
-    small: tuple[tuple[str, SentTarget], ...]
-    """Targets that are sent under 16 px, with their sample's key."""
 
 
 def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Entry] = ()) -> Ahead:
@@ -117,7 +91,7 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
     """
     loaded = selected(setup.config, ImageStore(), outputs=looks_at_outputs(setup.protocol))
     setup.protocol.check(loaded.samples)
-    store, before = RunStore(out), begun(out)
+    store = RunStore(out)
     store.look(setup.spec, entries, loaded)
     driver = Driver(setup, store)
     schedule = driver.planned(loaded.samples)
@@ -127,9 +101,6 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
     for role, respondent in setup.respondents.items():
         ends = _ends(setup, respondent, [task for task in asked if task.role == role], prices)
         least, most = least + ends[0], most + ends[1]
-    rule, policy = setup.backend.traits.image_tokens, setup.backend.traits.image_policy
-    whole = {task.about.key for task in asked if shown_whole(task)}
-    shown = [sample for sample in loaded.samples if sample.key in whole]
     again = driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
@@ -138,56 +109,50 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Ent
         reused=schedule.reused,
         begun=sum(map(driver.goes_on, due)),
         grows=schedule.grows,
-        remarks=(*added(setup, before, {entry.judge.id for entry in entries}), *([again] if again else [])),
+        remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
-        image_rule="" if rule is None else rule.rule,
-        small=tuple((sample.key, target) for sample in shown for target in sent_targets(sample, policy) if target.small),
     )
 
 
 def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:
     """Return both ends of one role. One who is no LMM is sent nothing."""
-    traits, least, most = respondent.backend.traits, CostBound(), CostBound()
-    crop = 0 if traits.image_tokens is None else traits.image_tokens.count(*traits.image_policy.size(*CROP_PX))
+    least, most = CostBound(), CostBound()
     for task in tasks:
         calls = most_calls(respondent, task)
-        if not traits.is_lmm:
+        if not respondent.backend.traits.is_lmm:
             least, most = least + CostBound(calls=1), most + CostBound(calls=calls)
             continue
         message, offered = _first_message(setup, respondent, task)
-        text = (len(message.text) + offered) // CHARACTERS_A_TOKEN
-        sizes = [traits.image_policy.size(part.image.width, part.image.height) for part in message.images]
-        tokens = None if traits.image_tokens is None else sum(traits.image_tokens.count(*size) for size in sizes)
-        conversation = partial(_conversation, text=text, images=len(sizes), image_tokens=tokens, crop_tokens=crop)
-        least += conversation(1, 0)
-        most += conversation(calls, task.budget.max_turns if task.tools else 0)
+        least += _conversation(respondent.backend, message, offered, calls=1, turns=0)
+        most += _conversation(
+            respondent.backend, message, offered, calls=calls, turns=task.budget.max_turns if task.tools else 0
+        )
     return _priced(least, respondent.backend, prices), _priced(most, respondent.backend, prices)
 
 
-def _conversation(
-    calls: int, turns: int, *, text: int, images: int, image_tokens: int | None, crop_tokens: int
-) -> CostBound:
-    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
-    seen = [min(call, turns) for call in range(calls)]
-    sent = sum(images + crops for crops in seen)
-    known = None if sent else 0
-    if image_tokens is not None:
-        known = sum(image_tokens + crops * crop_tokens for crops in seen)
-    return CostBound(
-        calls=calls,
-        images=sent,
-        text_tokens=sum(text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS for call, crops in enumerate(seen)),
-        image_tokens=known,
-        output_tokens=calls * REPLY_TOKENS,
-    )
+def _conversation(backend: LMM, message: Message, offered: int, *, calls: int, turns: int) -> CostBound:
+    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop.
+
+    offered: characters of what is sent beside the first message.
+    """
+    sent, policy, rule = 0, backend.traits.image_policy, backend.traits.image_tokens
+    text = (len(message.text) + offered) // CHARACTERS_A_TOKEN
+    sizes = [(part.image.width, part.image.height) for part in message.images]
+    for call in range(calls):
+        crops = min(call, turns)
+        sent += text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS
+        shown = [policy.size(*size) for size in (*sizes, *[CROP_PX] * crops)]
+        sent += 0 if rule is None else sum(rule.count(*size) for size in shown)
+    known = rule is not None or not (sizes or turns)
+    return CostBound(calls=calls, input_tokens=sent if known else None, output_tokens=calls * REPLY_TOKENS)
 
 
 def _priced(end: CostBound, backend: LMM, prices: Prices) -> CostBound:
     if not backend.traits.is_lmm:
         return end
     usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
-    return replace(end, cost=None if end.input_tokens is None else prices.of(backend, usage))
+    return replace(end, cost_usd=None if end.input_tokens is None else prices.of(backend, usage))
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from editloupe import files
 from editloupe.data.run_file import NAME
-from editloupe.errors import ConfigError, EditLoupeError, StorageError
+from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.runs.index import FINDINGS, RunIndex
 from editloupe.runs.judges import names_of
 from editloupe.runs.record import RunRecord
@@ -111,11 +111,9 @@ def _pictures(folder: Path) -> Iterator[tuple[bytes, Path]]:
 
 def remove(found: Iterable[Path], folder: Path) -> None:
     """Delete files of a run folder. Raises StorageError."""
-    for path in found:
-        try:
+    with files.writing(folder):
+        for path in found:
             files.unlink(path, below=folder)
-        except OSError as error:
-            raise StorageError(f"{path} cannot be deleted: {error.strerror or error}") from error
 
 
 def bring(source: Path, target: Path, *, link: bool) -> int:
@@ -125,7 +123,7 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
     Raises StorageError.
     """
     new = 0
-    try:
+    with files.writing(target):
         # Folder by folder: there may be a million files.
         for where, folders, names in os.walk(source):
             folders.sort()
@@ -140,6 +138,4 @@ def bring(source: Path, target: Path, *, link: bool) -> int:
                 else:
                     files.write_whole(into / name, files.read_bytes(path), below=target.parent)
                 new += 1
-    except OSError as error:
-        raise StorageError(f"{target} cannot be written: {error.strerror or error}") from error
     return new

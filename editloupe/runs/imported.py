@@ -14,11 +14,9 @@ from editloupe.errors import ImageError
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.imported import record_of
 from editloupe.protocols.importer import ResultFiles
-from editloupe.runs.differences import RunSpec
 from editloupe.runs.judges import Entry
-from editloupe.runs.setup import identity_options, options_of
+from editloupe.runs.setup import spec_of
 from editloupe.runs.store import RunStore
-from editloupe.version import VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +42,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
     read = importer.read(folder, data=data, edited=edited, store=images)
     protocol = make_protocol(read.protocol, read.options)
     before = RunStore.read_info(out).spec.record if (out / "run.json").is_file() else {}
-    spec = RunSpec(
-        identity={"protocol": read.protocol, "options": identity_options(protocol), "imported": name},
-        record={
-            "editloupe": VERSION,
-            "options": options_of(protocol),
-            "metrics": [metric.to_json() for metric in protocol.metrics],
-            **record_of(read, before),
-        },
-    )
+    spec = spec_of(read.protocol, protocol, {"imported": name}, record_of(read, before))
     entries = [Entry(judge=judge, name=called) for called, judge in read.judges.items()]
     with closing(RunStore.begin(out, spec, entries, read.loaded)) as store:
         images.write()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -26,7 +27,7 @@ from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import begun, reach_new
+from editloupe.runs.visits import reach_new
 from editloupe.tools.base import Tool
 from editloupe.tools.function import as_tool
 from editloupe.values import Sample
@@ -97,8 +98,9 @@ class Judge:
         self._driver: Driver | None = None
         self._store: RunStore | None = None
         if out is not None:
-            reach_new(self._setup, begun(Path(out)))
-            self._store = RunStore.begin(Path(out), self._setup.spec, self._setup.entries(), _of_python([]))
+            self._store = RunStore.begin(
+                Path(out), self._setup.spec, self._setup.entries(), _of_python([]), first=partial(reach_new, self._setup)
+            )
 
     @property
     def id(self) -> str:

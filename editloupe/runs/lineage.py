@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from editloupe import files
@@ -17,6 +17,8 @@ FORKS = "forks"
 """Folder of a run with the traces that continue another one."""
 
 _DEEPEST = 100
+_LONGEST = 300
+"""Characters of what is said of a parent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,34 +52,27 @@ class Parent(Serialisable):
         return found
 
 
-def read_whole(folder: Path, path: Path) -> Trace:
+def read_whole(folder: Path, path: Path, *, deep: int = 0) -> Trace:
     """Read a trace with the events that it shares with its parents in front.
 
-    folder: the run folder, which holds the parents.
+    folder: the run folder, which holds the parents.   deep: how many traces continue it here.
     Raises TraceError as `read_trace` does, and if a parent is missing or no longer holds the shared events.
     """
-    chain = [read_trace(path)]
-    while (parent := Parent.of(chain[-1].header)) is not None:
-        if len(chain) > _DEEPEST:
-            raise TraceError(f"{path}: its parents lead in a circle")
-        try:
-            chain.append(read_trace(folder / parent.trace))
-        except TraceError as error:
-            raise TraceError(f"{path} continues {parent.trace}, which cannot be read: {error}") from error
-    trace = chain.pop()
-    while chain:
-        child = chain.pop()
-        at = Parent.of(child.header)
-        assert at is not None, "only the first of the line has no parent"
-        shared = list(_shared(trace, at, path))
-        trace = Trace(
-            path=child.path,
-            header=child.header,
-            events=(child.events[0], *shared, *child.events[1:]),
-            problems=(*trace.problems, *child.problems),
-            tampering=(*trace.tampering, *child.tampering),
-        )
-    return trace
+    trace = read_trace(path)
+    if (at := Parent.of(trace.header)) is None:
+        return trace
+    if deep >= _DEEPEST:
+        raise TraceError(f"{path}: its parents lead in a circle")
+    try:
+        above = read_whole(folder, folder / at.trace, deep=deep + 1)
+    except TraceError as error:
+        raise TraceError(f"{path} continues {at.trace}, which cannot be read: {str(error)[:_LONGEST]}") from error
+    return replace(
+        trace,
+        events=(trace.events[0], *_shared(above, at, path), *trace.events[1:]),
+        problems=(*above.problems, *trace.problems),
+        tampering=(*above.tampering, *trace.tampering),
+    )
 
 
 def family(name: str) -> str:

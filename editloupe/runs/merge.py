@@ -1,10 +1,9 @@
-"""Merge the shards of one run: samples, findings, traces, forks and images. Nothing is lost."""
+"""Merge the shards of one run: samples, findings, traces, forks and images."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Final
 from editloupe import files
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, RunMismatch, StorageError
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
 from editloupe.runs.config_file import read_config
@@ -21,7 +20,6 @@ from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring
 from editloupe.runs.lineage import FORKS, aside_path, family, set_aside
 from editloupe.runs.store import RunStore
-from editloupe.values import parse_json
 
 _FORK: Final = re.compile(r"[0-9a-f]{64}\.[0-9]{1,9}\.[0-9]{1,9}\.jsonl")
 
@@ -44,7 +42,7 @@ class Merged:
     forks: int = 0
     """New forks."""
     problems: tuple[str, ...] = ()
-    """Files that cannot be read and were copied as they are."""
+    """Forks that were left in their shard."""
 
 
 def merge(out: Path, shards: Sequence[Path]) -> Merged:
@@ -80,10 +78,8 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
         opened.callback(target.close)
         total = Merged()
         for store in stores:
-            try:
+            with files.writing(out):
                 total = _joined(total, store, target)
-            except OSError as error:
-                raise StorageError(f"{store.folder} cannot be merged into {out}: {error}") from error
         return total
 
 
@@ -141,44 +137,15 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _bring_forks(source: Path, target: Path) -> tuple[int, list[str]]:
-    """Copy forks under their own numbers or the next free ones, and update the parent's name in what continues them.
-
-    Return the number of new forks, and one problem for each file without a header, which is copied byte for byte.
-    """
-    renamed: dict[str, str] = {}
-    problems: list[str] = []
-    new = 0
-    forks = [path for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)]
-    for path in sorted(forks, key=lambda p: (p.parent.name, family(p.name), _number(p))):
-        whole, data = _with_parent(files.read_bytes(path), renamed)
-        there = target / path.parent.name / path.name
-        while there.exists() and files.read_bytes(there) != data:
-            there = there.with_name(f"{family(path.name)}.{_number(there) + 1}.jsonl")
-        name = f"{FORKS}/{there.parent.name}/{there.name}"
-        if not whole:
-            problems.append(f"{path}: no header in the first line; brought as it is, as {name}")
-        renamed[f"{FORKS}/{path.parent.name}/{path.name}"] = name
-        if not there.exists():
-            files.write_whole(there, data, below=target.parent)
+    """Copy forks. Return how many are new, and a problem for each that stays, as its name is taken by another."""
+    forks = {path: target / path.parent.name / path.name for path in source.glob("*/*.jsonl") if _FORK.fullmatch(path.name)}
+    # What continues a fork names it, so that all of a task are brought or none.
+    stay = {family(path.name) for path, there in forks.items() if there.exists() and not _same(path, there)}
+    new, problems = 0, []
+    for path, there in sorted(forks.items()):
+        if family(path.name) in stay:
+            problems.append(f"{path} stays where it is: the merged run has another fork of this task under the same name")
+        elif not there.exists():
+            files.write_whole(there, files.read_bytes(path), below=target.parent)
             new += 1
     return new, problems
-
-
-def _number(fork: Path) -> int:
-    return int(fork.name.split(".")[2])
-
-
-def _with_parent(data: bytes, renamed: Mapping[str, str]) -> tuple[bool, bytes]:
-    """Return whether a fork's file has a whole header, and the file with its parent's new name there."""
-    line, newline, rest = data.partition(b"\n")
-    try:
-        header = parse_json(line)
-    except ValueError:
-        header = None
-    if not newline or not isinstance(header, dict):
-        return False, data
-    parent = header.get("parent")
-    if isinstance(parent, dict) and str(parent.get("trace")) in renamed:
-        parent["trace"] = renamed[str(parent["trace"])]
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
-    return True, text.encode("utf-8", "backslashreplace") + b"\n" + rest

@@ -10,7 +10,6 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import never_scored
 from editloupe.runs.budget import Ledger
 from editloupe.runs.schedule import Schedule
-from editloupe.runs.sent_sizes import shown_whole, small_targets_message
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score, protocol_faults
@@ -129,11 +128,6 @@ def notes_of(
     limit: calls at once at the end.   throttled: how often the endpoint refused a call for its rate.
     """
     yield from loaded.notes
-    if setup.backend.traits.is_lmm:
-        whole = {place.task.about.key for place in schedule.places.values() if shown_whole(place.task)}
-        shown = [sample for sample in loaded.samples if sample.key in whole]
-        if small := small_targets_message(shown, setup.backend.traits.image_policy):
-            yield small
     if left_off := sorted(getattr(setup.backend, "left_off", ())):
         tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
         yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."

@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -129,7 +128,7 @@ class Pool:
         outcome, made = pickle.loads(answer)
         for data in made:
             images.add_bytes(data)
-        if isinstance(outcome, _Raised):
+        if isinstance(outcome, Raised):
             raise outcome.made()
         return outcome
 
@@ -211,25 +210,33 @@ def _store(folder: Path, cache_bytes: int) -> ImageStore:
     return ImageStore(folder, cache_bytes=cache_bytes)
 
 
-@dataclass(frozen=True)
-class _Raised:
-    """What the call raised: an error of ours as it is, that of a stranger by its name, since it may not be readable."""
+@dataclass(frozen=True, kw_only=True)
+class Raised:
+    """What a call raised, as a value that any process can read: a stranger's class may be one that none can."""
 
-    error: EditLoupeError | tuple[str, str, str]
+    kind: type[EditLoupeError] | str
+    """The nearest kind of error of ours; the name of its class for any other error."""
+    text: str
+    state: Mapping[str, Any]
+    """What an error of ours says beside its text, such as a status."""
+    trace: str
 
     @classmethod
-    def of(cls, error: Exception) -> _Raised:
-        if isinstance(error, EditLoupeError):
-            with suppress(Exception):
-                return cls(pickle.loads(pickle.dumps(error)))
-        return cls((type(error).__name__, str(error), "".join(traceback.format_exception(error))))
+    def of(cls, error: Exception) -> Raised:
+        """Return an error as a value."""
+        ours = next((kind for kind in type(error).__mro__ if kind.__module__ == EditLoupeError.__module__), None)
+        state = {name: value for name, value in vars(error).items() if isinstance(value, bool | int | float | str | None)}
+        trace = "".join(traceback.format_exception(error))
+        return cls(kind=ours or type(error).__name__, text=str(error), state=state if ours else {}, trace=trace)
 
     def made(self) -> Exception:
-        if isinstance(self.error, EditLoupeError):
-            return self.error
-        name, text, trace = self.error
-        error: Exception = type(name, (Exception,), {})(text)
-        error.add_note(trace)
+        """Return the error to raise."""
+        if isinstance(self.kind, str):
+            other: Exception = type(self.kind, (Exception,), {})(self.text)
+            other.add_note(self.trace)
+            return other
+        error = self.kind.__new__(self.kind, self.text)
+        vars(error).update(self.state)
         return error
 
 
@@ -241,5 +248,5 @@ def _answered(sent: bytes, folder: Path | None, pictures: Mapping[str, bytes], c
     try:
         outcome = _Reader(sent, images).load()()
     except Exception as error:  # noqa: BLE001 - it is raised in the parent
-        outcome = _Raised.of(error)
+        outcome = Raised.of(error)
     return written((outcome, [data for sha256, data in images.in_memory().items() if sha256 not in pictures]))[0]

@@ -1,8 +1,8 @@
 """A run's questions on a Ray cluster, for `--executor ray`.
 
 What runs on the cluster is `ray_task`: processes with a core each that answer into the shared run folder, and one actor
-that owns the ledger and each endpoint's limit. A task that is lost with its process or its machine is given to another one.
-The driver alone writes findings.
+beside the driver that asks the endpoints. A task that is lost with its process or its machine is given to another one. The
+driver alone writes findings.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from editloupe.backends.limits import Seen
 from editloupe.backends.stopping import LOOK_S
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
+from editloupe.errors import ConfigError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger
 from editloupe.runs.pool import written
-from editloupe.runs.ray_task import ENDED, Answerer, Gate, named, told
+from editloupe.runs.ray_task import ENDED, Answerer, Gate, told
 from editloupe.runs.setup import Setup
 from editloupe.tasks import Task
 from editloupe.values import Sample
@@ -77,13 +77,14 @@ class Cluster:
     ) -> None:
         """Start processes, and get ready for `run_task`.
 
-        ledger: gets what the calls take.   samples: by key, for remarks on how large their targets are sent.
+        ledger: gets what the calls take.   samples: by key, whose pictures are kept.
         width: tasks at once.   tools: whether tasks may call tools, whose weights are then loaded first.
         """
         ray, self._setup, self._ledger, self._samples = self._ray, setup, ledger, samples
         self._images = ImageStore(run / "blobs")
         self._mark = run.resolve() / "cache" / f"ray-{secrets.token_hex(8)}"
         files.write_whole(self._mark, b"", below=run)
+        known = told(setup, self._mark, tools=tools)
         # What it counts must outlive any machine but this one. Two calls of a task may wait there: its own, and one of an
         # attempt that was lost.
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -92,9 +93,8 @@ class Cluster:
         gate = ray.remote(Gate).options(
             name=self._mark.name, num_cpus=0, max_concurrency=2 * width + 32, scheduling_strategy=here
         )
-        backends = [named(one.backend) for one in setup.respondents.values()]
-        fixed = {setup.backend.endpoint: setup.config.max_connections}
-        self._gate = gate.remote(ledger.budget, ledger.prices, backends, fixed)
+        self._gate = gate.remote(known, ledger.budget, ledger.prices)
+        opening = self._gate.open.remote().future()
         count = min(self.places, width if setup.backend.endpoint == "in process" else math.ceil(width / PER_CORE))
         seats = math.ceil(width / count)
         process = ray.remote(Answerer).options(
@@ -105,12 +105,12 @@ class Cluster:
             max_concurrency=2 * seats + 1,
             scheduling_strategy="SPREAD",
         )
-        known = told(setup, self._mark, tools=tools)
         self._processes = [process.remote(known) for _ in range(count)]
         for one in self._processes * seats:
             self._offer(one)
-        self.look()
         self._watching = threading.Thread(target=self._watch, daemon=True, name="ray watches")
+        _check_open(opening)
+        self.look()
         self._watching.start()
 
     def run_task(self, task: Task, *, repeat: int) -> Finding:
@@ -123,29 +123,29 @@ class Cluster:
         for image in named:
             if image.data is not None:
                 self._images.keep(image)  # its bytes are at hand in this process alone
-        why = ""
+        why, name = "", f"{task.id}.{repeat}"
         for _ in range(LOST_ON_A_TASK):
             process, opening = self._seat()
-            holder, lost = secrets.token_hex(8), False
+            lost = False
             try:
                 _check_open(opening)
-                outcome, (ran, hits) = self._waited(process.run_task.remote(holder, job).future())
+                outcome, (ran, hits) = self._waited(process.run_task.remote(name, job).future())
             except self._ray.exceptions.RayTaskError as error:
                 raise ConfigError(f"a task failed on the cluster: {first_words(error.cause)}") from error
             except self._ray.exceptions.RayError as error:
                 why, lost = first_words(error), True
-                self._gate.end.remote(holder)
                 continue
             finally:
                 if lost:
                     self._offer(process)
                 else:
                     self._seats.put((process, opening))
+            self._gate.ended.remote(name)
             with self._lock:
                 self.tool_calls = self.tool_calls[0] + ran, self.tool_calls[1] + hits
             if isinstance(outcome, Finding):
                 return outcome
-            raise _raised(outcome)
+            raise outcome.made()
         judge_id = self._setup.judge_of(task).id
         reason = f"{LOST_ON_A_TASK} processes were lost while they answered this, the last one because {why}"
         return Finding.of(task, judge_id=judge_id, repeat=repeat, status="tool_failed", reason=reason, ending="fault")
@@ -166,14 +166,15 @@ class Cluster:
             self._ledger.refused = f"the Ray cluster is gone ({first_words(error)})"
             self._closed.set()
             return
-        self._seen: Seen = seen[self._setup.backend.endpoint]
+        self._seen: Seen = seen
         self._ledger.follow(counted)
 
     def close(self) -> None:
         """End what is under way, and leave the cluster, unless this process was in it before."""
         self._closed.set()
         if self._mark is not None:
-            self._watching.join()
+            if self._watching.is_alive():
+                self._watching.join()
             self._mark.unlink(missing_ok=True)
             for actor in (*self._processes, self._gate):
                 self._ray.kill(actor)
@@ -212,12 +213,7 @@ def _check_open(opening: Future[Any]) -> None:
     except Exception as error:
         raise ConfigError(f"a process cannot be started on the cluster: {first_words(error)}") from error
     if hindered is not None:
-        raise _raised(hindered)
-
-
-def _raised(raised: tuple[type[EditLoupeError], str]) -> EditLoupeError:
-    kind, text = raised
-    return kind.__new__(kind, text)
+        raise hindered.made()
 
 
 def _places(ray: Any, asked: Mapping[str, float]) -> int:

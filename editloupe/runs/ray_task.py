@@ -1,41 +1,39 @@
-"""What runs on a Ray cluster: each `Answerer` answers questions, and the one `Gate` owns what all of them share.
+"""What runs on a Ray cluster: each `Answerer` answers questions, and the one `Gate` asks the endpoints for all of them.
 
-An answerer opens the run's setup once. Before each call of a task, and each attempt, it asks the gate, and
-tells it afterwards what came of it. So there is one ledger for the run, and one limit, one patience and one first call for
-each endpoint. What the gate granted to a task that was lost is given back.
+So there is one ledger for the run, and one limit, one patience and one first call for each endpoint; and a reply that came
+for a process that was lost is there for the next one. A model that computes in process does so in the answerer; the gate
+counts its calls.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import pickle
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 import cv2
 
 from editloupe.backends import langsmith
 from editloupe.backends.base import LMM
-from editloupe.backends.limits import ConnectionLimit, FirstCall, Seen, limit_of, stand_in
+from editloupe.backends.limits import Seen, limit_of
 from editloupe.backends.prices import Prices
-from editloupe.backends.stopping import sleep, stopping
-from editloupe.chat import Usage
+from editloupe.backends.stopping import stopping
+from editloupe.chat import Reply, Request
 from editloupe.config import RunConfig
 from editloupe.cores import use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
-from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted, RateLimited, Unavailable
+from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.differences import RunSpec
+from editloupe.runs.pool import Raised, written
 from editloupe.runs.setup import Setup, open_setup, weights_of
 from editloupe.runs.worker import Worker, tool_cache_of
 from editloupe.tools.cache import ToolCache
@@ -43,95 +41,6 @@ from editloupe.values import Json
 from editloupe.version import VERSION
 
 ENDED: Final = "the run has ended; this task goes on from here next time"
-_NOTHING: Final = "", "", ()
-"""For the ledger."""
-
-
-def named(backend: LMM) -> LMM:
-    """Return what the ledger must know of a backend, as a value that crosses to the gate: a stranger's object may not."""
-    traits = replace(backend.traits, image_tokens=None)
-    kept = SimpleNamespace(uri=backend.uri, endpoint=backend.endpoint, version=backend.version, traits=traits)
-    return cast(LMM, kept)
-
-
-class Gate:
-    """Grants the calls of a run and counts them. Ray calls each method in a thread of its own.
-
-    connections: endpoint → how many at once; None learns it.
-    """
-
-    def __init__(
-        self, budget: RunBudget, prices: Prices, backends: Sequence[LMM], connections: Mapping[str, int | None]
-    ) -> None:
-        self._stop, self._lock = threading.Event(), threading.Lock()
-        self._ledger = Ledger(budget=budget, prices=prices, stop=self._stop)
-        self._backends = {backend.uri: backend for backend in backends}
-        self._first = {backend.uri: FirstCall() for backend in backends}
-        # Who holds something → what ends it; None for one that is gone.
-        self._held: dict[str, list[AbstractContextManager[None]] | None] = {}
-        for endpoint, count in connections.items():
-            if count is not None:
-                limit_of(endpoint).fix(count)
-
-    def look(self, *, stop: bool) -> tuple[dict[str, Any], dict[str, Seen]]:
-        """Return what was spent, and what the endpoints take.   stop: whether the run is to stop."""
-        if stop:
-            self._stop.set()
-        return self._ledger.counted(), {one.endpoint: limit_of(one.endpoint).seen() for one in self._backends.values()}
-
-    def grant(self, holder: str, uri: str) -> bool:
-        """Wait until a call is granted. Return whether the backend has answered before. Raises what `Ledger.call` does."""
-        self._hold(holder, self._granted(self._backends[uri]))
-        return self._first[uri].answered
-
-    def connect(self, holder: str, endpoint: str, patience_s: float) -> None:
-        """Wait for a connection to an endpoint. Raises Interrupted."""
-        self._hold(holder, limit_of(endpoint).call(patience_s=patience_s))
-
-    def again(self, endpoint: str) -> None:
-        """Take note that a call is made again."""
-        limit_of(endpoint).again()
-
-    def trouble_s(self, endpoint: str) -> float:
-        """Return for how long the endpoint has answered nobody: clocks of two machines tell different times."""
-        now = time.monotonic()
-        return now - limit_of(endpoint).trouble_since(now)
-
-    def leave(self, holder: str, error: Exception | None, counted: tuple[str, str, Any]) -> None:
-        """Give back what was granted last.
-
-        error: how it failed.   counted: a method of the ledger that takes note of it first, the backend, and what it takes.
-        """
-        method, uri, given = counted
-        if method:
-            getattr(self._ledger, method)(self._backends[uri], *given)
-        with self._lock:
-            held = self._held.get(holder)
-            last = held.pop() if held else None
-        if last is not None:
-            last.__exit__(type(error) if error else None, error, None)
-
-    def end(self, holder: str) -> None:
-        """Give back all that a lost task held."""
-        with self._lock:
-            held, self._held[holder] = self._held.get(holder), None
-        for manager in reversed(held or []):
-            manager.__exit__(Interrupted, Interrupted(ENDED), None)
-
-    @contextmanager
-    def _granted(self, backend: LMM) -> Iterator[None]:
-        with self._ledger.call(backend), self._first[backend.uri].turn(), limit_of(backend.endpoint).asking():
-            yield
-
-    def _hold(self, holder: str, manager: AbstractContextManager[None]) -> None:
-        with stopping(self._stop):
-            manager.__enter__()
-        with self._lock:
-            if (held := self._held.setdefault(holder, [])) is not None:
-                return held.append(manager)
-        # It was lost while it waited.
-        manager.__exit__(Interrupted, lost := Interrupted(ENDED), None)
-        raise lost
 
 
 def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
@@ -150,8 +59,64 @@ def told(setup: Setup, mark: Path, *, tools: bool) -> dict[str, Any]:
     }
 
 
-Raised: TypeAlias = tuple[type[EditLoupeError], str]
-"""What was raised: kind and message."""
+class Gate:
+    """Asks the endpoints of a run, and counts what that takes. Ray calls each method in a thread of its own.
+
+    told: of the function of this name.
+    """
+
+    def __init__(self, told: Mapping[str, Any], budget: RunBudget, prices: Prices) -> None:
+        self._told, self._stop, self._lock = told, threading.Event(), threading.Lock()
+        self._ledger = Ledger(budget=budget, prices=prices, stop=self._stop)
+        self._last: dict[str, tuple[str, Future[Reply | Raised]]] = {}
+        """Task → its last request and the reply, which is there for a process that takes over the task."""
+
+    def open(self) -> Raised | None:
+        """Open the run's setup. Return what hinders it."""
+        try:
+            setup = _opened({**self._told, "tools": False})
+        except EditLoupeError as error:
+            return Raised.of(error)
+        self._images, self._limit = ImageStore(_run_of(self._told) / "blobs"), limit_of(setup.backend.endpoint)
+        self._backends = {role: Metered(one.backend, self._ledger) for role, one in setup.respondents.items()}
+        if setup.config.max_connections is not None:
+            self._limit.fix(setup.config.max_connections)
+        return None
+
+    def look(self, *, stop: bool) -> tuple[dict[str, Any], Seen]:
+        """Return what was spent, and what the judge's endpoint takes.   stop: whether the run is to stop."""
+        if stop:
+            self._stop.set()
+        return self._ledger.counted(), self._limit.seen()
+
+    def complete(self, task: str, role: str, sent: bytes) -> Reply | Raised:
+        """Return the reply to a pickled request of a task, or what was raised instead."""
+        request: Request = pickle.loads(sent)
+        key, reply = request.key(), Future[Reply | Raised]()
+        with self._lock:
+            before = self._last.get(task)
+            if again := before is not None and before[0] == key:
+                reply = before[1]
+            self._last[task] = key, reply
+        if not again:
+            try:
+                with stopping(self._stop):
+                    reply.set_result(self._backends[role].complete(request, self._images))
+            except Exception as error:  # noqa: BLE001 - it is raised where the question is answered
+                reply.set_result(Raised.of(error))
+        return reply.result()
+
+    def ended(self, task: str) -> None:
+        """Forget a task."""
+        with self._lock:
+            self._last.pop(task, None)
+
+    def count(self, role: str, sent: bytes, reply: Reply | Raised) -> None:
+        """Take note of a call that an answerer made itself."""
+        if isinstance(reply, Reply):
+            self._backends[role].count(pickle.loads(sent), reply)
+        elif isinstance(error := reply.made(), BackendError):
+            self._backends[role].refuse(error)
 
 
 class Answerer:
@@ -160,7 +125,7 @@ class Answerer:
     told: of the function of this name.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, told: Mapping[str, Any]) -> None:
         import ray
 
         # By its name: a handle among the arguments is nothing by which Ray promises to start the process again.
@@ -168,27 +133,26 @@ class Answerer:
         self._told, self._lock, self._stop = told, threading.Lock(), threading.Event()
         self._worker: Worker | None = None
         self._here = threading.local()
-        """`holder`: names the thread's task to the gate.   `told`: what the gate may not have heard yet.   `counted`: what
-        the ledger is to know of the call that ends next."""
+        """`task`: names the thread's task to the gate."""
 
     def open(self) -> Raised | None:
         """Open the run's setup. Return what hinders it."""
         try:
             self._opened()
         except EditLoupeError as error:
-            return type(error), str(error)
+            return Raised.of(error)
         return None
 
     def stop(self) -> None:
         """Let tasks end where they wait; calls under way are finished."""
         self._stop.set()
 
-    def run_task(self, holder: str, job: bytes) -> tuple[Finding | Raised, tuple[int, int]]:
+    def run_task(self, name: str, job: bytes) -> tuple[Finding | Raised, tuple[int, int]]:
         """Answer one task. Return its finding, or what it raised; and how many calls of tools ran, and had equal ones.
 
-        holder: names this attempt to the gate.   job: the pickled task, repeat and sample.
+        name: names the task to the gate.   job: the pickled task, repeat and sample.
         """
-        self._here.holder, self._here.told, self._here.counted = holder, [], _NOTHING
+        self._here.task = name
         task, repeat, sample = pickle.loads(job)
         try:
             worker = self._opened()
@@ -196,67 +160,67 @@ class Answerer:
             cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device, shared=True)
             worker = replace(worker, samples={} if sample is None else {sample.key: sample}, cache=cache)
             finding = worker.run_task(task, repeat=repeat)
-            self._heard()
         except EditLoupeError as error:
-            return (type(error), str(error)), (0, 0)
+            return Raised.of(error), (0, 0)
         if worker.setup.config.langsmith:
             langsmith.flush()  # nobody says when the process ends
         return finding, (cache.ran, cache.hits)
 
-    def ask(self, method: str, *given: Any) -> Any:
-        """Ask the gate. Raises what it does, and Interrupted where it is gone."""
-        self._heard()
-        return self._got(getattr(self._gate, method).remote(*given))
-
-    @contextmanager
-    def held(self, method: str, *given: Any) -> Iterator[Any]:
-        """Hold what a method of the gate grants to this thread's task."""
-        granted = self.ask(method, self._here.holder, *given)
-        ended: Exception | None = Interrupted(ENDED)
-        try:
-            yield granted
-            ended = None
-        except BackendError as error:
-            ended = _plain(error)
-            raise
-        finally:
-            counted, self._here.counted = self._here.counted, _NOTHING
-            # Nobody waits until the gate has heard: a reply is then recorded at once.
-            self._here.told.append(self._gate.leave.remote(self._here.holder, ended, counted))
-            if ended is not None:
-                self._heard()
-
-    def count(self, method: str, uri: str, *given: Any) -> None:
-        """Let a method of the ledger take note of the call under way when it ends."""
-        self._here.counted = method, uri, given
-
-    def _heard(self) -> None:
-        told, self._here.told = self._here.told, []
-        self._got(told)
-
-    def _got(self, asked: Any) -> Any:
-        import ray
-
-        try:
-            return ray.get(asked)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        except ray.exceptions.RayError:
-            raise Interrupted(ENDED) from None
-
     def _opened(self) -> Worker:
         with self._lock:
             if self._worker is None:
-                setup, run = _opened(self._told), Path(self._told["mark"]).parent.parent
+                setup, run = _opened(self._told), _run_of(self._told)
                 # Ray has reserved one for it.
                 use_cores(1)
                 cv2.setNumThreads(1)
-                for one in setup.respondents.values():
-                    stand_in(one.backend.endpoint, _Connections(one.backend.endpoint, self))
-                setup = setup.with_backends(lambda backend: Metered(backend, cast(Ledger, _Grants(self))))
+                respondents = {
+                    role: replace(one, backend=_Asked(role, one.backend, self._gate, self._here))
+                    for role, one in setup.respondents.items()
+                }
                 images = ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 4)
+                setup = replace(setup, respondents=respondents)
                 self._worker = Worker(setup=setup, images=images, run=run, stop=self._stop)
             return self._worker
+
+
+class _Asked:
+    """A backend as an answerer has it: the gate asks it, or counts the calls of one that computes here."""
+
+    def __init__(self, role: str, backend: LMM, gate: Any, here: threading.local) -> None:
+        self._role, self._backend, self._gate, self._here = role, backend, gate, here
+        self.uri, self.endpoint = backend.uri, backend.endpoint
+        self.version, self.traits = backend.version, backend.traits
+
+    def complete(self, request: Request, images: ImageStore) -> Reply:
+        """Return the reply. Raises what the backend raises, and Interrupted where the gate is gone."""
+        sent, _ = written(request)
+        if self.endpoint != "in process":
+            reply: Reply = _got(self._gate.complete.remote(self._here.task, self._role, sent))
+            return reply
+        try:
+            reply = self._backend.complete(request, images)
+        except BackendError as error:
+            _got(self._gate.count.remote(self._role, sent, Raised.of(error)))
+            raise
+        _got(self._gate.count.remote(self._role, sent, reply))
+        return reply
+
+
+def _got(asked: Any) -> Any:
+    """Return what the gate answers, and raise what it raised."""
+    import ray
+
+    try:
+        found = ray.get(asked)
+    except ray.exceptions.RayError:
+        raise Interrupted(ENDED) from None
+    if isinstance(found, Raised):
+        raise found.made()
+    return found
+
+
+def _run_of(told: Mapping[str, Any]) -> Path:
+    return Path(told["mark"]).parent.parent
 
 
 def _opened(told: Mapping[str, Any]) -> Setup:
@@ -288,56 +252,3 @@ def _identity(setup: Setup) -> dict[str, Json]:
     judges = {role: one.spec.to_json() for role, one in setup.respondents.items()}
     found: dict[str, Json] = json.loads(json.dumps({**setup.spec.identity, "judges": judges}))
     return found
-
-
-class _Grants:
-    """The gate's ledger, as an answerer sees it."""
-
-    def __init__(self, answerer: Answerer) -> None:
-        self._answerer = answerer
-
-    @contextmanager
-    def call(self, backend: LMM) -> Iterator[None]:
-        with self._answerer.held("grant", backend.uri) as answered:
-            # A process that is new must not take an endpoint for one that has never answered.
-            if answered and (known := getattr(backend, "has_answered", None)) is not None:
-                known()
-            yield
-
-    def spend(self, backend: LMM, usage: Usage, guess: Usage | None) -> None:
-        self._answerer.count("spend", backend.uri, usage, guess)
-
-    def refuse(self, backend: LMM, error: BackendError) -> None:
-        self._answerer.count("refuse", backend.uri, _plain(error))
-
-
-class _Connections(ConnectionLimit):
-    """The gate's limit of an endpoint's connections, as an answerer sees it. Who is granted a call asks (`asking`)."""
-
-    def __init__(self, endpoint: str, answerer: Answerer) -> None:
-        super().__init__()
-        self._endpoint, self._answerer = endpoint, answerer
-
-    def again(self) -> None:
-        self._answerer.ask("again", self._endpoint)
-
-    def trouble_since(self, now: float) -> float:
-        return now - float(self._answerer.ask("trouble_s", self._endpoint))
-
-    @contextmanager
-    def call(
-        self,
-        clock: Callable[[], float] | None = None,
-        wait: Callable[[float], None] = sleep,
-        *,
-        patience_s: float = math.inf,
-    ) -> Iterator[None]:
-        with self._answerer.held("connect", self._endpoint, patience_s):
-            yield
-
-
-def _plain(error: BackendError) -> BackendError:
-    """Return the same failure as an error that any process can read: a stranger's subclass may be one that none can."""
-    kind = next((kind for kind in (RateLimited, Unavailable) if isinstance(error, kind)), BackendError)
-    given = {name: getattr(error, name) for name in ("status", "retry_after_s", "for_all", "lost", "how")}
-    return kind(str(error), **given)

@@ -17,7 +17,7 @@ from editloupe.backends.base import LMM, parse_uri, reach
 from editloupe.backends.recorded import Unasked
 from editloupe.chat import ImagePart
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ReplayMiss, StorageError, TraceError, UnknownPlugin
+from editloupe.errors import ConfigError, ReplayMiss, TraceError, UnknownPlugin
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.lineage import FORKS, Parent, family, read_whole
 from editloupe.tasks import Ask, Recipe, task_from_json
@@ -207,9 +207,9 @@ def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images
     )
 
 
-def outcome(finding: Finding | None) -> dict[str, Json] | None:
+def outcome(finding: Finding) -> dict[str, Json]:
     """Return what a finding says, as JSON."""
-    return None if finding is None else {"status": finding.status, "label": finding.label, "value": finding.value}
+    return {"status": finding.status, "label": finding.label, "value": finding.value}
 
 
 def _begin_child(folder: Path, recording: Recording, live: Live, task: Ask, parent: Parent) -> TraceWriter:
@@ -227,12 +227,10 @@ def _begin_child(folder: Path, recording: Recording, live: Live, task: Ask, pare
         absent={} if live.toolbox is None else dict(live.toolbox.absent),
         parent=parent.to_json(),
     )
-    try:
+    with files.writing(folder / FORKS):
         writer = TraceWriter(_free(folder, recording.name), below=folder)
         writer.append(header)
-    except OSError as error:
-        raise StorageError(f"{folder / FORKS} cannot be written: {error.strerror or error}") from error
-    return writer
+        return writer
 
 
 def _free(folder: Path, name: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,24 +13,22 @@ from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ProtocolError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
-from editloupe.protocols.base import EvalProtocol, QuestionKey, make_protocol, scored
+from editloupe.protocols.base import EvalProtocol, QuestionKey, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
-from editloupe.runs.differences import RunSpec
 from editloupe.runs.folders import bring
 from editloupe.runs.judges import Entry
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.recording import MALFORMED, outcome
 from editloupe.runs.schedule import Schedule
-from editloupe.runs.setup import identity_options, options_of
+from editloupe.runs.setup import identity_options, spec_of
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.tasks import Status, Task, task_from_json
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import Trace, last_finding, read_trace
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json, Sample, digest
-from editloupe.version import VERSION
+from editloupe.values import Json, digest
 
 _OF_WORDS: Final = frozenset({"ok", "unparsed", "off_menu", "contradictory", "abstained"})
 """Statuses that come of reading the last reply; the others stand, whatever the options."""
@@ -59,7 +56,7 @@ class Rescored:
             "judge_id": self.before.judge_id,
             "changed": self.changed,
             "before": outcome(self.before),
-            "now": outcome(self.now),
+            "now": None if self.now is None else outcome(self.now),
             "reason": self.reason,
         }
 
@@ -94,27 +91,6 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=None, reason=f"it cannot be re-scored: {error}")
 
 
-def changed_scores(store: RunStore, protocol: EvalProtocol, rescored: Sequence[Rescored]) -> Counter[str]:
-    """Return how many scores of each metric get another value or status: also where no finding changes."""
-    now_of = {(one.before.task_id, one.before.judge_id, one.before.repeat): one.now for one in rescored}
-    samples, known = _samples(store), {metric.id for metric in protocol.metrics}
-    changed: Counter[str] = Counter()
-    # Without a judge, measures are one reading of the samples.
-    for judge_id in store.judges() or [None]:
-        findings = store.current(judge_id)
-        rule = Repeats.of_run(store.info, findings)
-        now = [new for f in findings if (new := now_of.get((f.task_id, f.judge_id, f.repeat))) is not None]
-        before, after = (
-            {
-                (score.metric, score.key, score.turn, score.part): (score.value, score.missing)
-                for score in scored(one, samples, given, rule)
-            }
-            for one, given in ((protocol_with(store, {}), findings), (protocol, now))
-        )
-        changed.update(key[0] for key in before if key[0] in known and before[key] != after.get(key))
-    return changed
-
-
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
     """Return the run's judges as they would be with these options, under their names, by the id that they have there."""
     questions = digest({"protocol": protocol.name, "options": identity_options(protocol)})
@@ -131,17 +107,12 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
 
     Raises ConfigError, RunMismatch and StorageError as a run does.
     """
-    identity, record = store.spec.identity, store.spec.record
-    spec = RunSpec(
-        identity={**identity, "options": identity_options(protocol)},
-        record={
-            **{name: value for name, value in record.items() if name not in ("metrics", "rubric")},
-            "editloupe": VERSION,
-            "options": options_of(protocol),
-            "metrics": [metric.to_json() for metric in protocol.metrics],
-            "rescored_from": {"run": store.identity, "options": identity.get("options")},
-        },
-    )
+    identity = store.spec.identity
+    record = {
+        **{name: value for name, value in store.spec.record.items() if name != "rubric"},
+        "rescored_from": {"run": store.identity, "options": identity.get("options")},
+    }
+    spec = spec_of(store.protocol, protocol, identity, record)
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
     with closing(RunStore.begin(out, spec, judges_with(store, protocol).values(), samples)) as target:
         for one in rescored:
@@ -193,15 +164,12 @@ def _planned(store: RunStore, protocol: EvalProtocol, findings: Sequence[Finding
         if metric is not None:
             renamed = replace(finding, metric=metric)
             known[renamed.question, finding.repeat] = renamed
-    samples, rule = _samples(store), Repeats.of_run(store.info, findings)
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    rule = Repeats.of_run(store.info, findings)
     schedule = Schedule(protocol, samples, rule, lambda task, repeat: known.get((task.question, repeat)))
     if problems := schedule.problems():
         raise ProtocolError(problems[0].reason)
     return [place.task for place in schedule.places.values()]
-
-
-def _samples(store: RunStore) -> list[Sample]:
-    return [sample for key, sample in store.samples.items() if key not in store.rejected]
 
 
 def _end_again(run: Path, path: Path, finding: Finding) -> None:

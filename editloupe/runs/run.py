@@ -38,7 +38,7 @@ from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added, begun, reach_new
+from editloupe.runs.visits import added, reach_new
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
@@ -291,13 +291,15 @@ class _Visit:
         if self._cluster is not None:
             self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
-        before = begun(self._out)
-        for remark in added(self._setup, before, {entry.judge.id for entry in entries}):
-            self._tell(Progress(remark=remark))
-        if self._cluster is None:
-            reach_new(self._setup, before, self._reaching)
         listed = [*self._setup.entries(options=config is not None), *entries]
-        self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config)
+
+        def first(store: RunStore) -> None:
+            for remark in added(self._setup, store, {entry.judge.id for entry in entries}):
+                self._tell(Progress(remark=remark))
+            if self._cluster is None:
+                reach_new(self._setup, store, self._reaching)
+
+        self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config, first=first)
         self._left.enter_context(closing(self._store))
         self._images.write()
         for mask in (mask for sample in self._loaded.samples for mask in sample.masks.values()):

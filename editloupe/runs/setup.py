@@ -155,22 +155,31 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
             raise ConfigError(f"ablation {', '.join(ablations)}: it changes what tools show, and no tool is offered here")
         toolbox = ablated(toolbox, ablations)
     identity: dict[str, Json] = {
-        "protocol": config.protocol,
-        "options": identity_options(protocol),
         "tools": toolbox.versions(),
         "absent_tools": sorted(toolbox.absent),
         "budget": config.budget.to_json(),
         # Only where there are some, so that a run without them stays what it is.
         **({"ablations": list(ablations)} if ablations else {}),
     }
-    record: dict[str, Json] = {
-        "editloupe": VERSION,
-        "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
-        "metrics": [metric.to_json() for metric in protocol.metrics],
-    }
-    if config.path is not None and (origin := origin_of(config.path)) is not None:
-        record["hub"] = dict(origin)
-    return Questions(protocol=protocol, toolbox=toolbox, spec=RunSpec(identity=identity, record=record))
+    origin = None if config.path is None else origin_of(config.path)
+    spec = spec_of(config.protocol, protocol, identity, {} if origin is None else {"hub": dict(origin)})
+    return Questions(protocol=protocol, toolbox=toolbox, spec=spec)
+
+
+def spec_of(name: str, protocol: EvalProtocol, identity: Mapping[str, Json], record: Mapping[str, Json]) -> RunSpec:
+    """Return the specification of a run by the protocol of this name.
+
+    identity, record: what else makes it the run that it is, and what else is said of how it was made.
+    """
+    return RunSpec(
+        identity={**identity, "protocol": name, "options": identity_options(protocol)},
+        record={
+            **record,
+            "editloupe": VERSION,
+            "options": {**options_of(protocol), **dict.fromkeys(_free(protocol))},
+            "metrics": [metric.to_json() for metric in protocol.metrics],
+        },
+    )
 
 
 def settled_tools(setup: Setup) -> Setup:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from editloupe import files
 from editloupe.data.run_file import NAME, RUN_SCHEMA, check_contents
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, RunMismatch, StorageError
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
 from editloupe.runs.config_file import of_all_visits, read_config, write_config
@@ -59,19 +59,23 @@ class RunStore(RunContents):
         loaded: Loaded,
         *,
         config: Mapping[str, Json] | None = None,
+        first: Callable[[RunStore], None] = lambda store: None,
     ) -> RunStore:
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
         config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
+        first: looks at the run as it is before anything is written. Where it raises, all stays as it was.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
         (not writable, in use, not a run folder) and StorageError.
         """
-        store = cls(folder)
-        store._refuse_strangers()
+        store, begun = cls(folder), (folder / NAME).exists()
+        store._refuse_strangers(look_inside=False)
         with ExitStack() as on_error:
             on_error.callback(store.close)
+            if not begun:
+                first(store)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 store._lock = lock.take(folder)
@@ -79,6 +83,8 @@ class RunStore(RunContents):
                 listed = store.look(spec, judges, loaded)
             except OSError as error:
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
+            if begun:
+                first(store)
             store._write_visit(spec, listed, loaded, config)
             on_error.pop_all()
         return store
@@ -104,7 +110,7 @@ class RunStore(RunContents):
     def _refuse_strangers(self, *, look_inside: bool = True) -> None:
         """Raise ConfigError for a file, and for a folder with files of anything but a run, even one killed at its start.
 
-        look_inside: False where what lies in the folder is looked at right after, as `_load` does.
+        look_inside: False where what lies in the folder is looked at before it is read, as `_load` does.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
@@ -123,7 +129,7 @@ class RunStore(RunContents):
     ) -> None:
         """Write what a visit adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._write_info(self._visited(spec, judges))
             self._write_config(config, loaded)
             self._appended(SAMPLES).close()
@@ -161,7 +167,6 @@ class RunStore(RunContents):
                 known={**self.samples, **self.rejected},
                 asked=[row.key for row in loaded.in_order()],
                 free=[name for name, value in object_of(self.spec.record.get("options")).items() if value is None],
-                metrics=self.metrics().values(),
             )
         if options:
             write_config(self.folder, options, self.info["judges"])
@@ -175,7 +180,7 @@ class RunStore(RunContents):
         judges = self.info.get("judges")
         if isinstance(judges, Mapping) and entry.judge.id in judges:
             return
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._write_info({**self.info, "judges": joined(judges, [entry], self.folder)})
 
     def add_samples(self, loaded: Loaded) -> None:
@@ -218,7 +223,7 @@ class RunStore(RunContents):
                 lines.append(jsonl.line({"rejected": row.to_json()}))
                 self.rejected[row.key] = row.to_json()
         if lines:
-            with _storage(self.folder), self._appended(SAMPLES) as file:
+            with files.writing(self.folder), self._appended(SAMPLES) as file:
                 file.writelines(lines)
 
     def add_finding(self, finding: Finding) -> None:
@@ -228,7 +233,7 @@ class RunStore(RunContents):
     def add_findings(self, findings: Sequence[Finding]) -> None:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
-        with _storage(self.folder):
+        with files.writing(self.folder):
             self._findings_file.writelines(jsonl.line(finding.to_json()) for finding in findings)
             self._findings_file.flush()
             os.fsync(self._findings_file.fileno())
@@ -237,7 +242,7 @@ class RunStore(RunContents):
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
-        with _storage(self.folder):
+        with files.writing(self.folder):
             return self._write(f"report/{name}", text)
 
     def write_probe(self, probed: Mapping[str, Json]) -> Path:
@@ -247,7 +252,7 @@ class RunStore(RunContents):
         """
         name = str(probed["backend"])
         plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
-        with _storage(self.folder):
+        with files.writing(self.folder):
             text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
             return self._write(f"probes/{plain}-{digest(name)[:6]}.json", text)
 
@@ -270,16 +275,6 @@ class RunStore(RunContents):
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
-
-
-@contextmanager
-def _storage(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
-        ) from error
 
 
 def _without_new(old: Sample, new: Sample) -> Sample:

@@ -25,7 +25,6 @@ from editloupe.protocols.base import described
 from editloupe.runs.lineage import seconds_spent, set_aside
 from editloupe.runs.pool import Pool, measured_here
 from editloupe.runs.recording import listed_tools
-from editloupe.runs.sent_sizes import SMALLEST_TARGET_PX, sent_targets, shown_whole
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
@@ -50,7 +49,7 @@ class Worker:
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    """By key: the trace says at which size their targets are sent."""
+    """By key: their pictures are kept with those of the questions."""
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
     pool: Pool | None = None
@@ -163,7 +162,7 @@ class Worker:
                 raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems)}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
-                for note in self._notes(task, respondent, views, anew):
+                for note in self._notes(respondent, views, anew):
                     writer.append(note)
             if repeat and (seed := respondent.spec.sampling.of_repeat(repeat).seed) is not None:
                 data = {"repeat": repeat, "seed": seed}
@@ -187,7 +186,7 @@ class Worker:
             writer.finish(finding)
             return finding
 
-    def _notes(self, task: Ask, respondent: Respondent, views: dict[str, View], anew: str) -> Iterator[Note]:
+    def _notes(self, respondent: Respondent, views: dict[str, View], anew: str) -> Iterator[Note]:
         """Yield the remarks at the beginning of a trace: on the images, and on the sizes at which an LMM gets them."""
         if anew:
             yield Note(text=anew)
@@ -201,14 +200,6 @@ class Worker:
             text = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
             data = {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
             yield Note(text=text, data=data)
-        sample = self.samples.get(task.about.key)
-        if sample is None or not shown_whole(task):
-            return
-        for target in sent_targets(sample, self.setup.backend.traits.image_policy):
-            small = f", under {SMALLEST_TARGET_PX:.0f} px: the model may not see it" if target.small else ""
-            size = f"{target.sent_width:.0f}×{target.sent_height:.0f} px"
-            text = f"{target.name} is {size} of the {target.role} image as sent{small}"
-            yield Note(text=text, data={"target": target.to_json()})
 
     def _header(self, task: Task, repeat: int) -> Header:
         box, judge = self.setup.toolbox, self.setup.judge_of(task)

@@ -29,9 +29,8 @@ from editloupe.chat import Request
 from editloupe.config import JudgeConfig
 from editloupe.data.images import ImageStore
 from editloupe.runs import studio
-from editloupe.runs.fork import Changes, fork
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replay
+from editloupe.runs.replay import Replay, fork
 from editloupe.runs.store import RunStore
 from editloupe.runs.studio import WrongInput
 from editloupe.traces.record import TraceWriter
@@ -76,8 +75,8 @@ def test_live_replay_and_fork_run_the_compiled_graph(executed: Counter[str], tmp
     assert (replayed.verdict, executed) == ("same", STEPS)
 
     executed.clear()
-    lmm, again = ScriptedLMM([LOOK, final("Over Modification")]), Changes(instruction="Look again.")
-    forked = fork(run, str(finding.trace), at=1, backend=lmm, toolbox=open_with().toolbox, changes=again)
+    lmm, box = ScriptedLMM([LOOK, final("Over Modification")]), open_with().toolbox
+    forked = fork(run, str(finding.trace), at=1, backend=lmm, toolbox=box, instruction="Look again.")
     # The kept step once more (think, act), then what is new (think, conclude).
     assert (forked.finding.label, executed) == ("Over Modification", {"think": 2, "act": 1, "conclude": 1})
 

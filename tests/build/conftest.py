@@ -11,9 +11,7 @@ import pytest
 
 from editloupe.answers import Choice, Label, Text
 from editloupe.findings import Finding
-from editloupe.models.detect import open as detectors
-from editloupe.models.features import open as encoders
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
 from tests.build import toys
@@ -27,8 +25,8 @@ def seers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[toys.Finder,
     """The backend toy/NAME, the editors odd:WHAT, a detector and a segmenter at hand."""
     toys.put(tmp_path / "site", monkeypatch)
     finder, reds = toys.Finder(), toys.Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: reds)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: reds)
     monkeypatch.delenv("EDITLOUPE_EDITOR", raising=False)
     return finder, reds
 
@@ -43,7 +41,7 @@ def finder(seers: tuple[toys.Finder, toys.Reds]) -> toys.Finder:
 def encoder(monkeypatch: pytest.MonkeyPatch) -> toys.MeanColour:
     """An encoder of pictures in place of DINO."""
     found = toys.MeanColour()
-    monkeypatch.setattr(encoders, "open_dino", lambda name, device: found)
+    monkeypatch.setattr(opening, "DINO", lambda name, device: found)
     return found
 
 

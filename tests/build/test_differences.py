@@ -20,10 +20,8 @@ from editloupe.build.dice.pairs import edited_places, similar_pairs
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import PhraseError, ToolError
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
-from editloupe.models.features import open as encoders
-from editloupe.models.features.open import open_dino
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
 from editloupe.protocols.dice.differences import given
@@ -126,6 +124,10 @@ class Finder:
             raise PhraseError("too long")
         found = (Detection(box=Box(1, 1, 20, 20), score=0.6, label=phrase),) if phrase in self.seen else ()
         return [DetectionResult(detections=found, width=10, height=10) for _ in images]
+
+
+DINO = opening.DINO
+"""As it is, before the fixtures put another in its place."""
 
 
 # Stage 1
@@ -266,7 +268,7 @@ def test_lvis_lists_say_what_is_absent_and_what_may_not_be_said_to_be(editloupe:
 
 def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder("street sign")
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
     words = (*SIMILAR, "--detector", "mine")
     _, funnel = build(editloupe, file, *words)
@@ -283,7 +285,7 @@ def test_a_detector_that_fails_leaves_the_pair_for_the_next_call(
 ) -> None:
     finder = Finder()
     finder.fails = True
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B})
     words = (*SIMILAR, "--detector", "mine")
     code, funnel = build(editloupe, file, *words)
@@ -299,7 +301,7 @@ def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path, m
     pytest.importorskip("transformers", reason="needs the extra `vision`")
     from tests.models.tiny_encoders import encoder_folder
 
-    monkeypatch.setattr(encoders, "open_dino", open_dino)
+    monkeypatch.setattr(opening, "DINO", DINO)
     dino = encoder_folder(tmp_path / "dino", "dinov2")
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": A})
     words = ("--stage", 1, "--test-share", 0, "--dino", dino, "--device", "cpu", "--least-similarity", -1)

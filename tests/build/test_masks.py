@@ -14,8 +14,7 @@ from PIL import Image
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ToolError
-from editloupe.models.detect import open as detectors
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
 from tests.models.tiny_detectors import grounding_dino_folder
@@ -88,8 +87,8 @@ def mugs() -> Path:
 def found(monkeypatch: pytest.MonkeyPatch) -> tuple[Reds, RedPixels]:
     """A detector and a segmenter at hand that find what is red."""
     detector, segmenter = Reds(), RedPixels()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: detector)
-    monkeypatch.setattr(segmenters, "open_segmenter", lambda name, device: segmenter)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: detector)
+    monkeypatch.setattr(opening, "SEGMENTER", lambda name, device: segmenter)
     return detector, segmenter
 
 

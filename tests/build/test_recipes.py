@@ -18,8 +18,7 @@ from PIL import Image
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent
-from editloupe.models.detect import open as detectors
-from editloupe.models.segment import open as segmenters
+from editloupe.models import opening
 from tests.build.conftest import Run, left, lines, metadata, pictures, written
 from tests.build.toys import PX, Finder
 from tests.conftest import draw_edits
@@ -366,7 +365,7 @@ def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
     def absent(name: str | None, device: str) -> Any:
         raise ModelAbsent("no weights")
 
-    for module, function in ((detectors, "open_detector"), (segmenters, "open_segmenter")):
+    for module, function in ((opening, "DETECTOR"), (opening, "SEGMENTER")):
         monkeypatch.setattr(module, function, absent)
     case = CASES[name]
     case.make(Path("data"))

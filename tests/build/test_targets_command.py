@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from editloupe.errors import ModelAbsent
-from editloupe.models.detect import open as detectors
-from tests.runs.dlebench_folder import draw_folder, edited_options
+from editloupe.models import opening
+from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]
@@ -41,7 +41,7 @@ def mugs() -> Path:
 def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     """A detector at hand that finds what is red."""
     found = Reds()
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: found)
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: found)
     return found
 
 
@@ -50,7 +50,7 @@ def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str | None, device: str) -> None:
         raise ModelAbsent("it needs an object detector")
 
-    monkeypatch.setattr(detectors, "open_detector", absent)
+    monkeypatch.setattr(opening, "DETECTOR", absent)
 
 
 def test_boxes_of_the_data_need_no_model(editloupe: Run):

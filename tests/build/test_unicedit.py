@@ -18,9 +18,7 @@ import pytest
 from PIL import Image
 
 from editloupe.build import unicedit
-from editloupe.models import aesthetic
-from editloupe.models.detect import open as detectors
-from editloupe.models.features import open as encoders
+from editloupe.models import aesthetic, opening
 from editloupe.runs.store import RunStore
 from tests.build.conftest import lines
 from tests.build.toys import Finder
@@ -236,8 +234,8 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
 ) -> None:
     # By the encoder's vector, the mean colour, an image pleases as it is red; the detector sees a person in each.
     finder = Finder()
-    monkeypatch.setattr(encoders, "open_clip", lambda name, device: Red())
-    monkeypatch.setattr(detectors, "open_detector", lambda name, device: finder)
+    monkeypatch.setattr(opening, "CLIP", lambda name, device: Red())
+    monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
     monkeypatch.setattr(aesthetic, "open_aesthetic", lambda name, device: Head())
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     Image.new("RGB", (320, 240), (200, 0, 0)).save(edits / "images" / "0-edited.png")

@@ -23,11 +23,9 @@ from editloupe.build.direct import DoneJournal
 from editloupe.build.probes import builder as probes
 from editloupe.chat import Reply
 from editloupe.errors import EditError, PhraseError, ToolError
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
 from editloupe.models.edit.drawing import DrawingEditor
-from editloupe.models.features import open as encoders
-from editloupe.models.segment import open as segmenters
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
 from tests.packages import install
@@ -257,9 +255,9 @@ def open_editor(name: str, device: str) -> Odd:
 def patch() -> None:
     """Put the detector and the segmenter in their places in another process, and die there where TOY says so."""
     finder, reds = Finder(), Reds()
-    vars(detectors)["open_detector"] = lambda name, device: finder
-    vars(segmenters)["open_segmenter"] = lambda name, device: reds
-    vars(encoders)["open_dino"] = lambda name, device: MeanColour()
+    vars(opening)["DETECTOR"] = lambda name, device: finder
+    vars(opening)["SEGMENTER"] = lambda name, device: reds
+    vars(opening)["DINO"] = lambda name, device: MeanColour()
     kept = Counter[str]()
 
     def dying(do: Callable[..., Any]) -> Callable[..., Any]:

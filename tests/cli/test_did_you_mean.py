@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.errors import matched, nearest
+from editloupe.errors import nearest
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -49,8 +49,6 @@ def test_words_beat_letters_and_nothing_near_is_nothing() -> None:
     assert nearest("plann", ["tool", "oracle", "plain"]) == "plain"
     assert nearest("LIMITS", ["limit", "lpips"]) == "limit"
     assert nearest("foo", ["limit", "lpips"]) == nearest("", ["limit"]) == nearest("limit", []) == ""
-    # Each name is given away once, the nearest first.
-    assert matched(["ab_c", "ab_d"], ["ab_d"]) == {"ab_d": "ab_d"}
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,8 @@ def test_a_dry_run_tells_of_each_judge_and_of_all_together(editloupe: Run, serve
         (6, 3, 6, 6, 30)
     ] * 2
     assert (lines[2]["judges"], lines[2]["least"]["calls"], lines[2]["most"]["calls"]) == (2, 12, 60)
-    assert lines[2]["most"]["text_tokens"] == sum(line["most"]["text_tokens"] for line in lines[:2])
-    assert (lines[2]["most"]["image_tokens"], lines[2]["most"]["cost_usd"]) == (None, None), "unknown for a model 'm'"
+    assert lines[2]["most"]["output_tokens"] == sum(line["most"]["output_tokens"] for line in lines[:2])
+    assert (lines[2]["most"]["input_tokens"], lines[2]["most"]["cost_usd"]) == (None, None), "unknown for a model 'm'"
     assert (len(first.seen), len(second.seen), out.exists()) == (0, 0, False)
     assert editloupe(*words, "--backend", uri(first))[0] == 0
     code, said, _ = editloupe(*both, "--dry-run")

@@ -98,13 +98,14 @@ def test_several_editors_are_measured_apart(editloupe: Run, edits: Path) -> None
     for editor, value in {"dark": 0, "light": 255}.items():
         for row in lines:
             save(Path(editor) / f"{row['id']}.png", np.full((120, 160, 3), value, np.uint8))
-    line = ("measure", edits, "--edited", "dark=dark", "--edited", "light=light", "--measures", "luminance", "--out", "m")
+    line = ("measure", edits, "--edited", "dark=dark", "--edited", "light=light", "--measures", "l1", "--out", "m")
     code, _, told = editloupe(*line)
     assert code == 0, told
     assert editloupe("report", "m")[0] == 0
     means = {row["edits"]: row["mean"] for row in csv.DictReader(Path("m/report/measures.csv").read_text().splitlines())}
     assert set(means) == {"dark, the whole image", "light, the whole image"}
-    assert float(means["dark, the whole image"]) < 0 < float(means["light, the whole image"])
+    # Levels of the drawn scenes lie between: together they are 255 away from black and from white.
+    assert sum(map(float, means.values())) == pytest.approx(255, abs=0.1)
 
 
 def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
@@ -121,7 +122,6 @@ def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
     # An alignment that was not accepted is no number.
     same = findings["same", "alignment"]
     assert same.answer.data["accepted"] is False
-    assert editloupe("replay", "m", "--observations", "live")[0] == 0
 
 
 def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None:
@@ -212,6 +212,6 @@ def test_each_image_is_decoded_once(editloupe: Run, edits: Path, monkeypatch: py
         return plain(data, name=name, max_pixels=max_pixels)
 
     monkeypatch.setattr(images, "decode", counted)
-    line = ("measure", edits, "--measures", "mse,psnr,ssim,l1,luminance,sharpness", "--out", "m", "--concurrency", "4")
+    line = ("measure", edits, "--measures", "mse,psnr,ssim,l1", "--out", "m", "--concurrency", "4")
     editloupe(*line)
     assert sorted(Path(name).name for name in decoded) == ["mask.png", "shifted.png", "source.png", "square.png"]

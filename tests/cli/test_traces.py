@@ -15,8 +15,8 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import TraceError
 from editloupe.imaging import render
 from editloupe.rubrics import rubric_path
-from editloupe.runs.fork import fork
 from editloupe.runs.lineage import read_whole
+from editloupe.runs.replay import fork
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
@@ -136,17 +136,13 @@ def test_a_file_among_the_forks_that_no_fork_is_called_is_passed_over(gallery: P
 
 
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, editloupe: Editloupe):
-    Path("told.txt").write_text("Nothing differs.", encoding="utf-8")
     judge = read_trace(trace_of(gallery, "closer-look")).header.judge_id
     for at, more, told in (
         ("9", (), "has 4 steps; --at 9 is none of 0 to 4"),
         ("0", ("--tools", "zoom_in"), "a changed question is a new run"),
         ("4", (), "at this step the judge answered"),
         ("3", ("--tools", "no_such"), "unknown tool 'no_such'"),
-        ("1", ("--call", "2"), "--call says which observation"),
         ("1", ("--of", "7"), "has no fork 7"),
-        ("2", ("--edit-observation", "told.txt"), "step 2 has 2 observations (1 zoom_in, 2 zoom_in)"),
-        ("4", ("--edit-observation", "told.txt"), "no tool was called there"),
         ("1", ("--add-instruction", "none.txt"), "--add-instruction none.txt cannot be read"),
     ):
         code, _, err = editloupe("fork", gallery, *MUG, "--judge", judge, "--backend", "baseline", "--at", at, *more)
@@ -154,27 +150,17 @@ def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, edit
         assert not list(gallery.glob("forks/*/*.jsonl"))
 
 
-def test_an_edited_observation_and_other_tools_reach_the_model(gallery: Path, editloupe: Editloupe, tmp_path: Path):
-    (tmp_path / "told.txt").write_text("Nothing differs.", encoding="utf-8")
+def test_other_tools_reach_the_model(gallery: Path, editloupe: Editloupe):
     judge = read_trace(trace_of(gallery, "closer-look")).header.judge_id
     words = ("fork", gallery, *MUG, "--judge", judge)
     uri = script("-", "-", final("Localization Failure"))
-    how = ("--edit-observation", tmp_path / "told.txt", "--call", "2", "--tools", "enhancer")
-    code, told, err = editloupe(*words, "--at", "2", "--backend", uri, *how, "--json")
+    code, told, err = editloupe(*words, "--at", "2", "--backend", uri, "--tools", "enhancer", "--json")
     assert (code, err) == (0, "")
     data = json.loads(told)
     assert data["finding"]["label"] == "Localization Failure"
-    assert data["parent"]["changes"] | {"backend": ""} == {
-        "backend": "",
-        "tools": "enhancer",
-        "observation": "Nothing differs.",
-    }
+    assert data["parent"]["changes"] | {"backend": ""} == {"backend": "", "tools": "enhancer"}
     child = read_whole(gallery, gallery / data["trace"])
-    observed, override = child.messages()[4].text, child.messages()[5].text
-    assert "Observation of zoom_in:\nNothing differs." in observed
-    # The first of the two calls says what it said.
-    assert observed.count("Observation of zoom_in:") == 2
-    assert "From here on your tools are enhancer, and no others." in override
+    assert "From here on your tools are enhancer, and no others." in child.messages()[5].text
     assert [t["name"] for t in child.header.tools] == ["enhancer"]
     assert child.problems == ()
 

@@ -108,11 +108,6 @@ def test_a_missing_file_and_a_folder_are_said_to_be_such(tmp_path: Path) -> None
         read_coco(tmp_path)
 
 
-def test_two_categories_of_one_id_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="two categories have the id 7: 'street sign' and 'cup'"):
-        read_coco(file(tmp_path, categories=[CATEGORY, {"id": 7, "name": "cup"}]))
-
-
 def test_a_polygon_holds_the_pixels_whose_middle_lies_inside() -> None:
     # Columns 1 to 3, rows 1 and 2 of 4 rows and 6 columns.
     wanted = np.zeros((4, 6), bool)
@@ -135,10 +130,6 @@ def test_runs_go_column_by_column_and_begin_with_zeros() -> None:
     assert np.array_equal(mask({"size": [4, 6], "counts": "52a0"}), wanted)
     # From the fourth count on the difference to the one two before is written: 4, 4, 4, 4+0, 4+0, 4+0.
     assert np.array_equal(mask({"size": [4, 6], "counts": "444000"}), np.arange(6) % 2 == np.ones((4, 1)))
-
-
-def test_no_segmentation_is_no_mask() -> None:
-    assert mask(None) is None and mask([]) is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from editloupe import Judge
+from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.check import DataReport, check
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import load_samples
 from editloupe.errors import DataError
+from tests.conftest import final
+from tests.data.test_image_store import png
 
 
 def looked_through(path: Path) -> DataReport:
@@ -70,6 +75,19 @@ def test_every_problem_is_named_by_kind_file_and_sample(
     damaged = next(p for p in report.problems if p.kind == "damaged_image")
     assert damaged.file == path / "edited" / "cut.png" and "cut off" in damaged.message
     assert json.loads(json.dumps(report.to_json()))["counts"]["box"] == 1
+
+
+def test_a_file_with_too_few_pixels_is_found_by_check_and_gets_no_verdict(
+    pair: Callable[..., dict], write: Callable[..., Path]
+) -> None:
+    path = write("set/metadata.jsonl", [pair("whole"), pair("short")]).parent
+    # Whole chunks, each with the right checksum, and the lines of pixels end after ten of 48.
+    (path / "edited" / "short.png").write_bytes(png(64, 48, (b"\0" + bytes(3 * 64)) * 10))
+    (problem,) = looked_through(path).problems
+    assert (problem.severity, problem.kind, problem.sample) == ("error", "damaged_image", "short")
+    lmm = ScriptedLMM([final("Wrong Action")])
+    found = Judge(lmm, criteria=("if",), mode="plain").judge_all(load_samples(path))
+    assert [finding.status for (finding,) in found] == ["ok", "input_error"] and len(lmm.requests) == 1
 
 
 def test_a_damaged_image_is_a_problem_of_each_sample_that_uses_it_and_a_note_is_given_once(

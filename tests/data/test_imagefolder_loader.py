@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,13 +167,6 @@ def test_a_broken_json_line_is_rejected_by_its_number(
         raise SampleError(reason(loaded, "line-3"))
 
 
-def test_a_line_that_is_not_utf8_is_rejected_alone(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    file = write("set/metadata.jsonl", [pair("cat")])
-    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes() + '{"id": "café"}\n'.encode("latin-1"))
-    loaded = opened(file.parent)
-    assert len(loaded.samples) == 1 and "not UTF-8" in reason(loaded, "line-2")
-
-
 def test_a_null_output_is_missing_and_not_rejected(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
     rows = [pair("cat", edited_file_name=None), pair("dog", edited_file_name=""), pair("horse")]
     loaded = opened(write("set/metadata.jsonl", rows).parent)
@@ -208,12 +199,6 @@ def test_rows_without_an_id_are_named_by_stem_or_digest_and_always_alike(
     assert [sample.id for sample in opened(write("set/metadata.jsonl", rows).parent).samples] == ids
 
 
-def test_a_row_that_repeats_another_is_rejected(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    row = {k: v for k, v in pair("cat").items() if k != "id"}
-    loaded = opened(write("set/metadata.jsonl", [row, row]).parent)
-    assert len(loaded.samples) == 1 and "repeats line 1" in loaded.rejected[0].message
-
-
 def test_csv_is_read_with_quotes_line_breaks_and_numbers(pair: Callable[..., dict], tmp_path: Path) -> None:
     rows = [
         pair("cat", instruction='Make the "cat", blue\nand big', bbox="1,2,30,40", human_if="3", human_vc="Flawless"),
@@ -230,15 +215,6 @@ def test_csv_is_read_with_quotes_line_breaks_and_numbers(pair: Callable[..., dic
     assert loaded.samples[0].targets[0].boxes["source"] == Box(1, 2, 30, 40)
     # The first row takes two lines, so the second one begins on line 4.
     assert loaded.rejected[0].line == 4 and "finite number, found the number nan" in loaded.rejected[0].message
-
-
-def test_a_csv_row_of_another_length_is_rejected_by_its_line(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pair("cat")
-    text = "source_file_name;edited_file_name;instruction\nsource/cat.png;edited/cat.png;go\na;b\n"
-    (tmp_path / "set" / "metadata.csv").write_text(text, encoding="utf-8")
-    loaded = opened(tmp_path / "set")
-    assert [sample.id for sample in loaded.samples] == ["cat"]
-    assert "line 3: has 2 fields where the header has 3" in loaded.rejected[0].message
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[..., dict], tmp_path: Path) -> None:
@@ -316,15 +292,6 @@ def test_undecodable_files_are_rejected_by_what_is_wrong_with_them(
     assert "empty" in reason(loaded, "dog") and "not an image" in reason(loaded, "cow") and "1×1" in reason(loaded, "owl")
 
 
-def test_another_size_is_a_warning_of_the_sample(
-    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable
-) -> None:
-    file = write("set/metadata.jsonl", [pair("cat")])
-    draw("set/edited/cat.png", 3, size=(100, 20))
-    (sample,) = opened(file.parent).samples
-    assert sample.warnings == ("the edited image is 100×20 px, the source 64×48 px",)
-
-
 def test_a_box_a_pixel_beyond_the_border_is_cut_and_said_so(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
     (sample,) = opened(write("set/metadata.jsonl", [pair("cat", bbox=[10, 10, 65, 49])]).parent).samples
     assert sample.targets[0].boxes["source"] == Box(10, 10, 64, 48) and "cut at the border" in sample.warnings[0]
@@ -340,19 +307,6 @@ def test_several_editors_are_judged_on_the_same_rows(
     loaded = opened(file.parent, edited={"A": tmp_path / "a", "B": tmp_path / "b"})
     assert [sample.key for sample in loaded.samples] == ["A/cat", "A/dog", "B/cat", "B/dog"]
     assert [sample.edited is None for sample in loaded.samples] == [False, False, False, True]
-
-
-def test_a_source_of_many_rows_is_read_once(
-    pair: Callable[..., dict], write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [pair("cat", id=f"cat{i}") for i in range(20)]
-    file = write("set/metadata.jsonl", rows)
-    store = ImageStore()
-    read: list[Path] = []
-    add_file = store.add_file
-    monkeypatch.setattr(store, "add_file", lambda path: (read.append(path), add_file(path))[1])
-    loaded = load(file.parent, store=store)
-    assert len(loaded.samples) == 20 and len(read) == 2
 
 
 def test_a_folder_of_no_known_layout_says_what_was_looked_for_and_seen(tmp_path: Path, draw: Callable) -> None:
@@ -372,12 +326,6 @@ def test_a_folder_of_no_known_layout_says_what_was_looked_for_and_seen(tmp_path:
         opened(tmp_path / "pictures")
     with pytest.raises(DataError, match="expected a folder or a metadata file"):
         opened(tmp_path / "pictures" / "one.png")
-
-
-def test_the_folder_above_a_data_set_points_to_it(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(DataError, match=r"set has one: give that folder"):
-        opened(file.parent.parent)
 
 
 def test_empty_metadata_and_two_kinds_of_it_are_errors(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
@@ -401,12 +349,6 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match=r"mapping file map\.toml cannot be read"):
         opened(file.parent, format="imagefolder", fields=Path("map.toml"))
-
-
-def test_rejected_rows_go_to_json(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    loaded = opened(write("set/metadata.jsonl", [pair("cat", edited_file_name="no.png", editor="A")]).parent)
-    row = json.loads(json.dumps(loaded.rejected[0].to_json()))
-    assert (row["id"], row["editor"], row["line"]) == ("cat", "A", 1) and row["file"].endswith(f"set{os.sep}no.png")
 
 
 def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Path) -> None:

@@ -84,15 +84,6 @@ def test_several_editors_share_source_and_instructions(
     assert any("editor 'two'" in note and "2 missing" in note for note in loaded.notes)
 
 
-def test_two_outputs_of_one_stem_are_not_chosen_between(
-    folder: Path, write: Callable[..., Path], draw: Callable[..., Path]
-) -> None:
-    write("set/instructions.txt", ["Make it red."])
-    draw("set/edited/cat.png", 8)
-    (bad,) = opened(folder).rejected
-    assert bad.id == "cat" and "cat.jpg, cat.png; remove all but one" in bad.message
-
-
 @pytest.mark.parametrize("stem", ["kitten", None])
 def test_an_output_folder_that_fits_nothing_is_an_error_of_the_whole(
     folder: Path, write: Callable[..., Path], draw: Callable[..., Path], tmp_path: Path, stem: str | None

@@ -117,15 +117,6 @@ def test_a_row_of_turns_that_makes_no_sense_is_rejected_alone(
     assert [sample.id for sample in loaded.samples] == ["cup"]
 
 
-def test_turns_without_any_output_are_missing(mug: dict[str, Any], write: Write) -> None:
-    bare = {name: value for name, value in mug.items() if name != "edited_file_names"}
-    path = write("set/metadata.jsonl", [bare]).parent
-    (sample,) = opened(path, outputs=False).samples
-    assert names(sample) == [None] * 3
-    path = write("set/metadata.jsonl", [bare | {"edited_file_names": None}]).parent
-    assert names(opened(path).samples[0]) == [None] * 3
-
-
 def test_outputs_of_editors_are_named_by_their_turn(mug: dict[str, Any], write: Write, draw: Draw, tmp_path: Path) -> None:
     path = write("set/metadata.jsonl", [mug | {"id": "m"}, CUP, {**mug, "id": "bad", "instructions": [""]}]).parent
     for name in ("a/m_turn_1.png", "a/m_turn_3.jpg", "a/cup.png", "b/m_turn_2.png", "b/m_turn_4.png", "c/cup-after.png"):
@@ -207,13 +198,6 @@ def test_every_command_takes_a_chain(
     ):
         code, said, told = editloupe(*command)
         assert code == 0, (command, said, told)
-
-
-def test_boxes_are_written_beside_a_chain(editloupe: Program, mug: dict[str, Any], write: Write, draw: Draw) -> None:
-    write("set/metadata.jsonl", [mug, CUP])
-    code, said, told = editloupe("targets", "set", "--json")
-    assert code == 0, (said, told)
-    assert json.loads(said)["targets"][0]["instruction"] == " ".join(("Make the red mug blue. Remove the plate.", TURNS[2]))
 
 
 def test_a_chain_may_gain_outputs_and_no_other_may_change(

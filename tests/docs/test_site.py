@@ -105,7 +105,7 @@ def test_exit_codes_are_those_of_the_program():
     text = page("exit-codes.md")
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     cli = ROOT / "editloupe" / "cli"
-    sources = [*cli.glob("*.py"), ROOT / "editloupe/runs/rerun.py"]
+    sources = [*cli.glob("*.py"), ROOT / "editloupe/runs/replay.py"]
     # What writes bytes returns their count; a mere 0 or 1 of those is no code.
     known = {code for path in sources if path.name != "output.py" for of in codes(path).values() for code in of}
     assert listed == known | {gate.FAILED, gate.UNDEFINED}, "a code without a meaning, or a meaning without a code"

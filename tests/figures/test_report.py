@@ -30,7 +30,7 @@ from editloupe.scores import Score
 from editloupe.stats.areas import correlation
 from tests.conftest import final
 from tests.figures.runs import IF, VC, Row, finding, sample, write_run
-from tests.runs.dlebench_folder import EDITORS, draw_folder, edited_options
+from tests.protocols.dlebench_folder import EDITORS, draw_folder, edited_options
 from tests.setups import open_with, run_over
 
 TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"

@@ -47,7 +47,6 @@ FILES = {
     "human ratings to gate by": ("x.csv", "gate run --human x.csv --require kappa(human)>=0.1"),
     "scores": ("x.csv", "compare --scores x.csv --human ratings.csv"),
     "an instruction": ("x.txt", "fork run s01 --at 1 --criterion if --add-instruction x.txt"),
-    "an observation": ("x.txt", "fork run s01 --at 1 --criterion if --edit-observation x.txt"),
     "a token": ("x.txt", "serve --out out --token-file x.txt --protocol none"),
     "an image for a tool": ("x.png", "tools call zoom_in x.png --bbox 0,0,500,500"),
     "an image to rank": ("x.png", "rank x.png data/edited/s00.png --source data/source/s00.png --instruction Paint."),
@@ -56,7 +55,7 @@ FILES = {
 }
 """What it is → (the file that is spoilt, the command)."""
 
-SLOW = ("a source image", "an edited image", "an instruction", "an observation", "a config", "judges")
+SLOW = ("a source image", "an edited image", "an instruction", "a config", "judges")
 """Files whose content costs nothing but a verdict, so that the others are judged, and those whose reader is slow."""
 
 SPECIAL = ("a pipe", "a device", "a socket", "a folder", "a ring of links")

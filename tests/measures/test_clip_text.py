@@ -42,14 +42,6 @@ def test_what_has_no_value() -> None:
         assert raised.value.status == status
 
 
-def test_without_weights_it_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.delenv("EDITLOUPE_CLIP", raising=False)
-    with pytest.raises(MeasureError, match="CLIP") as raised:
-        similarity("red", Models(device="cpu"), edited=flat(9, 9, 9))
-    assert raised.value.status == "not_defined"
-
-
 def test_the_measure_keeps_the_contract() -> None:
     check_measure(open_measure("clip_text_similarity"), args={"text": "red"}, models=Colours())
 

@@ -92,12 +92,6 @@ def test_an_edited_crop_is_put_back_and_every_other_pixel_stays(image: RGB) -> N
     assert np.array_equal(made, expected)
 
 
-def test_several_boxes_are_one_crop(image: RGB) -> None:
-    # The hull of both is 100…220 × 100…140: s = 40, so that λ = 6 − 8 / 224 · 5.7 = 5.796.
-    found = edit(image, blue, boxes=[BOX, (200, 110, 220, 130)])
-    assert facts(found)["crop"] == [0.0, 0.0, 400.0, 256.0]
-
-
 def test_another_size_of_the_same_aspect_is_resized(image: RGB) -> None:
     def larger(rgb: RGB) -> RGB:
         # 2.5 times, and one px short of it.
@@ -179,13 +173,6 @@ def test_a_seam_is_blended_without_touching_the_target(image: RGB) -> None:
     # From the left border inward the change grows from 12 / 31 to 12. On the image's own border it is whole.
     assert shift[60, 40].max() <= 1 and shift[60, 55].max() <= 7 and shift[60, 75].max() == 12
     assert shift[0, 110].max() == 12 and not shift[:, :40].any() and not shift[260:].any()
-
-
-def test_at_the_border_of_the_image_there_is_no_seam(image: RGB) -> None:
-    # The hull is the whole image, and so is the crop.
-    found = edit(image, lambda rgb: 255 - rgb, boxes=[(0, 0, 12, 12), (386, 286, 400, 300)])
-    assert (facts(found)["outcome"], facts(found)["seam_levels"]) == ("edited", 0.0)
-    assert np.array_equal(picture(found), 255 - image)
 
 
 def test_a_box_outside_the_image_is_refused(image: RGB) -> None:

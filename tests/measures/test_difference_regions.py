@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks.localize.renderings import draw
 from editloupe.answers import Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
@@ -61,34 +60,6 @@ def test_a_thing_of_another_colour_is_an_edit() -> None:
     assert [one["op"] for one in differences(red, blue)] == ["EDIT"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "op"),
-    [
-        ("added, bounce", "ADD"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("removed, bounce", "REMOVE"), ("recoloured, bounce", "EDIT"))
-        ),
-    ],
-)
-def test_the_op_of_shaded_things_among_others(kind: str, op: str) -> None:
-    scene = draw(3, kind)
-    height, width = scene.before.shape[:2]
-    first = differences(scene.before, scene.after)[0]
-    assert first["op"] == op
-    assert Box.from_thousandths(first["box"], width=width, height=height).iou(scene.box) > 0.5
-
-
-def test_confidence_grows_with_contrast_and_size() -> None:
-    def sure(side: int, level: int) -> float:
-        (one,) = differences(ground(), with_square(ground(), (100, 80, 100 + side, 80 + side), (level, level, level)))
-        return float(one["confidence"])
-
-    # Grey of 180 against darker and darker squares, then against larger and larger ones.
-    assert [sure(40, level) for level in (150, 120, 60, 0)] == sorted({sure(40, level) for level in (150, 120, 60, 0)})
-    assert [sure(side, 120) for side in (20, 40, 80)] == sorted({sure(side, 120) for side in (20, 40, 80)})
-
-
 def test_the_strongest_comes_first_and_the_faint_are_left_out() -> None:
     edited = with_square(with_square(ground(), SQUARE, (0, 0, 0)), (200, 160, 240, 200), (170, 170, 170))
     assert len(differences(ground(), edited)) == 1
@@ -132,20 +103,6 @@ def test_a_change_of_the_whole_is_one_edit_of_the_whole(what: Any, reason: str) 
     assert found(source, what(source)).reason.startswith(reason)
 
 
-def test_another_frame_is_a_change_of_the_whole() -> None:
-    source = textured(320, 240)
-    # 20 px of a diagonal of 384 px are 5 %; 4 px are 1 %, and count for nothing.
-    assert found(source[:, :300].copy(), source[:, 20:].copy()).reason == "the whole picture moved by up to 20 px"
-    assert differences(source[:, :316].copy(), source[:, 4:].copy()) == []
-
-
-def test_places_of_another_picture_are_unsure() -> None:
-    other = found(textured(320, 240), textured(320, 240, seed=9))
-    assert "the picture differs beyond single places" in other.reason
-    listed = cast(Any, other.answer).data["differences"]
-    assert listed and all(0 < one["confidence"] < 0.5 for one in listed)
-
-
 def test_an_edited_image_of_another_size_has_its_boxes_in_the_source() -> None:
     large = cv2.resize(with_square(textured(320, 240), SQUARE), (640, 480), interpolation=cv2.INTER_CUBIC)
     (one,) = differences(textured(320, 240), large)
@@ -159,20 +116,6 @@ def test_a_tiny_image_has_no_answer(side: int) -> None:
         found(source, 255 - source)
     assert raised.value.status == "not_defined"
     assert differences(source, source) == []
-
-
-@pytest.mark.parametrize("side", [8, 12, 15])
-def test_a_small_image_has_one(side: int) -> None:
-    source = textured(16, 16)[:side, :side].copy()
-    for one in differences(source, 255 - source):
-        x0, y0, x1, y1 = one["box"]
-        assert 0 <= x0 < x1 <= 1000 and 0 <= y0 < y1 <= 1000 and 0 <= one["confidence"] <= 1
-
-
-def test_a_mask_is_refused() -> None:
-    with pytest.raises(MeasureError, match="mask") as raised:
-        found(ground(), ground(), mask="apply")
-    assert raised.value.status == "input_error"
 
 
 def test_a_missing_picture_is_said() -> None:

@@ -91,12 +91,6 @@ def test_empty_corners_of_a_box_count_for_the_box_alone() -> None:
     assert share([400, 0, 600, 1000], images, of="changed") == 1.0
 
 
-def test_an_edited_image_of_another_size_is_brought_to_the_source() -> None:
-    images = changed({(x, y): 100 for x in range(4, 8) for y in range(10)})
-    images["edited"] = np.repeat(np.repeat(images["edited"], 2, axis=0), 2, axis=1)
-    assert share(WHOLE, images, of="changed") == 1.0
-
-
 @pytest.mark.parametrize(
     ("images", "args", "status", "message"),
     [

@@ -14,13 +14,12 @@ from PIL import Image
 from editloupe.answers import Record
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import MeasureError
-from editloupe.imaging.structure import ssim_map
 from editloupe.measures.base import measured, open_measure, run_measure
 from editloupe.testing import check_measure
 from tests.imaging.drawn import textured, with_square
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
-PIXELS = ("mse", "psnr", "l1", "luminance", "sharpness", "ssim")
+PIXELS = ("mse", "psnr", "l1", "ssim")
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real edits are not here (../shared/data/real-edits)")
 
 
@@ -63,12 +62,6 @@ def test_values_are_those_of_the_formulas() -> None:
     assert value("mse", source, edited, mask) == pytest.approx((difference**2).mean(), rel=1e-12)
     assert value("l1", source, edited, mask) == pytest.approx(np.abs(difference).mean(), rel=1e-12)
     assert value("psnr", source, edited, mask) == pytest.approx(10 * np.log10(255**2 / (difference**2).mean()))
-    brighter = np.clip(source.astype(int) + 9, 0, 255).astype(np.uint8)
-    assert value("luminance", source, brighter) == pytest.approx(9, abs=0.3)
-    assert value("luminance", brighter, source) == pytest.approx(-9, abs=0.3)
-    softer = np.asarray(cv2.GaussianBlur(edited, (0, 0), 1.5), np.uint8)
-    assert value("sharpness", edited, softer) < -1
-    assert value("sharpness", softer, edited) == pytest.approx(-value("sharpness", edited, softer))
 
 
 @pytest.mark.parametrize("mask", [None, "empty"])
@@ -77,7 +70,7 @@ def test_equal_images(mask: str | None, align: str) -> None:
     source = textured(160, 120)
     empty = None if mask is None else np.zeros_like(source)
     args = {"align": align}
-    for name in ("mse", "l1", "luminance", "sharpness"):
+    for name in ("mse", "l1"):
         assert value(name, source, source, empty, **args) == 0
     assert value("ssim", source, source, empty, **args) == 1
     assert value("ssim", source, source, empty, side=0, **args) == pytest.approx(1, abs=1e-12)
@@ -120,23 +113,9 @@ def test_a_missing_picture_is_named() -> None:
 def test_what_lies_inside_the_mask_does_not_count() -> None:
     source, edited, mask = drawn()
     other = with_square(edited, (40, 30, 90, 80), (0, 255, 0))
-    for name in ("mse", "psnr", "l1", "luminance", "sharpness"):
+    for name in ("mse", "psnr", "l1"):
         assert value(name, source, edited, mask) == value(name, source, other, mask)
     assert value("mse", source, edited) > 100 * value("mse", source, edited, mask)
-
-
-@pytest.mark.parametrize("shape", [(64, 64), (97, 61), (7, 40)])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_ssim_is_that_of_scikit_image(shape: tuple[int, int], seed: int) -> None:
-    metrics = pytest.importorskip("skimage.metrics")
-    rng = np.random.default_rng(seed)
-    first = rng.integers(0, 256, shape).astype(float)
-    second = np.clip(first + rng.normal(0, 40, shape), 0, 255)
-    mean, whole = metrics.structural_similarity(first, second, data_range=255, full=True)
-    own = ssim_map(first, second, 255)
-    assert np.abs(own - whole).max() < 1e-6
-    if min(shape) > 7:
-        assert own[3:-3, 3:-3].mean() == pytest.approx(mean, abs=1e-6)
 
 
 @pytest.mark.parametrize("side", [0, 224])
@@ -158,12 +137,6 @@ def test_ssim_outside_the_mask_counts_no_blanked_area() -> None:
     outside, official = value("ssim", source, edited, mask), value("ssim", source, edited, mask, ssim="official")
     assert value("ssim", source, edited, mask, mask="official") == official
     assert value("ssim", source, edited) < outside < official
-
-
-def test_the_smallest_pictures() -> None:
-    tiny = np.zeros((5, 5, 3), np.uint8)
-    assert "7×7" in undefined("ssim", tiny, tiny, mask="none", side=0)
-    assert value("ssim", tiny, tiny) == 1
 
 
 def test_other_sizes_are_measured_in_the_sources_frame_and_said() -> None:

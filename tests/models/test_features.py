@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MeasureError, ModelAbsent
 from editloupe.measures.base import Models, judge_of, measured, run_measure
-from editloupe.models.features.transformers import TransformersFeatures
-from editloupe.models.hub import Weights
 from editloupe.models.lpips import LPIPS
 from editloupe.testing import check_measure
 from tests.imaging.drawn import textured, with_square
@@ -103,19 +100,6 @@ def test_patches_are_averaged_without_the_other_tokens(family: str, folders: dic
     assert np.allclose(encoder([image], [patches])[0], made.numpy(), atol=1e-5)
 
 
-def test_many_threads_share_one_copy_and_its_batches(folders: dict[str, Path]) -> None:
-    weights = Weights(path=folders["clip"], identity="tiny", family="clip")
-    encoder = TransformersFeatures(weights, device="cpu", max_batch=8)
-    images = [textured(64, 64, seed=seed) for seed in range(12)]
-    patches = [np.eye(4, dtype=np.bool_) if seed % 2 else None for seed in range(12)]
-    alone = [encoder([image], [one])[0] for image, one in zip(images, patches, strict=True)]
-    with ThreadPoolExecutor(6) as pool:
-        together = list(pool.map(lambda i: encoder([images[i]], [patches[i]])[0], range(12)))
-    assert np.allclose(alone, together, atol=1e-5)
-    assert opened(folders["clip"]) is opened(folders["clip"])
-    assert encoder.computed()["transformers"] == transformers.__version__
-
-
 def test_wrong_weights_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="model_type 'dinov2' is no CLIP known here"):
         opened(folders["dinov2"], "clip")
@@ -177,17 +161,6 @@ def _measure(name: str) -> Any:
     from editloupe.measures.base import open_measure
 
     return open_measure(name)
-
-
-@pytest.mark.parametrize(("kind", "option"), [("clip", "clip"), ("dino", "dino"), ("features", "clip")])
-def test_without_weights_an_encoder_is_absent_with_a_reason(
-    kind: str, option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with pytest.raises(ModelAbsent, match=f"is not in the local Hugging Face cache; name .* by --{option} or EDITLOUPE_"):
-        models.get(kind, device="cpu")
 
 
 @pytest.mark.parametrize("network", ["alex", "vgg"])

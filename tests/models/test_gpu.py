@@ -20,8 +20,7 @@ from editloupe.errors import ConfigError, Rejected, ToolError
 from editloupe.models import chat
 from editloupe.models.batching import Network
 from editloupe.models.detect.base import DetectionResult
-from editloupe.models.detect.open import DETECTORS
-from editloupe.models.segment import open as segmenters
+from editloupe.models.opening import DETECTOR, SEGMENTER
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.testing import check_backend
 from editloupe.values import Box
@@ -91,7 +90,7 @@ def leave() -> Iterator[Leave]:
 def detector(path: Path, device: str) -> Any:
     from editloupe.models.detect.transformers import TransformersDetector
 
-    return TransformersDetector(DETECTORS.find(str(path)), device=device, box_threshold=0.0)
+    return TransformersDetector(DETECTOR.find(str(path)), device=device, box_threshold=0.0)
 
 
 def check_same(found: DetectionResult, beside: DetectionResult) -> None:
@@ -195,7 +194,7 @@ def test_lpips_in_fp16_is_that_of_fp32_to_a_hundredth(base: Path) -> None:
 def test_a_segmenter_in_fp16_marks_what_it_marks_in_fp32(family: str, base: Path) -> None:
     folder = {"sam": sam_folder, "sam2": sam2_folder}[family](base / family)
     boxes, picture = [Box(10, 10, 60, 60), Box(50, 20, 110, 80)], textured(120, 90)
-    plain, half = (segmenters.open_segmenter(str(folder), device)(picture, boxes) for device in DEVICES)
+    plain, half = (SEGMENTER(str(folder), device)(picture, boxes) for device in DEVICES)
     for one, other in zip(plain, half, strict=True):
         assert np.mean(one.mask != other.mask) < 0.02
 

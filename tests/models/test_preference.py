@@ -23,6 +23,7 @@ from editloupe.config import RunConfig
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MeasureError, ModelAbsent
 from editloupe.measures.base import Measured, Models, judge_of, measured, open_measure
+from editloupe.models import remote as asking
 from editloupe.models.preference import remote
 from editloupe.runs.setup import open_setup
 from editloupe.testing import check_measure
@@ -66,7 +67,7 @@ class Server(LoopbackServer):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(remote, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(asking, "PAUSES_S", (0.0, 0.0))
     yield
     remote._shared.cache_clear()
 
@@ -176,12 +177,6 @@ def test_what_goes_wrong_is_a_status_with_its_reason(act: Act, status: str, reas
     assert found == status and reason in said
     # Only where nobody answers is it tried again.
     assert len(seen) == (3 if "connection failed" in said or "not ready" in said else 1)
-
-
-def test_a_server_that_starts_again_is_asked_again() -> None:
-    with Server(resets_mid_body, sends(b"{}", status=503), says(mean=2, sigma=1)) as server:
-        assert score(server.address).answer.value == 2.0
-        assert len(server.seen) == 3
 
 
 def test_the_measure_keeps_the_contract() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -17,14 +16,11 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.models.devices import Device
 from editloupe.models.upscale.base import Lanczos, NetworkUpscaler
-from editloupe.testing import check_tool
 from editloupe.tools import crops
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.crops import enlarge
 from editloupe.tools.enhancer import Enhancer
-from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.zoom_in import ZoomIn
 from tests.models.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -117,15 +113,6 @@ def test_tiles_share_no_more_than_they_must(tmp_path: Path, monkeypatch: pytest.
     assert made._batcher.max_batch == 1
 
 
-def test_what_a_network_enlarged_says_by_what_and_where(tmp_path: Path) -> None:
-    upscaler = opened(rrdbnet_file(tmp_path))
-    where = {"device": "cpu", "precision": "fp32", "torch": torch.__version__}
-    enhanced, zoomed = check_tool(Enhancer(upscaler)), check_tool(ZoomIn(upscaler))
-    assert enhanced.data.items() >= {**where, "weights": upscaler.version}.items()
-    assert zoomed.data.items() >= {**where, "upscaler": upscaler.version}.items()
-    assert "device" not in check_tool(ZoomIn()).data  # Lanczos is the same everywhere
-
-
 def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = NetworkUpscaler(rrdbnet_file(tmp_path), digest="", device="cpu", tile_px=64, max_batch=4)
     made.prepare()
@@ -170,18 +157,6 @@ def test_one_copy_serves_the_process_and_its_version_names_the_weights(tmp_path:
     assert opened(path).version != first.version
 
 
-def test_the_tools_that_enlarge_keep_their_contract_with_a_learned_upscaler(tmp_path: Path) -> None:
-    upscaler = opened(rrdbnet_file(tmp_path))
-    for tool in (Enhancer(upscaler), ZoomIn(upscaler), LocalizeDifferences(upscaler)):
-        tool.prepare()
-        assert "tiny_x4 sha256:" in tool.version
-        found = check_tool(tool)
-        assert "tiny_x4" in found.text and "may invent detail" in found.text
-        # One kept picture for each shown: two panes make two views.
-        assert len(found.kept) == (2 if tool.name == "localize_differences" else 1)
-        assert not set(found.images) & {view.image for view in found.kept}
-
-
 def test_a_small_crop_is_enhanced_on_its_own_and_the_rest_of_the_way_resampled() -> None:
     class Doubled:
         name, version, learned = "Doubled", "Doubled", True
@@ -210,7 +185,7 @@ def test_without_a_name_it_is_lanczos() -> None:
     ("name", "content", "message"),
     [
         ("gone.pth", None, "no such file"),
-        ("weights.bin.txt", b"x", "expected a file of weights"),
+        ("weights.bin.txt", b"x", "expected one file of weights"),
         ("empty.pth", b"", "is empty"),
     ],
 )
@@ -363,32 +338,3 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_a_configuration_error(tmp_path
     with pytest.raises(ConfigError, match="unknown device 'gpu'"):
         open_toolbox(["enhancer"], ToolSettings(upscaler=path, device="gpu"))
     assert opened(path, device="auto")(noise(4, 4), 4).shape == (16, 16, 3)
-
-
-def test_running_out_of_memory_becomes_memory_error_and_other_errors_pass() -> None:
-    from editloupe.models.devices import fitting
-
-    with pytest.raises(MemoryError, match="memory"):
-        fitting(lambda: torch.empty(2**55))
-
-    def refuse() -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-
-    with pytest.raises(MemoryError, match="Tried to allocate 2 GiB"):
-        fitting(refuse)
-    with pytest.raises(RuntimeError, match="must match"):
-        fitting(lambda: torch.zeros(2) + torch.zeros(3))
-
-
-def test_settings_come_from_the_environment() -> None:
-    assert ToolSettings.from_environment({}) == ToolSettings()
-    given = {"EDITLOUPE_DEVICE": "cpu", "EDITLOUPE_DETECTOR": " a/b@c ", "EDITLOUPE_UPSCALER": "x.pth"}
-    assert ToolSettings.from_environment(given) == ToolSettings(device="cpu", detector="a/b@c", upscaler="x.pth")
-
-
-def test_importing_the_tools_does_not_import_torch() -> None:
-    code = (
-        "import sys, editloupe.tools.enhancer, editloupe.tools.zoom_in, editloupe.models.upscale.base;"
-        "assert not {'torch', 'transformers', 'safetensors'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

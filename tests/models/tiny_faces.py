@@ -87,6 +87,33 @@ def portrait(*faces: tuple[int, int, tuple[int, int, int]], width: int = 256, he
     return image
 
 
+def objects(path: Path, words: int = 2) -> Path:
+    """Write a detector of 4×4 cells of 16 px: a cell scores its red minus its green for word 0, 0 for the others."""
+    matrix = np.zeros((3, 16, 16, words), np.float32)
+    for cell in range(16):
+        matrix[0, cell, cell, 0], matrix[1, cell, cell, 0] = 1, -1
+    corners = [[c % 4 / 4, c // 4 / 4, (c % 4 + 1) / 4, (c // 4 + 1) / 4] for c in range(16)]
+    nodes = [
+        _node("AveragePool", ["image"], ["cells"], {"kernel_shape": [16, 16], "strides": [16, 16]}),
+        _node("Reshape", ["cells", "flat"], ["colours"], {}),
+        _node("MatMul", ["colours", "nothing"], ["zeros"], {}),
+        _node("Add", ["zeros", "corners"], ["places"], {}),
+        _node("Reshape", ["places", "of_boxes"], ["boxes"], {}),
+        _node("MatMul", ["colours", "matrix"], ["reds"], {}),
+        _node("Reshape", ["reds", "of_scores"], ["scores"], {}),
+    ]
+    weights = {
+        "flat": np.array([1, -1], np.int64),
+        "nothing": np.zeros((48, 64), np.float32),
+        "corners": np.array(corners, np.float32).reshape(1, 64),
+        "of_boxes": np.array([1, 16, 4], np.int64),
+        "matrix": matrix.reshape(48, 16 * words),
+        "of_scores": np.array([1, 16, words], np.int64),
+    }
+    outputs = [("boxes", [1, 16, 4]), ("scores", [1, 16, words])]
+    return _write(path, nodes, weights, [("image", [1, 3, 64, 64])], outputs)
+
+
 # Protocol buffers: a field is a tag and a varint (type 0), or a tag, a length and bytes (type 2).
 
 

@@ -263,9 +263,9 @@ def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path
     assert code == 0 and "Share of right verdicts by failure" in said and "restyled" in said
     before = judged_in(RunStore.read(Path("run")))[0].scores
     assert 1.0 in values(before, RIGHT_IF).values()
-    # Five probes, two questions each, and nine truths.
+    # Five probes, two questions each; the nine truths are no questions.
     code, said, _ = editloupe("replay", "run")
-    assert code == 0 and "19 as recorded" in said
+    assert code == 0 and "10 as recorded" in said
     # Wrong Action counts 1.5 now: the mean changes, and no verdict is more or less right.
     text = rubric_path("dlebench").read_text(encoding="utf-8")
     Path("mine.toml").write_text(text.replace("value = 2", "value = 1.5"), encoding="utf-8")

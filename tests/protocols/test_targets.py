@@ -19,7 +19,7 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.errors import ModelAbsent, ToolError
 from editloupe.measures.detection import DetectTarget
-from editloupe.models.detect import open as detectors
+from editloupe.models import opening
 from editloupe.models.detect.base import Detector
 from editloupe.prompts import render
 from editloupe.protocols.targets.protocol import PROMPT, Targets
@@ -67,7 +67,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
                 raise ModelAbsent("none here")
             return detector
 
-        monkeypatch.setattr(detectors, "open_detector", opened)
+        monkeypatch.setattr(opening, "DETECTOR", opened)
         config = RunConfig.make(path=root, protocol="targets", judge=JudgeConfig.make(backend=lmm), concurrency=2)
         return drive(open_setup(config), tmp_path / "run", stop=stop)
 

@@ -11,7 +11,7 @@ import pytest
 from editloupe.backends import openai
 from editloupe.backends.base import parse_uri
 from editloupe.findings import Finding
-from editloupe.runs.fork import Changes, fork
+from editloupe.runs.replay import fork
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
@@ -82,7 +82,7 @@ def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: 
             at=1,
             backend=openai.open_backend(parse_uri(f"openai/tiny-vl?base_url={server.url}")),
             toolbox=open_toolbox(()),
-            changes=Changes(instruction="Look again."),
+            instruction="Look again.",
         )
         assert listed(forked.finding) == WANTED
 

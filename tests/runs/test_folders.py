@@ -122,37 +122,15 @@ def fork_file(folder: Path, number: int = 1) -> Path:
     return folder / "forks" / stem[:2] / f"{stem}.{number}.jsonl"
 
 
-def test_forks_of_two_shards_keep_apart(gallery: Path, tmp_path: Path):
-    other = Path(shutil.copytree(gallery, tmp_path / "other"))
-    name = str(RunStore.read(gallery).current()[0].trace)
-    header = json.loads((gallery / name).read_bytes().splitlines()[0])
-    for folder, told in ((gallery, "one"), (other, "two")):
-        for number, above in ((1, name), (2, str(fork_file(folder).relative_to(folder)))):
-            parent = {"trace": above, "head": told, "step": 1, "tools": 0, "why": "fork", "changes": {}}
-            fork_file(folder, number).write_text(json.dumps(header | {"parent": parent}) + "\n", encoding="utf-8")
-    assert merge(tmp_path / "whole", [gallery, other]).forks == 4
-    parents = {}
-    for path in (tmp_path / "whole").glob("forks/*/*.jsonl"):
-        parent = json.loads(path.read_bytes().splitlines()[0])["parent"]
-        parents[path.name.split(".")[2]] = (Path(parent["trace"]).name.split(".")[2], parent["head"])
-    # Two children of the trace itself (its third name part is "jsonl"), and under each its own grandchild.
-    assert sorted(head for above, head in parents.values() if above == "jsonl") == ["one", "two"]
-    below = {(parents[above][1], head) for above, head in parents.values() if above != "jsonl"}
-    assert below == {("one", "one"), ("two", "two")}
-
-
-@pytest.mark.parametrize("torn", [b"", b'{"kind":"head', b"[]\n", b'{"kind":"header"}'])
-def test_a_torn_fork_is_brought_as_it_is_and_named(gallery: Path, tmp_path: Path, torn: bytes):
+def test_forks_are_brought_once_and_one_whose_name_is_taken_stays_in_its_shard(gallery: Path, tmp_path: Path):
     other, whole = Path(shutil.copytree(gallery, tmp_path / "other")), tmp_path / "whole"
-    sound = b'{"kind":"header","parent":null}\n'
-    fork_file(gallery).write_bytes(sound)
-    fork_file(other).write_bytes(torn)
-    for new in (2, 0):
+    for folder, number, content in ((gallery, 1, b"one\n"), (other, 1, b"two\n"), (other, 2, b'{"kind":"head')):
+        fork_file(folder, number).write_bytes(content)
+    told = "stays where it is: the merged run has another fork of this task under the same name"
+    for new in (1, 0):
         done = merge(whole, [gallery, other])
-        (problem,) = done.problems
-        told = f"brought as it is, as {fork_file(whole, 2).relative_to(whole)}"
-        assert (done.forks, problem.endswith(told)) == (new, True)
-    assert [path.read_bytes() for path in sorted((whole / "forks").glob("*/*.jsonl"))] == [sound, torn]
+        assert (done.forks, done.problems) == (new, tuple(f"{fork_file(other, number)} {told}" for number in (1, 2)))
+    assert [path.read_bytes() for path in sorted((whole / "forks").glob("*/*.jsonl"))] == [b"one\n"]
 
 
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):

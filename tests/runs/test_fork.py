@@ -9,8 +9,8 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Reply, Request, ToolCall
 from editloupe.errors import ConfigError, Unavailable
-from editloupe.runs.fork import Changes, Forked, fork
 from editloupe.runs.lineage import read_whole
+from editloupe.runs.replay import Forked, fork
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.tools.base import open_toolbox
@@ -50,7 +50,7 @@ def run(edits: Edits, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def forked(run: Path, at: int, backend: ScriptedLMM, **how: Changes) -> Forked:
+def forked(run: Path, at: int, backend: ScriptedLMM, **how: str) -> Forked:
     """A fork of the one task of a run."""
     (finding,) = RunStore.read(run).current()
     return fork(run, str(finding.trace), at=at, backend=backend, toolbox=open_toolbox(("localize_differences",)), **how)
@@ -88,7 +88,7 @@ def test_from_the_question_alone_the_whole_conversation_is_anew(run: Path):
 
 def test_a_failing_backend_leaves_a_child_that_says_so(run: Path):
     lmm = Other(lambda request: Unavailable("gone"), native_tools=True)
-    child = forked(run, 2, lmm, changes=Changes(instruction="Ignore <tool_call> in what I say."))
+    child = forked(run, 2, lmm, instruction="Ignore <tool_call> in what I say.")
     assert (child.finding.status, child.finding.label) == ("backend_failed", None)
     # Our own tags in an instruction are no tags.
     assert "Ignore ‹tool_call› in what I say." in lmm.requests[0].messages[-1].text

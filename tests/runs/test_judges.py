@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
-from editloupe.errors import ConfigError, RunMismatch, Unavailable
-from editloupe.figures.judged import judged_in
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.rubrics import rubric_path
@@ -24,7 +22,7 @@ from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replay
+from editloupe.runs.replay import Replay
 from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
@@ -136,13 +134,6 @@ def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(ed
     assert lmm.requests == []
 
 
-def test_a_failing_judge_leaves_the_others_what_they_are(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    run(ScriptedLMM([LOOK, Unavailable("gone")], name="a"), folder, out)
-    assert run(talker(name="b"), folder, out).failed == 0
-    assert sorted(f.status for f in RunStore.read(out).current()) == ["backend_failed"] * 2 + ["ok"] * 2
-
-
 # With the same URI but something else: nothing is reused.
 
 
@@ -186,14 +177,6 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
 
 
 # A prompt of one's own.
-
-
-def test_a_prompt_of_ones_own_is_what_is_asked(edits: Edits, tmp_path: Path):
-    prompt, lmm = tmp_path / "mine.md", talker()
-    prompt.write_text("Look at {{ images | join(' and ') }}: {{ instruction }} By {{ criterion.name }}?\n")
-    run(lmm, edits(1), tmp_path / "run", prompt=prompt)
-    asked = lmm.requests[0].messages[0].text
-    assert asked.startswith("Look at Original Image and Edited Image: Make square 0 red. By Instruction Following?")
 
 
 @pytest.mark.parametrize(
@@ -274,29 +257,6 @@ def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
         ("s01", 0, "input_error"),
     ]
     assert [s.missing for s in outcome.scores] == [None, "input_error"]
-
-
-def test_repeats_stand_in_the_report_as_they_were_joined(edits: Edits, tmp_path: Path):
-    from editloupe.figures.columns import column_of
-    from editloupe.figures.judged import read_judged
-    from editloupe.figures.report import make_report
-
-    folder, out, warm = edits(2), tmp_path / "run", Sampling(temperature=1.0, seed=5)
-    rule = Repeats(count=3, abstain_above=0.5)
-    run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=rule)
-    (judged,) = read_judged([out])
-    assert judged.repeats == rule
-    assert [s.missing for s in judged.scores] == ["abstained", "abstained"]
-    (table,) = (t for t in make_report([judged]).sections[0].tables if t.name == "self-consistency")
-    (record,) = table.records()
-    assert record["mean_entropy_bits"] == pytest.approx(0.9183, abs=5e-5)
-    assert (record["abstained"], record["contradictory"]) == (2, 0)
-    json.dumps(record, allow_nan=False)
-    # Beside people's ratings too, what the repeats come to counts.
-    assert list(column_of(judged).of("instruction_following").values()) == [None] * 2
-    run(turns(BEST, WRONG, WRONG), folder, out, sampling=warm, repeats=Repeats(count=3))
-    (judged,) = read_judged([out])
-    assert list(column_of(judged).of("instruction_following").values()) == [2.0] * 2
 
 
 def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):

@@ -179,9 +179,7 @@ def test_a_backend_that_refuses_all_is_asked_once(cluster: Any, serve: Any, edit
     assert len(server.seen) == 1
 
 
-def test_a_killed_process_loses_nothing_and_pays_twice_what_was_in_flight(
-    cluster: Any, serve: Any, edits: Edits, tmp_path: Path
-):
+def test_a_killed_process_loses_nothing_and_pays_nothing_twice(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
     killed: list[int] = []
 
     def act(handler: Handler, body: Body) -> None:
@@ -201,7 +199,8 @@ def test_a_killed_process_loses_nothing_and_pays_twice_what_was_in_flight(
     assert labels(tmp_path / "killed") == labels(tmp_path / "calm")
     assert is_sound(tmp_path / "killed")
     calls = paid(server)
-    assert len(calls) == 24 and sum(calls.values()) <= 26
+    # A reply that was under way reaches the process that goes on.
+    assert len(calls) == sum(calls.values()) == 24
 
 
 def test_a_task_that_ends_every_process_is_a_finding(
@@ -281,6 +280,5 @@ def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_p
     assert (len(cluster.nodes), outcome.failed, len(outcome.findings)) == (1, 0, 16)
     assert is_sound(tmp_path / "run")
     calls = paid(server)
-    # Six tasks at once in the process that was lost.
-    assert len(calls) == 32 and sum(calls.values()) <= 32 + 6
+    assert len(calls) == sum(calls.values()) == 32
     assert "raylet" not in capsys.readouterr().out

@@ -12,9 +12,8 @@ import yaml
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.findings import Finding
-from editloupe.runs.fork import fork
 from editloupe.runs.recording import Live
-from editloupe.runs.rerun import Replayed
+from editloupe.runs.replay import Replayed, fork
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox

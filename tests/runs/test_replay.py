@@ -18,7 +18,7 @@ from editloupe.findings import Observation
 from editloupe.runs.drift import compare
 from editloupe.runs.lineage import Parent, read_whole
 from editloupe.runs.recording import Live, read_recording
-from editloupe.runs.rerun import Replay, Replayed, exit_code
+from editloupe.runs.replay import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.tolerance import EXACT, Tolerance

@@ -302,20 +302,6 @@ def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
     assert {f.sample_id: f.status for f in outcome.findings}["good"] == "ok"
 
 
-def test_a_second_writer_is_refused_with_the_first_ones_process(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    refused: list[str] = []
-
-    def meanwhile(request: Request) -> str:
-        with pytest.raises(ConfigError) as caught:
-            run(talker(), folder, out)
-        refused.append(str(caught.value))
-        return final("Wrong Action")
-
-    run(ScriptedLMM(meanwhile, name="test"), folder, out)
-    assert "is being written by process" in refused[0]
-
-
 def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Path):
     folder, out = edits(2), tmp_path / "run"
     finding = run(talker(), folder, out, only=("s01",)).findings[0]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from editloupe.data.run_file import read_run_file
+from editloupe.runs import record
 from tests.conftest import final
 
 Run = Callable[..., tuple[int, str, str]]
@@ -39,9 +41,8 @@ def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[d
         ("", "--limit 1", None, None, None),
         ("--sample s01", "--sample s03", None, ["s01", "s03"], None),
         ("--limit 2", "--sample s03", None, ["s00", "s01", "s03"], None),
-        ("--limit 2", "--sample s01", 2, None, None),
+        ("--limit 2", "--sample s01", None, ["s00", "s01"], None),
         ("--criteria if --limit 1", "--criteria vc --limit 1", 1, None, "if,vc"),
-        ("--criteria if --limit 1", "--criteria instruction_following,vc --limit 1", 1, None, "if,vc"),
         ("--criteria if --limit 1", "--limit 1", 1, None, None),
         ("--limit 1", "--criteria if --limit 1", 1, None, None),
     ],
@@ -54,7 +55,7 @@ def test_config_yaml_asks_for_what_all_visits_asked(
     assert (config.get("limit"), config.get("sample"), config["option"].get("criteria")) == (limit, sample, criteria)
 
 
-def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others_have_not(
+def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked(
     visit: Any, editloupe: Run, tmp_path: Path
 ):
     visit("--criteria", "if", "--limit", "1")
@@ -65,10 +66,7 @@ def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others
     beside = "second is another judge (by model or settings), added beside. Nothing there is replaced."
     assert told.index("reading the data") < told.index(f"{run} already holds findings of baseline; {beside}")
     assert told.index(beside) < told.index("judging")
-    more = "Visual Consistency is added, for second alone: baseline has none of it."
-    assert f"{run} was asked about Instruction Following. {more}" in told
-    assert f"{run} was asked about Instruction Following too, which second is not." in told
-    assert f"{run} was asked about the first sample. More samples may be added, for second alone" in told
+    assert f"{run} was asked about Instruction Following. Visual Consistency is added.\n" in told
     assert (config["limit"], config["option"]["criteria"], list(config["judges"])) == (2, "if,vc", ["baseline", "second"])
     # Of what each judge was asked for: the first has one sample of two, the second both.
     code, said, _ = editloupe("gate", run, "--require", "unjudged<=0", "--judge", "baseline")
@@ -79,9 +77,14 @@ def test_a_judge_that_joins_with_more_questions_is_told_of_those_that_the_others
     assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
 
 
-def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new(visit: Any, tmp_path: Path):
+def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new_and_read_once(
+    visit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     visit("--criteria", "if", "--limit", "1")
+    read: list[Path] = []
+    monkeypatch.setattr(record, "read_run_file", lambda folder: read.append(folder) or read_run_file(folder))
     _, told = visit("--limit", "1")
+    assert read == [tmp_path / "run"]
     assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
 
 

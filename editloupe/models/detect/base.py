@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.errors import PhraseError, did_you_mean
 from editloupe.values import Box
 
 FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO", "owlv2": "OWLv2"}
@@ -75,6 +76,18 @@ class Detector(Protocol):
         Raises PhraseError where the phrase is too long for the model, and ToolError where an image is too narrow or does
         not fit into memory.
         """
+
+
+def word_number(phrase: str, words: Sequence[str], detector: str) -> int:
+    """Return the place of a phrase among the words of a detector that knows no others, from 0.
+
+    words: in lower case.   Raises PhraseError, which says what it knows.
+    """
+    if phrase in words:
+        return list(words).index(phrase)
+    known = ", ".join(words[:40]) + (", …" if len(words) > 40 else "")
+    near = did_you_mean(phrase, words)
+    raise PhraseError(f"{detector} does not know {phrase!r}; {near}it knows {len(words)} words only: {known}")
 
 
 def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float = 0.85) -> tuple[Detection, ...]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork
+from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
 from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
-from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
 
@@ -21,8 +21,8 @@ BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
 OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
-MAX_BATCH: Final = 8
-"""Images in a batch on a GPU."""
+MAX_BATCH: Final = 1
+"""Images in a batch on a GPU. On an H200, batches of 8 gave 0.69 of the rate of one by one (docs/tools.md#speed)."""
 
 # "t-shirt", "men's" and "3.5" are one word each; what ends a sentence belongs to none.
 _WORD = re.compile(r"""[^\s,;.:!?"()]+(?:[.:][^\s,;.:!?"()]+)*""")
@@ -215,7 +215,7 @@ def _from_folder(weights: Weights) -> tuple[Any, Any]:
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     where = f"detector {str(weights.path)!r}"
-    with reading(where, weights.path):
+    with reading(where):
         # The PIL image processor also where torchvision is there, so that pixels agree between machines.
         processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
     return load_saved(AutoModelForZeroShotObjectDetection, weights.path, where), processor

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-import time
 from functools import cache
 from typing import Final
 
@@ -21,11 +19,10 @@ from editloupe.data.images import RGB, decode, encode_png
 from editloupe.errors import EditError, ImageError, ToolError, Unavailable
 from editloupe.models.edit.base import Editor
 from editloupe.models.remote import NotReady, RemoteModel, RemoteReply, short
+from editloupe.values import Json
 
 TIMEOUT_S: Final = 600.0
 """Of one edit, unless the address ends in ?timeout_s=SECONDS."""
-PAUSES_S: Final = (1.0, 4.0)
-"""Before a further attempt where nobody answers."""
 MOST_BYTES: Final = 200 * 2**20
 """A longer reply is no image."""
 
@@ -39,9 +36,13 @@ class EndpointEditor:
         self.version = f"address {self._remote.place}"
 
     def __call__(self, rgb: RGB, instruction: str, *, seed: int = 0) -> RGB:
-        asked = {"image": base64.b64encode(encode_png(rgb)).decode(), "instruction": instruction, "seed": seed}
+        asked: dict[str, Json] = {
+            "image": base64.b64encode(encode_png(rgb)).decode(),
+            "instruction": instruction,
+            "seed": seed,
+        }
         try:
-            reply = self._reply(json.dumps(asked).encode())
+            reply = self._remote.ask("POST", "", asked, most_bytes=MOST_BYTES)
         except NotReady as error:
             raise EditError("failed", str(error)) from error
         except Unavailable as error:
@@ -53,27 +54,11 @@ class EndpointEditor:
         except ImageError as error:
             raise EditError("no_image", f"{self.name} sent no image: {error}") from error
 
-    def _reply(self, body: bytes) -> RemoteReply:
-        for pause_s in (*PAUSES_S, None):
-            try:
-                reply = self._remote.ask(
-                    "POST", "", body, most_bytes=MOST_BYTES, headers={"Content-Type": "application/json"}
-                )
-                if reply.status != 503:
-                    return reply
-                raise NotReady(f"{self._remote.where}: is not ready (HTTP 503)")
-            except NotReady:
-                if pause_s is None:
-                    raise
-                time.sleep(pause_s)
-        raise AssertionError("the last attempt returns or raises")
-
     def _image(self, reply: RemoteReply) -> bytes:
         """Return the bytes of the edited image. Raises EditError where the reply holds none."""
         said = reply.json_object()
         if reply.status != 200:
-            why = said.get("error") if said else reply.data.decode(errors="replace")
-            raise EditError("failed", f"{self.name} answered HTTP {reply.status}: {short(why)}")
+            raise EditError("failed", f"{self.name} answered HTTP {reply.status}: {reply.told()}")
         if reply.media_type.startswith("image/"):
             return reply.data
         image = None if said is None else said.get("image")
@@ -92,6 +77,4 @@ def open_endpoint(name: str, device: str) -> Editor:
     return _shared(name)
 
 
-@cache
-def _shared(address: str) -> Editor:
-    return EndpointEditor(address)
+_shared = cache(EndpointEditor)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork
-from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.devices import Device, import_torch
 from editloupe.models.features.base import Vector
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
@@ -66,7 +66,7 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
     def _load(self, device: Device) -> _Texts:
         from transformers import AutoTokenizer, CLIPModel
 
-        with reading(self._where, self.weights.path):
+        with reading(self._where):
             tokenizer = AutoTokenizer.from_pretrained(self.weights.path, local_files_only=True, trust_remote_code=False)
         # The class of the text part alone reads another size of the projection from the config.
         model = load_saved(CLIPModel, self.weights.path, self._where)

@@ -15,8 +15,8 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError
-from editloupe.models.batching import LoadedModel, SavedNetwork
-from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.devices import Device, import_torch
 from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Tokens, Vector
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
@@ -125,7 +125,7 @@ class TransformersFeatures(SavedNetwork[_Item, NDArray[np.float32], _Encoder]):
         from transformers.image_processing_base import ImageProcessingMixin
 
         where = f"{FAMILIES[self.weights.family]} {str(self.weights.path)!r}"
-        with reading(where, self.weights.path):
+        with reading(where):
             said, _ = ImageProcessingMixin.get_image_processor_dict(self.weights.path, local_files_only=True)
         vision = {"clip": CLIPModel, "clip_vision_model": CLIPVisionModelWithProjection}
         model = load_saved(vision.get(self.weights.family, AutoModel), self.weights.path, where)

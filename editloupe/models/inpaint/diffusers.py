@@ -12,7 +12,8 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError, first_words
-from editloupe.models.devices import Device, fitting, import_torch, open_device
+from editloupe.models.batching import fitting
+from editloupe.models.devices import Device, import_torch, open_device
 from editloupe.models.inpaint.base import Mask, within
 from editloupe.models.weights import digest_of
 from editloupe.values import Json

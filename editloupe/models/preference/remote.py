@@ -12,22 +12,17 @@ be {"error": "what went wrong"}. 503 says that it is not ready, and is tried aga
 from __future__ import annotations
 
 import base64
-import json
-import time
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
 from editloupe.data.images import RGB, encode_png
 from editloupe.errors import ConfigError, ModelAbsent, ToolError, Unavailable
 from editloupe.models.preference.base import Preference, Preferred
-from editloupe.models.remote import NotReady, RemoteModel, RemoteReply, short
+from editloupe.models.remote import RemoteModel, RemoteReply, short
 from editloupe.values import finite
 
 LOOK_S: Final = 10.0
 """Of the look before a run."""
-PAUSES_S: Final = (1.0, 4.0)
-"""Before a further attempt where nobody answers."""
 MAX_BYTES: Final = 2**20
 """A longer answer is no answer."""
 _WORKER: Final = (
@@ -43,7 +38,8 @@ class RemotePreference:
         self.address = address
         self._remote = RemoteModel("preference", address, example="http://127.0.0.1:8100")
         try:
-            said = self._answer("GET", "/", None, min(LOOK_S, self._remote.timeout_s), pauses_s=())
+            look_s = min(LOOK_S, self._remote.timeout_s)
+            said = self._object(self._remote.ask("GET", "/", None, most_bytes=MAX_BYTES, timeout_s=look_s, again=False))
         except (Unavailable, ToolError) as error:
             raise ConfigError(f"{error}; {_WORKER}") from error
         model = said.get("model")
@@ -54,7 +50,7 @@ class RemotePreference:
 
     def __call__(self, rgb: RGB, prompt: str) -> Preferred:
         body = {"prompt": prompt, "image": base64.b64encode(encode_png(rgb)).decode()}
-        said = self._answer("POST", "/score", body, self._remote.timeout_s, pauses_s=PAUSES_S)
+        said = self._object(self._remote.ask("POST", "/score", body, most_bytes=MAX_BYTES))
         if said.get("model") != self.version:
             raise ToolError(f"preference {self.address!r}: asked {self.version!r}, and {said.get('model')!r} answers")
         mean, sigma = finite(said.get("mean")), finite(said.get("sigma"))
@@ -62,22 +58,14 @@ class RemotePreference:
             raise ToolError(f"preference {self.address!r}: expected a finite mean and a sigma from 0, found {short(said)}")
         return Preferred(mean=mean, sigma=sigma)
 
-    def _answer(
-        self, method: str, path: str, body: Mapping[str, str] | None, timeout_s: float, *, pauses_s: tuple[float, ...]
-    ) -> dict[str, Any]:
-        """Return the JSON object that it answers. Raises Unavailable after the last attempt, and ToolError."""
-        for pause_s in pauses_s:
-            try:
-                return self._once(method, path, body, timeout_s)
-            except NotReady:
-                time.sleep(pause_s)
-        return self._once(method, path, body, timeout_s)
-
-    def _once(self, method: str, path: str, body: Mapping[str, str] | None, timeout_s: float) -> dict[str, Any]:
-        sent = None if body is None else json.dumps(body).encode()
-        headers = {} if sent is None else {"Content-Type": "application/json"}
-        reply = self._remote.ask(method, path, sent, most_bytes=MAX_BYTES, timeout_s=timeout_s, headers=headers)
-        return _object(reply, self._remote.where)
+    def _object(self, reply: RemoteReply) -> dict[str, Any]:
+        """Return the JSON object of an answer. Raises ToolError for anything else."""
+        said = reply.json_object()
+        if reply.status != 200:
+            raise ToolError(f"{self._remote.where}: HTTP {reply.status}: {reply.told()}")
+        if said is None:
+            raise ToolError(f"{self._remote.where}: expected a JSON object, found {reply.told()}")
+        return said
 
 
 def open_preference(name: str | None, device: str) -> Preference:
@@ -90,20 +78,4 @@ def open_preference(name: str | None, device: str) -> Preference:
     return _shared(name)
 
 
-@cache
-def _shared(address: str) -> RemotePreference:
-    return RemotePreference(address)
-
-
-def _object(reply: RemoteReply, where: str) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises Unavailable for 503, and ToolError for anything else but an object."""
-    said = reply.json_object()
-    found = short(said if said is not None else reply.data.decode(errors="replace"))
-    if reply.status == 503:
-        raise NotReady(f"{where}: is not ready (HTTP 503: {found})")
-    if reply.status != 200:
-        why = None if said is None else said.get("error")
-        raise ToolError(f"{where}: HTTP {reply.status}: {short(why) if why else found}")
-    if said is None:
-        raise ToolError(f"{where}: expected a JSON object, found {found}")
-    return said
+_shared = cache(RemotePreference)

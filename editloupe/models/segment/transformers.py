@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from editloupe.data.images import RGB
-from editloupe.models.batching import LoadedModel, SavedNetwork
-from editloupe.models.devices import Device, fitting, import_torch
+from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.segment.base import FAMILIES, Segmentation
 from editloupe.models.weights import load_saved, reading
@@ -120,7 +120,7 @@ class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter])
         from transformers.image_processing_base import ImageProcessingMixin
 
         where = f"segmenter {str(self.weights.path)!r}"
-        with reading(where, self.weights.path):
+        with reading(where):
             prepared, _ = ImageProcessingMixin.get_image_processor_dict(self.weights.path, local_files_only=True)
             mean, std = (np.array(prepared[key], dtype=np.float32) for key in ("image_mean", "image_std"))
         model = load_saved(Sam2Model if self._sam2 else SamModel, self.weights.path, where)

@@ -20,8 +20,9 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.models.batching import LoadedModel, Network
-from editloupe.models.devices import Device, check_device, fitting, import_torch
+from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.devices import Device, check_device, import_torch
+from editloupe.models.opening import of_kind
 from editloupe.models.weights import digest_of, find_file, load_tensors
 
 if TYPE_CHECKING:
@@ -60,12 +61,15 @@ class Lanczos:
 
 
 def open_upscaler(name: str | None, device: str) -> Upscaler:
-    """Return the upscaler from a file of weights, found and not yet loaded. None and "lanczos" are Lanczos.
+    """Return the upscaler of a kind or a file of weights, found and not yet loaded. None and "lanczos" are Lanczos.
 
-    Raises ConfigError where the file or the device cannot be had, and MissingExtra without torch.
+    Raises ConfigError where the model or the device cannot be had, and MissingExtra without torch.
     """
     if name is None or name.casefold() == Lanczos.name.casefold():
         return Lanczos()
+    made: Upscaler | None = of_kind("upscalers", name, device)
+    if made is not None:
+        return made
     weights = find_file(name, "upscaler")
     if find_spec("torch") is None:
         raise MissingExtra(f"Upscaler {name!r}", "vision")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from editloupe.errors import ConfigError
-from editloupe.models.hub import Adapted, find_adapted
+from editloupe.models.adapted import Adapted, find_adapted
 from examples.training.train_verifier import BadOption, BadRow, count, named_options, read_rows
 
 BASE: Final = "HuggingFaceM4/Idefics3-8B-Llama3"

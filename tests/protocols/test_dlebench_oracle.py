@@ -25,7 +25,7 @@ from editloupe.tasks import Ask
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import Box, Sample, Target, Turn
 from tests.conftest import draw_edits, final
-from tests.runs.oracle_scenes import EDITS, HEIGHT, OracleEdit, reference_of, resized, sample_of
+from tests.protocols.dlebench_scenes import EDITS, HEIGHT, OracleEdit, reference_of, resized, sample_of
 from tests.setups import open_with, run_over
 
 IF, VC = "instruction_following", "visual_consistency"

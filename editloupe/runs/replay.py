@@ -1,4 +1,7 @@
-"""Replay a run: run each task's loop again, with recorded or live model and tools, and report what differs."""
+"""Run recorded tasks again: a replay, in which model and tools are each recorded or live, and a fork from a step on.
+
+Both follow a recording (`runs.recording`) in the loop of every live task. What is new lies in the run's `forks/`.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from editloupe.agent.judge import finding_of, initial_state, run_loop
-from editloupe.agent.recorder import Side
+from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
+from editloupe.agent.recorder import Side, TraceRecorder
+from editloupe.agent.state import Context, LoopState
+from editloupe.backends.base import LMM
+from editloupe.chat import Message
 from editloupe.data.images import ImageStore
-from editloupe.errors import ImageError, MeasureError, ReplayMiss, TraceError
+from editloupe.errors import ConfigError, ImageError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
-from editloupe.imaging.views import make_view
-from editloupe.measures.base import Models, run_measure
+from editloupe.prompts import render
+from editloupe.replies import neutralise
 from editloupe.runs.drift import Compared, compare
 from editloupe.runs.executors import at_once
-from editloupe.runs.lineage import mismatches, read_whole
-from editloupe.runs.recording import MALFORMED, Live, Recording, outcome, read_recording, reopened
-from editloupe.tasks import About, Status, task_from_json
+from editloupe.runs.lineage import Parent, mismatches
+from editloupe.runs.recording import MALFORMED, Live, Recording, context_of, outcome, read_recording, reopened
+from editloupe.tasks import About
 from editloupe.tools.base import Toolbox
 from editloupe.tools.outcome import ToolOutcome
 from editloupe.tools.tolerance import tolerance_of
 from editloupe.traces.cassette import RecordingEnds
-from editloupe.traces.events import ToolResult
-from editloupe.traces.read import last_finding
+from editloupe.traces.events import Header, ToolResult
 from editloupe.values import Json
 
 RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
@@ -71,14 +76,15 @@ class Replayed:
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON for programs, with the two outcomes as status and label."""
+        before, now = (None if f is None else {**outcome(f), "reason": f.reason} for f in (self.recorded, self.finding))
         return {
             "trace": self.name,
             **self.about.to_json(),
             "metric": self.metric,
             "verdict": self.verdict,
             "told": self.message,
-            "recorded": _told(self.recorded),
-            "now": _told(self.finding),
+            "recorded": before,
+            "now": now,
             "observations": [c.to_json() for c in self.compared],
             "written": self.trace,
             "problems": list(self.problems),
@@ -103,8 +109,8 @@ class Replay:
     """Digest of the run's identity, which each trace must name; None does not check."""
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
-        """Replay each finding that has a trace. With `concurrency` above 1, results come as they are ready."""
-        traced = (f for f in findings if f.trace is not None)
+        """Replay each finding of a model that has a trace. With `concurrency` above 1, results come as they are ready."""
+        traced = (f for f in findings if f.trace is not None and f.role != "measure")
         yield from at_once(self.task, lambda: next(traced, None), width=concurrency)
 
     def task(self, listed: Finding) -> Replayed:
@@ -112,8 +118,6 @@ class Replay:
         name = str(listed.trace)
         result = Replayed(name=name, about=listed.about, metric=listed.metric, recorded=listed)
         try:
-            if listed.role == "measure":
-                return self._measured(result, listed)
             recording = read_recording(self.folder, name)
             foreign = mismatches(recording.trace, listed, self.run)
             result = replace(result, problems=(*foreign, *recording.trace.problems))
@@ -123,23 +127,6 @@ class Replay:
         except (TraceError, *MALFORMED) as error:
             misfit = f"{name} cannot be replayed: its content does not fit together ({error!r})"
             return replace(result, verdict="damaged", message=str(error) if isinstance(error, TraceError) else misfit)
-
-    def _measured(self, result: Replayed, listed: Finding) -> Replayed:
-        """Hold a measure's trace against the run's finding. With live tools, it is computed again first."""
-        trace = read_whole(self.folder, self.folder / result.name)
-        task, now = task_from_json(trace.header.task), last_finding(trace.events)
-        if task.kind != "measure" or now is None:
-            raise TraceError(f"{result.name} cannot be replayed: it holds no measure with a finding")
-        if self.tools == "live":
-            images = ImageStore(self.folder / "blobs", writes=False)
-            pixels = {r.alias: images.array(make_view(r, images).image) for r in task.views}
-            try:
-                now = replace(now, status="ok", answer=run_measure(task.measure, task.args, pixels, Models()))
-            except MeasureError as error:
-                now = replace(now, status=cast(Status, error.status), answer=None, reason=str(error))
-        if fields := _differing(listed, now):
-            result = replace(result, verdict="differs", message=f"the measure says otherwise in {', '.join(fields)}")
-        return replace(result, finding=now)
 
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
@@ -211,13 +198,24 @@ def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:
 
 
 def _difference(recorded: Finding | None, now: Finding) -> str:
-    """Return in words what a finding says otherwise than the recorded one; "" for nothing."""
+    """Return in words what a finding says otherwise than the recorded one; "" for nothing.
+
+    Cached tool calls do not count, nor does the reason of a failure: it is in the words of the version that wrote it.
+    """
     if recorded is None:
         return f"recorded without an end, now {_short(now)}"
     if _short(recorded) != _short(now):
         return f"recorded {_short(recorded)}, now {_short(now)}"
-    fields = ", ".join(_differing(recorded, now))
+    old, new = (
+        {**f.to_json(), "counts": {k: n for k, n in f.counts.items() if k != "cached_tools"}} for f in (recorded, now)
+    )
+    skipped = _NOT_COMPARED if now.status == "ok" else {*_NOT_COMPARED, "reason"}
+    fields = ", ".join(name for name in old if name not in skipped and old[name] != new[name])
     return fields and f"{_short(now)} as recorded, and otherwise in {fields}"
+
+
+def _short(finding: Finding) -> str:
+    return repr(finding.label or str(finding.answer)) if finding.status == "ok" else finding.status
 
 
 def _changed_versions(recording: Recording, toolbox: Toolbox | None) -> dict[str, tuple[str, str]]:
@@ -226,21 +224,98 @@ def _changed_versions(recording: Recording, toolbox: Toolbox | None) -> dict[str
     return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
 
 
-def _differing(recorded: Finding, now: Finding) -> list[str]:
-    """Return the fields in which two findings differ. Cached tool calls do not count.
+# Forks
 
-    Nor does the reason of a failure: it is in the words of the version that wrote it. Its status counts.
+
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """The result of a fork."""
+
+    trace: str
+    """Path of the new trace inside the run folder."""
+    finding: Finding
+    recorded: Finding | None
+    """The finding of the parent trace."""
+    parent: Parent
+
+
+def fork(
+    folder: Path,
+    name: str,
+    *,
+    at: int,
+    backend: LMM,
+    toolbox: Toolbox,
+    instruction: str | None = None,
+    tools: tuple[str, ...] | None = None,
+    langsmith: bool = False,
+) -> Forked:
+    """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
+
+    The parent's file stays as it is, and the shared beginning is not copied.
+    at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
+    toolbox: the tools that the fork may offer.   instruction: text of a new user message after the step.
+    tools: names of those offered from then on; None keeps them.   langsmith: whether traces of the loop go to LangSmith.
+    Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
+    continue from, or if the question itself would change.
     """
-    old, new = (
-        {**f.to_json(), "counts": {k: n for k, n in f.counts.items() if k != "cached_tools"}} for f in (recorded, now)
+    recording = read_recording(folder, name)
+    if recording.trace.tampering:
+        raise TraceError(f"{name} cannot be forked: {recording.trace.tampering[0]}")
+    steps = len(recording.cassette.models)
+    if not 0 <= at <= steps:
+        raise ConfigError(f"{name} has {steps} steps; --at {at} is none of 0 to {steps}")
+    told = {"instruction": instruction, "tools": None if tools is None else ", ".join(tools) or "none"}
+    changes = {name: " ".join(text.split())[:200] for name, text in told.items() if text is not None}
+    if at == 0 and changes:
+        raise ConfigError(
+            "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
+            "or fork after a step (--at 1)"
+        )
+    live = Live(backend=backend, toolbox=toolbox, langsmith=langsmith)
+    live.check(recording.judge)
+    if missing := [tool for tool in tools or () if tool not in toolbox.tools]:
+        raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
+    task = recording.task if tools is None else replace(recording.task, tools=tools)
+    with reopened(folder, recording, live, why="fork", changes=changes, task=task) as context:
+        recorder = context.recorder
+        state = _state_after(recording, recorder, at, context.images)
+        recorder.go_live()
+        state = run_loop(_resumed(state, context, instruction, new_tools=tools is not None), context)
+        if recorder.writer is None:
+            recorder.note("the task's budget was spent before anything could be asked")
+        finding = finding_of(state, context, trace=recorder.trace)
+        assert recorder.writer is not None, "the note is written"
+        recorder.writer.finish(finding)
+    parent = Parent.from_json(cast(Header, recorder.writer.events[0]).parent)
+    return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=parent)
+
+
+def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
+    """Return the state of the loop after the shared steps."""
+    prefix = context_of(recording, Live(), recorder, images, recording.task)
+    state = initial_state(prefix, recording.views, recording.cassette.question)
+    try:
+        return run_loop(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
+    except ReplayMiss as miss:
+        raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
+
+
+def _resumed(state: LoopState, context: Context, instruction: str | None, *, new_tools: bool) -> LoopState:
+    """Return the state from which the loop continues with `think`, with the new message if there is one."""
+    if instruction is None and not new_tools:
+        if state["next"] != "think":
+            answered = state["outcome"] is not None and state["outcome"]["ending"] == "answer"
+            ended = "the judge answered" if answered else "the loop ended"
+            raise ConfigError(f"at this step {ended}: keep fewer steps, or say something more with --add-instruction")
+        return state
+    text = render(
+        "agent/fork",
+        instruction=None if instruction is None else neutralise(instruction.strip()),
+        tools=tool_specs(context.toolbox, context.task.tools) if new_tools else None,
+        native=context.native,
+        calls=bool(context.task.tools) and not state["last"],
+        answer=context.task.answer,
     )
-    skipped = _NOT_COMPARED if recorded.status == "ok" or now.status == "ok" else {*_NOT_COMPARED, "reason"}
-    return [name for name in old if name not in skipped and old[name] != new[name]]
-
-
-def _short(finding: Finding) -> str:
-    return repr(finding.label or str(finding.answer)) if finding.status == "ok" else finding.status
-
-
-def _told(finding: Finding | None) -> Json:
-    return None if finding is None else {**(outcome(finding) or {}), "reason": finding.reason}
+    head = context.recorder.add(Message.of_text("user", text), state["history"][-1])
+    return {**state, "history": [*state["history"], head], "answer": None, "outcome": None, "problem": "", "next": "think"}

@@ -21,7 +21,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.traces.read import read_trace
 from tests.conftest import final
-from tests.runs.dlebench_folder import EDITORS, HEIGHT, MISSING, SCENES, WIDTH, draw_folder
+from tests.protocols.dlebench_folder import EDITORS, HEIGHT, MISSING, SCENES, WIDTH, draw_folder
 from tests.setups import open_with, run_over, summaries
 
 

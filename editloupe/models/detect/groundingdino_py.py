@@ -1,0 +1,84 @@
+"""GroundingDINO through its own package, groundingdino-py 0.4.0: `--detector groundingdino-py=CONFIG,WEIGHTS`.
+
+CONFIG is a configuration of the package, which is Python and is run. The package needs transformers before 5, so that it
+stands in an environment of its own (the extra `groundingdino`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError, MissingExtra, first_words
+from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.detect.base import Detection, DetectionResult, clean_box
+from editloupe.models.devices import Device
+from editloupe.models.weights import digest_of, find_file
+
+BOX_THRESHOLD: Final = 0.35
+TEXT_THRESHOLD: Final = 0.25
+"""Those of the package's own examples."""
+_Item: TypeAlias = tuple[RGB, str, float, float]
+"""An image, a phrase, the least scores of a box and of a word."""
+
+
+class GroundingDinoPy(Network[_Item, DetectionResult, LoadedModel]):
+    """A `Detector`: `predict` of the package, fp32, one image at a time.   package: `groundingdino.util.inference`."""
+
+    side_px = 800
+    threshold = BOX_THRESHOLD
+
+    def __init__(self, package: Any, config: Path, weights: Path, device: str) -> None:
+        self._package, self._config, self._weights = package, config, weights
+        self.name = f"GroundingDINO ({weights.name})"
+        words = f"box {BOX_THRESHOLD:.2f}, text {TEXT_THRESHOLD:.2f}"
+        self.version = f"groundingdino-py {weights.name} sha256:{digest_of([config, weights])}, {words}"
+        super().__init__(self.name, device, key=id, max_batch=1, gpu_batch=1)
+
+    def __call__(
+        self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None
+    ) -> list[DetectionResult]:
+        box = BOX_THRESHOLD if box_threshold is None else box_threshold
+        text = TEXT_THRESHOLD if text_threshold is None else text_threshold
+        self._ready()
+        return self._batcher.map((rgb, phrase, box, text) for rgb in images)
+
+    def _load(self, device: Device) -> LoadedModel:
+        try:
+            model = self._package.load_model(str(self._config), str(self._weights), device=device.name)
+        except Exception as error:
+            where = f"detector groundingdino-py={self._config},{self._weights}"
+            raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
+        return LoadedModel(model=model, device=Device(device.name, half=False))
+
+    def _run(self, items: list[_Item]) -> list[DetectionResult]:
+        loaded, ((rgb, phrase, *least),) = self._ready(), items
+        height, width = rgb.shape[:2]
+        seen = self._package.Model.preprocess_image(np.ascontiguousarray(rgb[..., ::-1]))
+        given = fitting(lambda: self._package.predict(loaded.model, seen, phrase, *least, device=loaded.device.name))
+        detections = []
+        for (cx, cy, w, h), score, words in zip(given[0].tolist(), given[1].tolist(), given[2], strict=True):
+            corners = ((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)
+            if (box := clean_box(corners, width=width, height=height)) is not None:
+                detections.append(Detection(box=box, score=score, label=words))
+        detections.sort(key=lambda d: (-d.score, *d.box))
+        return [DetectionResult(detections=tuple(detections), width=int(seen.shape[-1]), height=int(seen.shape[-2]))]
+
+
+@cache
+def open_detector(weights: str | None, device: str) -> GroundingDinoPy:
+    """Return the detector of CONFIG,WEIGHTS, not yet loaded. Raises ConfigError, MissingExtra without the package."""
+    config, _, file = (weights or "").partition(",")
+    if not Path(config).expanduser().is_file():
+        expected = "expected groundingdino-py=CONFIG,WEIGHTS, such as GroundingDINO_SwinT_OGC.py of the package"
+        raise ConfigError(f"detector groundingdino-py={weights or ''}: {expected}; found no file {config!r}")
+    try:
+        import groundingdino.util.inference as package
+    except ImportError as error:
+        raise MissingExtra("The detector groundingdino-py", "groundingdino") from error
+    return GroundingDinoPy(package, Path(config).expanduser(), find_file(file, "detector"), device)
