@@ -15,6 +15,7 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError, RunMismatch
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.rubrics import rubric_path
