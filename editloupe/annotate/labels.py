@@ -7,7 +7,7 @@ from typing import Final
 
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
-from editloupe.reports.render import records_csv
+from editloupe.figures.render import records_csv
 from editloupe.runs.store import RunStore
 from editloupe.values import Json
 

@@ -40,15 +40,13 @@ COMMANDS: Final[Mapping[str, str]] = {
     "fork": "Go on from a step of a verdict with another backbone, instruction or set of tools.",
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
-    "import": "Read a benchmark's own result files into a run, which report, compare, align, show and view read.",
+    "import": "Read a benchmark's own result files into a run, which report, compare, show and view read.",
     "merge": "Join shards of one run; they stay as they are.",
     "verify": "Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
-    "align": "Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
-    "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
+    "compare": "Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?",
     "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
-    "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
     "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
@@ -62,7 +60,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
     "Look": ("runs", "show", "view", "report", "export"),
-    "Compare": ("compare", "align", "trial", "gate", "canary"),
+    "Compare": ("compare", "trial", "gate"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
     "What there is": ("protocols", "rubrics", "backends", "tools"),
 }
@@ -81,6 +79,9 @@ A module's function `plugged` returns further ones, by name."""
 
 _MODULES: Final = {"merge": "runs", "gc": "runs"}
 """Modules of the commands that share one; any other has that of its name."""
+
+_RENAMED: Final = {"align": "compare --human FILE", "canary": "replay --model live"}
+"""Commands of earlier versions, and what does their work now."""
 
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects the garbage collector looks. With Python's 700 it walks through a large run again and again: a
@@ -102,6 +103,8 @@ class _Lazy(TyperGroup):
             found = _imported(args[0])
             warn(_unread(found))
             return args[0], found, args[1:]
+        if args[0] in _RENAMED:
+            raise ConfigError(f"there is no command {args[0]!r} any more; use: editloupe {_RENAMED[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -17,7 +17,7 @@ from editloupe.exports.findings import write_findings
 from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.otel import write_otel
 from editloupe.exports.sft import Answers, People, Turns, write_dpo, write_sft
-from editloupe.reports.label_tables import column_names
+from editloupe.figures.labels import column_names
 from editloupe.viewer.export import export as write
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader

@@ -18,9 +18,9 @@ from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNu
 from editloupe.cli.output import chosen_format, for_programs, many, note, out, plain, print_json, say, table, warn
 from editloupe.cli.steps import forks_of, show_image, show_opening, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
+from editloupe.figures.judged import Judged, judged_in, to_go, why_empty
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.reports.judged import Judged, judged_in, to_go, why_empty
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.lineage import Parent, mismatches, read_whole
 from editloupe.runs.store import RunStore

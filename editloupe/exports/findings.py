@@ -11,8 +11,8 @@ from typing import Any, Final
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
+from editloupe.figures.render import records_csv
 from editloupe.findings import Finding
-from editloupe.reports.render import records_csv
 from editloupe.values import Json
 
 COLUMNS: Final[Mapping[str, str]] = {

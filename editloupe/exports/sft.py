@@ -20,10 +20,10 @@ from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ImageError
 from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
+from editloupe.figures.columns import Key, key_of
+from editloupe.figures.compare import rated_by_people
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding
-from editloupe.reports.columns import Key, key_of
-from editloupe.reports.compare import human_column
-from editloupe.reports.judged import judged_in
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, digest
 
@@ -65,12 +65,12 @@ class People:
         Raises ConfigError if there is no rating, or none meets the run.
         """
         judged = judged_in(store)
-        column, self.notes = human_column(judged, human, columns)
-        if column is None:
+        rated, self.notes = rated_by_people(judged, human, columns)
+        if rated is None:
             raise ConfigError(
                 f"{store.folder}: its samples carry no human ratings; name a table of ratings with --agree-with FILE"
             )
-        self._ratings, self._metrics = column, store.metrics()
+        self._ratings, self._metrics = rated.column, store.metrics()
         self._scores: dict[tuple[str, str], list[bool]] = {}
         """(task id, judge id) → whether people agree with each score that rests on it and is rated."""
         for judge in judged:

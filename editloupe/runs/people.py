@@ -2,7 +2,7 @@
 
 They stand beside findings.jsonl and not in it: no trace holds them, and they may come while another process is judging.
 The latest line of a person and a question counts. A label of a metric is also one of the sample's ratings (`rated`), and so
-stands wherever people are read: in `compare`, `align`, `gate`, the exports and the pages.
+stands wherever people are read: in `compare`, `gate`, the exports and the pages.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from editloupe.errors import ConfigError
-from editloupe.reports.human_labels import read_people
+from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
 from tests.annotate.annotating import Desk, Session, annotate

@@ -22,7 +22,6 @@ READERS = (
     ("compare", "RUN"),
     ("trial", "RUN"),
     ("gate", "RUN", "--require", "unjudged<=0.02"),
-    ("canary", "RUN"),
     ("replay", "RUN"),
     ("replay", "RUN", "--json"),
     ("fork", "RUN", "SAMPLE", "--at", "0"),
@@ -83,7 +82,7 @@ def test_pages_of_a_run_without_samples(run: Path, editloupe: Editloupe) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [words for words in READERS if words[0] in ("report", "rank", "compare", "gate", "canary", "rescore")],
+    [words for words in READERS if words[0] in ("report", "rank", "compare", "gate", "rescore")],
     ids=" ".join,
 )
 def test_a_protocol_that_is_not_installed(words: tuple[str, ...], run: Path, editloupe: Editloupe) -> None:

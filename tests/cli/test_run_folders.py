@@ -140,7 +140,7 @@ def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     judged(editloupe, edits(2))
     (known,) = json.loads(editloupe("runs", "--json")[1])["means"].items()
     monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
-    monkeypatch.setattr("editloupe.reports.means.RunStore", None)  # the run is not read
+    monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
     assert dict([known]) == json.loads(editloupe("runs", "--json")[1])["means"]
     findings = Path("runs/one/findings.jsonl")
     os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))

@@ -116,7 +116,6 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("giebench-review", at / "asked" / "to_review", "--protocol", "giebench-review", "--backend", "scripted/yes.jsonl")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
     run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
-    run("canary", "canary", at / "plain", "--samples", "1")
     edited = sorted((data / "edited").glob("*.png"))
     run("ranked", "rank", "--source", next((data / "source").glob("*.png")), "--instruction", "Paint it.", *edited)
     shutil.copytree(at / "plain", at / "shard")
