@@ -88,13 +88,13 @@ def places_alike(first: Grey, second: Grey) -> float:
         return 1.0
     product = mean(a * b) - mean_a * mean_b
     least: NDArray[np.float64] = _CORRELATED * np.sqrt(spread_a * spread_b)
-    alike = [bool(value) for value in (product > least)[shows]]
+    alike: list[bool] = (product > least)[shows].tolist()
     return sum(alike) / len(alike)
 
 
 def is_better(before: float, after: float) -> bool:
     """Return True if laying one picture onto the other made clearly more of their places alike."""
-    return after > before + _GAIN
+    return bool(after > before + _GAIN)
 
 
 def _step(grey: Grey) -> float:
