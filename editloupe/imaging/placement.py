@@ -94,12 +94,12 @@ def places_alike(first: Grey, second: Grey) -> float:
 
 def is_better(before: float, after: float) -> bool:
     """Return True if laying one picture onto the other made clearly more of their places alike."""
-    return bool(after > before + _GAIN)
+    return after > before + _GAIN
 
 
 def _step(grey: Grey) -> float:
     """Return how many px of a picture one px of its copy is."""
-    return max(1.0, max(grey.shape) / _MOST_SIDE)
+    return max(1.0, float(max(grey.shape)) / _MOST_SIDE)
 
 
 def _keypoints(grey: Grey) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
