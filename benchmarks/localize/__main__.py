@@ -49,7 +49,7 @@ class Tally:
     @property
     def cells(self) -> tuple[float, float, float]:
         """AP50, false boxes a pair, and the share of pairs with false words."""
-        return self.ap50, float(np.mean(self.false or [0])), float(np.mean(self.words or [0]))
+        return self.ap50, float(np.mean(self.false or [0])), float(np.mean(self.words or [False]))
 
 
 def measure(n: int, seed: int, names: Sequence[str], shared: Path | None, stage: str = "") -> dict[str, Tally]:

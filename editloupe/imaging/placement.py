@@ -88,7 +88,7 @@ def places_alike(first: Grey, second: Grey) -> float:
         return 1.0
     product = mean(a * b) - mean_a * mean_b
     least: NDArray[np.float64] = _CORRELATED * np.sqrt(spread_a * spread_b)
-    alike = [bool(value) for value in (product > least)[shows]]
+    alike: list[bool] = (product > least)[shows].tolist()
     return sum(alike) / len(alike)
 
 
@@ -99,7 +99,7 @@ def is_better(before: float, after: float) -> bool:
 
 def _step(grey: Grey) -> float:
     """Return how many px of a picture one px of its copy is."""
-    return max(1.0, max(grey.shape) / _MOST_SIDE)
+    return max(1.0, float(max(grey.shape)) / _MOST_SIDE)
 
 
 def _keypoints(grey: Grey) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
