@@ -82,9 +82,9 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
         assert desk("ann").answer(asked, "Wrong Action")[0] == 200
 
     annotate(run, "--raters", "ann", do=answers)
-    for command in (("show", run), ("show", run, "s00"), ("report", run), ("compare", run)):
+    for command in (("show", run), ("show", run, "s00"), ("report", run)):
         code, _, err = editloupe(*command)
-        assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe align {run} --people" in err
+        assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe compare {run}" in err
     code, _, err = editloupe("retry", run)
     assert code == 2 and err.startswith("error: nobody was asked, so that there is nothing to ask again: ")
     assert not (run / "findings.jsonl").read_bytes()
@@ -99,12 +99,12 @@ def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editlou
             assert desk("anna").answer(desk("anna").question(sample, IF), "Flawless Execution")[0] == 200
 
     annotate(edits, "--raters", "anna", "--out", "run", do=do)
-    code, _, err = editloupe("align", "run")
+    code, _, err = editloupe("compare", "run")
     assert code == 2 and "1 rater (anna) only" in err and "editloupe annotate run --raters A,B" in err
     code, _, err = editloupe("judge", edits, "--out", "run")
     assert code == 0, err
-    code, out, _ = editloupe("align", "run", "--criteria", "if", "--resamples", "100")
-    assert code == 0 and "Instruction Following: 1 rater" in out
+    code, out, _ = editloupe("compare", "run", "--criteria", "if", "--resamples", "100")
+    assert code == 0 and "1 rater (anna)" in out
     assert len(RunStore.read(tmp_path / "run").people) == 2
 
 
@@ -520,7 +520,7 @@ def test_an_edited_rubric_is_refused_with_what_changed_and_labels_stay(annotate:
     rubric.write_text(RUBRIC.replace('description = "It is."', 'description = "It shines."'))
     code, _, err = annotate(*words)
     assert code == 2
-    assert 'criteria.neat.levels.Tidy.description of --rubric mine: was "It is.", is "It shines."' in err
+    assert '--rubric.criteria.neat.levels.Tidy.description: was "It is.", is "It shines."' in err
     code, _, err = annotate(edits, "--protocol", "pairwise", "--out", "run")
     assert code == 2 and "--protocol: was dlebench, is pairwise" in err
     assert given(tmp_path / "run") == {("anna", "s00", "neat"): "Tidy"}
@@ -563,21 +563,21 @@ def test_simulated_raters_reach_the_alpha_that_is_published(annotate: Session, e
     words = (edits, "--rubric", tmp_path / "five.toml", "--raters", "a,b,c,d", "--out", "run")
     code, _, err = annotate(*words, do=do)
     assert code == 0, err
-    code, out, err = editloupe("align", "run", "--json", "--resamples", "100")
+    code, out, err = editloupe("compare", "run", "--json", "--resamples", "100")
     assert code == 0, err
-    (place,) = json.loads(out)["raters"]["criteria"]
+    (place,) = json.loads(out)["raters"]
     assert sorted(place["raters"]) == ["a", "b", "c", "d"]
-    figures = place["all"]["figures"]
+    figures = place["all"]["ceiling"]
     alphas = {name: round(figures[f"alpha_{name}"]["value"], 3) for name in ("nominal", "ordinal", "interval")}
     assert alphas == {"nominal": 0.743, "ordinal": 0.815, "interval": 0.849}
     # By edit type, as DLEBench's Table 2 has it. The unit that one observer rated makes no pair.
-    by_type = {group["name"]: group["figures"]["alpha_ordinal"]["judged"] for group in place["by"]["edit_type"]}
+    by_type = {group["name"]: group["ceiling"]["alpha_ordinal"]["judged"] for group in place["by"]["edit_type"]}
     assert by_type == {"One": 6, "Other": 5}
     # The table of a run without judges says the same.
     assert annotate("run", "--labels", "people.csv")[0] == 0
-    code, out, err = editloupe("align", "--human", "people.csv", "--rubric", tmp_path / "five.toml", "--json")
+    code, out, err = editloupe("compare", "--human", "people.csv", "--rubric", tmp_path / "five.toml", "--json")
     assert code == 0, err
-    figures = json.loads(out)["raters"]["criteria"][0]["all"]["figures"]
+    figures = json.loads(out)["raters"][0]["all"]["ceiling"]
     assert round(figures["alpha_ordinal"]["value"], 3) == 0.815
 
 

@@ -161,7 +161,7 @@ def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run
     assert "--rubric: was dlebench, is mine. " in told
     Path("mine.toml").write_text(_RUBRIC.replace('id = "mine"', 'id = "dlebench"'))
     told = words(editloupe(*command, "--rubric", "mine.toml")[2])
-    assert "--rubric.title: was DLEBench: edits of small objects, is Mine. Give that run's settings" in told
+    assert '--rubric.title: was "DLEBench: edits of small objects", is Mine. Give that run\'s settings' in told
     told = words(editloupe(*command[:-2], "--mode", "tool")[2])
     assert "--mode: was plain, is tool;" in told
     assert "version of the tool enhancer: was not set, is " in told
