@@ -33,7 +33,7 @@ SHOWN = 3
 one's strength."""
 SHOWN_AT_MOST = 5
 LEAST_OF_STRONGEST = 0.0005
-"""Least share of the strongest region's strength that a region with a picture has; of a weaker one the text gives the box."""
+"""Least share of the strongest region's strength that a region with a picture has. A weaker one is listed by its box."""
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
 _LISTED = 10
