@@ -31,8 +31,8 @@ _LEAST_PART = 0.05
 """Share of image 1; a smaller common part is a thing that was found again, and no other frame."""
 _SURE = 0.9
 _LARGE = 0.05
-"""A motion that changes lengths by more than 5 % is right where 90 % of the places are then alike. Where fewer are, it may be
-half of the way to another frame."""
+"""A motion that changes lengths by more than 5 % is right where 90 % of the places are then alike. Where fewer are, it may
+be half of the way to another frame."""
 _EVEN = 0.25
 """px of image 1 by which a border may be missed."""
 _ROWS_APART = 64
