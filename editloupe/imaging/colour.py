@@ -29,7 +29,7 @@ _MOST_BEND = 24.0
 """Levels; a picture that differs by more from what its curve says, in the median, is another one and has no bends."""
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
-_SAMPLES = 8_000
+_SAMPLES = 20_000
 _STEPS = 6
 _STEADY = 0.02
 """Levels; a step that changes less is the last."""
