@@ -15,8 +15,6 @@ from editloupe.values import Box, ImageRef, Json
 if TYPE_CHECKING:
     import jsonschema
 
-    from editloupe.tools.base import Tool
-
 BBOX: Final = "bbox"
 IMAGE: Final = "target_image"
 
@@ -87,29 +85,32 @@ def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(arguments.model_json_schema())
 
 
-def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
-    """Return the arguments as the tool's own type. Raises ToolError that names each wrong field."""
-    if problems := _problems(tool, arguments):
+def validated(tool: str, expected: type[BaseModel], arguments: Mapping[str, Json]) -> BaseModel:
+    """Return the arguments as the tool's own type. Raises ToolError that names each wrong field.
+
+    tool: its name, for messages.   expected: the type of its arguments.
+    """
+    if problems := _problems(expected, arguments):
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
-        properties = tool.Args.model_json_schema().get("properties", {})
+        properties = expected.model_json_schema().get("properties", {})
         named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
         # What the schema says about the first wrong argument.
         meant = next((f". {n}: {d}" for n in named if (d := properties.get(n, {}).get("description"))), "")
         raise ToolError(
-            f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
+            f"{tool}: wrong arguments: {lines}. Expected {tool}{{{', '.join(properties)}}}"
             f"{meant}{_fractions(map(arguments.get, named))}"
         )
     try:
-        return tool.Args.model_validate(dict(arguments))
+        return expected.model_validate(dict(arguments))
     except ValidationError as error:
         # Rules that a JSON Schema cannot express, such as one field bounding another.
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
-        raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
+        raise ToolError(f"{tool}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def _problems(tool: Tool, arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:
-    return sorted(_validator(tool.Args).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
+def _problems(expected: type[BaseModel], arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:
+    return sorted(_validator(expected).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
 
 
 def _fractions(wrong: Iterable[Json]) -> str:
