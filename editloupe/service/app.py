@@ -25,12 +25,12 @@ from starlette.routing import Route
 
 from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
-from editloupe.service.edits import Edit
+from editloupe.service.edits import SentEdit
 from editloupe.service.judging import Service
 from editloupe.values import Json
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
-_EDITS: Final = TypeAdapter(Annotated[list[Edit], Field(min_length=1, max_length=256)])
+_EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_length=256)])
 
 
 def make_app(
@@ -112,7 +112,7 @@ class _Metrics:
         self._tokens.labels("output").inc(finding.usage.output_tokens or 0)
 
 
-async def _judged(service: Service, edit: Edit, metrics: _Metrics) -> tuple[int, dict[str, Json]]:
+async def _judged(service: Service, edit: SentEdit, metrics: _Metrics) -> tuple[int, dict[str, Json]]:
     """Return the HTTP status of one edit with its verdict, or with why there is none. What else is raised is logged."""
     status, answer = 200, dict[str, Json]()
     with metrics.seconds.time():
@@ -141,7 +141,7 @@ def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> 
     return JSONResponse({"error": text}, status_code=status, headers=headers)
 
 
-def _read(body: bytes) -> tuple[list[Edit], bool]:
+def _read(body: bytes) -> tuple[list[SentEdit], bool]:
     """Return the edits of a request, and whether it is a list.
 
     Raises SampleError, which says where and what, a line each; never what was sent, which may be megabytes.

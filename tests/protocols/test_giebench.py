@@ -25,7 +25,7 @@ from editloupe.figures.compare import compare
 from editloupe.figures.judged import judged_in
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
-from editloupe.protocols.giebench.questions import Question, read_question, shown
+from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
 from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
@@ -43,7 +43,7 @@ from tests.protocols.giebench_published import edits, published
 Cli = Callable[..., tuple[int, str, str]]
 
 
-def question(*options: str, key: str = "", text: str = "What color is the mug?") -> Question:
+def question(*options: str, key: str = "", text: str = "What color is the mug?") -> MultipleChoice:
     columns = {"evaluation_question": text, "multiple_choice_options": list(options), "expected_answer": key or options[0]}
     return read_question(columns)
 
