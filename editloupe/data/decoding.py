@@ -267,7 +267,7 @@ def _unreadable(image: Image.Image) -> str:
 
 
 def _scale_clear(png: Image.Image, *, bits: int) -> None:
-    """Bring the one transparent colour that a PNG may name to the levels of its pixels. Pillow leaves it as the file has it.
+    """Bring the one transparent colour that a PNG may name to the levels of its pixels; Pillow leaves it as it is.
 
     bits: a channel, in the file.
     """

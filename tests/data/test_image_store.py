@@ -43,7 +43,7 @@ def chunk(kind: bytes, body: bytes) -> bytes:
 def png(
     width: int, height: int, lines: bytes, *, bits: int = 8, kind: int = 2, before: bytes = b"", behind: bytes = b""
 ) -> bytes:
-    """A PNG of whole chunks with these lines of pixels, which may be too few.   before, behind: chunks around the pixels."""
+    """A PNG of whole chunks with these lines of pixels, maybe too few.   before, behind: chunks around the pixels."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)) + before
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(lines)) + behind + chunk(b"IEND", b"")
 

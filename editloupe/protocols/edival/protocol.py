@@ -70,7 +70,7 @@ class EdiVal(BaseProtocol):
     Options = EdiValOptions
     roles: ClassVar = {
         "judge": "answers yes or no, and reads text",
-        SHORTEN: "shortens an object's name, without an image; with rules=official alone",
+        SHORTEN: "shortens an object's name, without an image; where the rule position_names is short",
     }
 
     tables = tables()
