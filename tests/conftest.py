@@ -12,6 +12,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from editloupe.data.images import ImageStore
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from tests.toys.install import install
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
@@ -169,3 +173,27 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     sys.path.remove(str(site))
     plugins.forget()
+
+
+_CHROMIUM = [
+    "--no-sandbox",  # the tests may run as root, where Chromium's sandbox does not start
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--force-color-profile=srgb",
+]
+"""How Chromium is started."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "no Chromium: set CHROMIUM, or install Debian's package chromium"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=_CHROMIUM)
+        yield found
+        found.close()

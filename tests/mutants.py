@@ -50,7 +50,7 @@ AREAS: Final[Mapping[str, Area]] = {
     "protocols": Area(
         ("protocols/**/*.py", "build/**/*.py", "rubrics/**/*.py", "prompts/**/*.py"), ("protocols", "rubrics", "prompts")
     ),
-    "figures": Area(("stats/**/*.py", "reports/**/*.py", "figures/**/*.py"), ("stats", "reports")),
+    "figures": Area(("stats/**/*.py", "figures/**/*.py"), ("stats", "figures")),
     "imaging": Area(("imaging/**/*.py", "tools/**/*.py"), ("imaging", "tools")),
     "models": Area(("models/**/*.py", "measures/**/*.py", "baseline/**/*.py"), ("models", "measures", "baseline")),
     "data": Area(("data/**/*.py",), ("data",)),

@@ -8,8 +8,8 @@ from typing import Any
 from editloupe.chat import Sampling
 from editloupe.config import SHORTHANDS, RunConfig
 from editloupe.data.samples import Loaded
+from editloupe.figures.summary import Summary, summarise
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.summary import Summary, summarise
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup

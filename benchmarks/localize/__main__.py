@@ -1,4 +1,4 @@
-"""Ours beside three common ways of finding where two images differ: accuracy and time in one run."""
+"""How well `localize_differences` finds what was edited: by class, without one stage after another, and in which time."""
 
 from __future__ import annotations
 
@@ -7,27 +7,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import cv2
 import numpy as np
 
-from benchmarks.localize.peers import Found, absolute_difference, sift_and_difference, ssim_map
-from benchmarks.localize.scenes import NUISANCES, delivered, draw
-from benchmarks.pages import put
+from benchmarks.localize.ablations import STAGES, without
+from benchmarks.localize.classes import CLASSES, draw
+from benchmarks.localize.peers import ssim_map
+from benchmarks.localize.words import said
 from editloupe.data.images import RGB, ImagePolicy, ImageStore, decode
 from editloupe.imaging.differences import localize
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import Box, View
 
+IOU = 0.5
+
 
 @dataclass
 class Tally:
-    """All pairs of one nuisance and one method."""
+    """All pairs of one class."""
 
     hits: list[tuple[float, bool]] = field(default_factory=list)
+    """Of each box that was returned: its strength, and whether it is an edit's."""
     asked: int = 0
     false: list[int] = field(default_factory=list)
+    """Boxes of each pair without an edit."""
+    words: list[bool] = field(default_factory=list)
+    """Of each pair: whether something false was said about the whole picture."""
 
     @property
     def ap50(self) -> float:
@@ -38,57 +46,36 @@ class Tally:
         precision = np.maximum.accumulate((right / np.arange(1, len(right) + 1))[::-1])[::-1]
         return float((np.diff(right / self.asked, prepend=0.0) * precision).sum())
 
-
-def ours(first: RGB, second: RGB) -> Found:
-    return [(r.box, r.strength) for r in localize(first, second).regions]
-
-
-def whole_call(first: bytes, second: bytes) -> None:
-    """Call the tool as an agent does, from the files' bytes to the observation. Text is not read."""
-    images, tool = ImageStore(), LocalizeDifferences()
-    views = {name: View.whole(images.add_bytes(data)) for name, data in (("first", first), ("second", second))}
-    args = tool.Args(comparison_image_1="first", comparison_image_2="second")
-    for view in tool(args, ToolContext(images=images, views=views)).views:
-        images.encoded(view.image, ImagePolicy())
+    @property
+    def cells(self) -> tuple[float, float, float]:
+        """AP50, false boxes a pair, and the share of pairs with false words."""
+        return self.ap50, float(np.mean(self.false or [0])), float(np.mean(self.words or [False]))
 
 
-def ssim_of_files(first: bytes, second: bytes) -> None:
-    ssim_map(*(decode(data, name="a picture")[0] for data in (first, second)))
-
-
-METHODS: Mapping[str, Callable[[RGB, RGB], Found]] = {
-    "ours": ours,
-    "absdiff": absolute_difference,
-    "SSIM": ssim_map,
-    "SIFT": sift_and_difference,
-}
-"""What is measured on decoded pictures."""
-
-FROM_FILES: Mapping[str, Callable[[bytes, bytes], None]] = {"whole call": whole_call, "SSIM with decoding": ssim_of_files}
-"""What is measured on the bytes of two JPEG files."""
-
-
-def measure(n: int, seed: int, methods: Sequence[str]) -> dict[tuple[str, str], Tally]:
-    tallies = {(nuisance, method): Tally() for nuisance in NUISANCES for method in methods}
-    for index in range(n):
-        scene = draw(1000 * seed + index, edits=0 if index % 5 == 4 else 1 + index % 3)
-        for nuisance in NUISANCES:
-            second = delivered(scene.after, nuisance, 1000 * seed + index)
-            for method in methods:
-                tally = tallies[nuisance, method]
-                found = METHODS[method](scene.before, second)
-                tally.asked += len(scene.boxes)
-                tally.hits += _matched(found, scene.boxes)
-                if not scene.boxes:
-                    tally.false.append(len(found))
+def measure(n: int, seed: int, names: Sequence[str], shared: Path | None, stage: str = "") -> dict[str, Tally]:
+    """Return the tallies of n pairs of each class, perhaps without one stage."""
+    tallies = {name: Tally() for name in names}
+    for name, tally in tallies.items():
+        for index in range(n):
+            scene = draw(name, seed, index, shared)
+            with without(stage):
+                found = localize(scene.before, scene.after)
+            tally.words.append(bool(said(found) - CLASSES[name].true))
+            if not CLASSES[name].counts:
+                continue
+            boxes = [(r.box, r.strength) for r in found.regions]
+            tally.asked += len(scene.boxes)
+            tally.hits += _matched(boxes, scene.boxes)
+            if not scene.boxes:
+                tally.false.append(len(boxes))
     return tallies
 
 
-def _matched(found: Found, boxes: Sequence[Box]) -> list[tuple[float, bool]]:
+def _matched(found: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> list[tuple[float, bool]]:
     free, hits = list(boxes), list[tuple[float, bool]]()
     for box, strength in sorted(found, key=lambda f: -f[1]):
         best = max(free, key=lambda b: _iou(box, b), default=None)
-        hit = best is not None and _iou(box, best) >= 0.5
+        hit = best is not None and _iou(box, best) >= IOU
         if hit and best is not None:
             free.remove(best)
         hits.append((strength, hit))
@@ -100,63 +87,104 @@ def _iou(a: Box, b: Box) -> float:
     return 0.0 if common is None else common.area / (a.area + b.area - common.area)
 
 
-def report(tallies: Mapping[tuple[str, str], Tally], methods: Sequence[str]) -> str:
-    """AP50 and false boxes by nuisance, and their means, as a Markdown table."""
-    lines = ["| nuisance | " + " | ".join(f"{m}: AP50, false" for m in methods) + " |", "|---" * (len(methods) + 1) + "|"]
-    for nuisance in NUISANCES:
-        row = [tallies[nuisance, m] for m in methods]
-        lines.append(f"| {nuisance} | " + " | ".join(f"{t.ap50:.2f}, {np.mean(t.false or [0]):.2g}" for t in row) + " |")
-    means = [[tallies[nuisance, m] for nuisance in NUISANCES] for m in methods]
-    cells = [f"{np.mean([t.ap50 for t in ts]):.2f}, {np.mean([f for t in ts for f in t.false] or [0]):.2g}" for ts in means]
-    return "\n".join([*lines, "| **mean** | " + " | ".join(cells) + " |"])
+def by_class(tallies: Mapping[str, Tally]) -> str:
+    """Return a Markdown table of the classes and their mean."""
+    lines = ["| class | AP50 | false | words |", "|---|---|---|---|"]
+    for name, tally in tallies.items():
+        ap50, false, words = tally.cells
+        shown = f"{ap50:.2f} | {false:.2g}" if CLASSES[name].counts else "– | –"
+        lines.append(f"| {name} | {shown} | {100 * words:.0f} % |")
+    return "\n".join([*lines, f"| **mean** | {' | '.join(_means(tallies))} |"])
 
 
-def times(megapixels: Sequence[float], methods: Sequence[str], *, pairs: int = 3) -> str:
-    """Median CPU time of a pair on one thread, and its ratio to the SSIM map's, as a Markdown table.
+def _means(tallies: Mapping[str, Tally]) -> tuple[str, str, str]:
+    counted = [tally.cells for name, tally in tallies.items() if CLASSES[name].counts]
+    words = float(np.mean([tally.cells[2] for tally in tallies.values()]))
+    return f"{np.mean([c[0] for c in counted]):.3f}", f"{np.mean([c[1] for c in counted]):.2g}", f"{100 * words:.1f} %"
+
+
+def by_stage(n: int, seed: int, names: Sequence[str], shared: Path | None) -> str:
+    """Return a Markdown table of what taking each stage out does, and in which class most."""
+    whole = measure(n, seed, names, shared)
+    lines = ["| without | AP50 | false | words | most lost in |", "|---|---|---|---|---|"]
+    lines.append(f"| (nothing) | {' | '.join(_means(whole))} | |")
+    for stage in STAGES:
+        left = measure(n, seed, names, shared, stage)
+        losses = sorted(((whole[name].ap50 - left[name].ap50, name) for name in names), reverse=True)[:3]
+        lost = ", ".join(f"{name} −{loss:.2f}" for loss, name in losses if loss >= 0.01)
+        lines.append(f"| {stage} | {' | '.join(_means(left))} | {lost} |")
+        print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
+def whole_call(first: bytes, second: bytes) -> None:
+    """Call the tool as an agent does, from the files' bytes to the pictures as they are sent."""
+    images, tool = ImageStore(), LocalizeDifferences()
+    views = {name: View.whole(images.add_bytes(data)) for name, data in (("first", first), ("second", second))}
+    args = tool.Args(comparison_image_1="first", comparison_image_2="second")
+    for view in tool(args, ToolContext(images=images, views=views)).views:
+        images.encoded(view.image, ImagePolicy())
+
+
+def ssim_of_files(first: bytes, second: bytes) -> None:
+    """Compute the SSIM map with the decoding that it needs."""
+    ssim_map(*(decode(data, name="a picture")[0] for data in (first, second)))
+
+
+def times(megapixels: Sequence[float], shared: Path | None, *, pairs: int = 3) -> str:
+    """Return a Markdown table of the median CPU time of a pair, and its ratio to the SSIM map's.
 
     Each is measured three times a pair, and nine times at a megapixel, where a run's chance weighs more.
-
-    From files, it is the ratio to the SSIM map with the decoding that it needs.
     """
     taken: dict[tuple[float, str], list[float]] = {}
     for size in megapixels:
         for index in range(pairs):
-            scene = draw(index, edits=2)
-            second = delivered(scene.after, "all", index)
+            scene = draw("autoencoder", 0, index, shared)
             factor = (size * 1e6 / (scene.before.shape[0] * scene.before.shape[1])) ** 0.5
-            large = [cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, second)]
-            coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in large]
-            calls = {m: partial(METHODS[m], *large) for m in methods}
-            calls |= {m: partial(way, *coded) for m, way in FROM_FILES.items()}
-            for method in [*calls] * max(3, round(9 / size)):
+            first, second = (cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, scene.after))
+            coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in (first, second)]
+            calls: dict[str, Callable[[], object]] = {
+                "localize": partial(_localized, first, second),
+                "SSIM": partial(ssim_map, first, second),
+                "whole call": partial(whole_call, *coded),
+                "SSIM with decoding": partial(ssim_of_files, *coded),
+            }
+            for name in [*calls] * max(3, round(9 / size)):
                 start = time.process_time()
-                calls[method]()
-                taken.setdefault((size, method), []).append(time.process_time() - start)
-    columns = [*methods, *FROM_FILES]
-    lines = ["| megapixels | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+                calls[name]()
+                taken.setdefault((size, name), []).append(time.process_time() - start)
+    names = ("localize", "SSIM", "whole call", "SSIM with decoding")
+    lines = ["| megapixels | " + " | ".join(names) + " |", "|---" * 5 + "|"]
     for size in megapixels:
-        typical = {m: float(np.median(taken[size, m])) for m in columns}
-        ratio = {m: typical[m] / typical["SSIM with decoding" if m in FROM_FILES else "SSIM"] for m in columns}
-        lines.append(f"| {size:g} | " + " | ".join(f"{1000 * typical[m]:.0f} ms ({ratio[m]:.2f})" for m in columns) + " |")
+        typical = [float(np.median(taken[size, name])) for name in names]
+        ratios = [typical[0] / typical[1], 1.0, typical[2] / typical[3], 1.0]
+        cells = (f"{1000 * t:.0f} ms ({r:.2f})" for t, r in zip(typical, ratios, strict=True))
+        lines.append(f"| {size:g} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def _localized(first: RGB, second: RGB) -> None:
+    localize(first, second)
+
+
 def main() -> None:
+    """Print the tables that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-n", type=int, default=20, help="pairs for each nuisance (20)")
+    parser.add_argument("what", choices=("classes", "stages", "times"), nargs="?", default="classes")
+    parser.add_argument("-n", type=int, default=20, help="pairs for each class (20)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--megapixels", default="1,4,12", help="sizes at which time is measured (1,4,12)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/tools.md")
+    parser.add_argument("--shared", type=Path, help="a folder whose source/ holds further photographs")
+    parser.add_argument("--only", default="", help="classes whose names hold this")
+    parser.add_argument("--without", default="", choices=("", *STAGES), help="a stage to take out")
     args = parser.parse_args()
     cv2.setNumThreads(1)
-    methods = args.methods.split(",")
-    accuracy = report(measure(args.n, args.seed, methods), methods)
-    print(accuracy, flush=True)
-    speed = times([float(m) for m in args.megapixels.split(",")], [*dict.fromkeys([*methods, "SSIM"])])
-    print(f"\n{speed}")
-    if args.write:
-        put("tools.md", "measured localize", f"{args.n} pairs for each nuisance.\n\n{accuracy}\n\n{speed}")
+    names = [name for name in CLASSES if args.only in name]
+    if args.what == "classes":
+        print(by_class(measure(args.n, args.seed, names, args.shared, args.without)))
+    elif args.what == "stages":
+        print(by_stage(args.n, args.seed, names, args.shared))
+    else:
+        print(times((1, 4, 12), args.shared))
 
 
 if __name__ == "__main__":

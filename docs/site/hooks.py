@@ -27,7 +27,6 @@ def on_files(files: Any, config: Any) -> Any:
     pages = {
         "reference/commands.md": reference.commands_page(),
         "reference/python.md": reference.python_page(),
-        "reference/schemas.md": reference.schemas_page(),
         "changelog.md": _of_root("CHANGELOG.md"),
         "contributing.md": _of_root("CONTRIBUTING.md"),
     }

@@ -1,4 +1,4 @@
-"""Write the reference pages of the site from the program itself: commands, Python names, files of a run."""
+"""Write the reference pages of the site from the program itself: commands and Python names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import typer.main
 
 import editloupe
 from editloupe.cli import OF_TOOLS, PANELS, app, variable
-from editloupe.exports.schema import File, schema
 
 MODULES: Final[Mapping[str, str]] = {
     "editloupe.testing": "The test kit: scripted models, and checks of what you write yourself.",
@@ -22,6 +21,7 @@ MODULES: Final[Mapping[str, str]] = {
     "editloupe.tasks": "Questions and measurements.",
     "editloupe.findings": "What a judge says, and who it is.",
     "editloupe.scores": "Metrics, scores, tables.",
+    "editloupe.traces.events": "What a line of a trace holds.",
     "editloupe.chat": "Messages, requests and replies.",
     "editloupe.backends.base": "What a backend offers.",
     "editloupe.protocols.base": "What a protocol offers.",
@@ -110,54 +110,3 @@ def python_page() -> str:
             f"::: {module}\n    options:\n      show_root_heading: false\n      heading_level: 3",
         ]
     return "\n\n".join(parts) + "\n"
-
-
-_FILES: Final[Mapping[str, str]] = {
-    "run": "run.json",
-    "samples": "A line of samples.jsonl",
-    "findings": "A line of findings.jsonl",
-    "trace": "A line of a trace",
-}
-
-
-def schemas_page() -> str:
-    """Return the page of the fields of a run's files, from their JSON Schemas."""
-    parts = [
-        "# Fields of a run's files",
-        "Made from the JSON Schemas that `editloupe schema NAME` prints. [Files](../files.md) says which file holds what.",
-    ]
-    for name in get_args(File):
-        made = schema(name)
-        parts += [f"## {_FILES[name]}", f"`editloupe schema {name}`"]
-        for title, one in sorted(made["$defs"].items()):
-            if "properties" not in one:
-                continue
-            needed = one.get("required", ())
-            rows = [
-                f"| `{field}` | {_cell(_type(of))} | {'' if field in needed else 'left out if it says nothing'} |"
-                for field, of in one["properties"].items()
-            ]
-            parts += [f"### {title}", _help(one.get("description", ""))]
-            parts.append("\n".join(("| field | type | |", "|---|---|---|", *rows)))
-    return "\n\n".join(parts) + "\n"
-
-
-def _type(of: Mapping[str, Any]) -> str:
-    """Return a field's type in words."""
-    if "$ref" in of:
-        return str(of["$ref"]).rpartition("/")[2]
-    for joined in ("anyOf", "oneOf"):
-        if joined in of:
-            return " or ".join(dict.fromkeys(map(_type, of[joined])))
-    if "const" in of:
-        return f"`{of['const']}`"
-    if "enum" in of:
-        return ", ".join(f"`{value}`" for value in of["enum"])
-    kind = of.get("type", "anything")
-    if isinstance(kind, list):
-        return " or ".join(kind)
-    if kind == "array" and isinstance(of.get("items"), Mapping):
-        return f"list of {_type(of['items'])}"
-    if kind == "object" and isinstance(of.get("additionalProperties"), Mapping):
-        return f"object of {_type(of['additionalProperties'])}"
-    return str(kind)

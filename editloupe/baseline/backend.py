@@ -97,8 +97,7 @@ class PixelBaseline:
                     if question.marked:
                         first, second = unmarked(first), unmarked(second)
                     masks_1, masks_2 = ([_in_px(box, ref) for box in question.covered] for ref in (original, edited))
-                    profiles = (images.profile(original), images.profile(edited))
-                    kept.pair = ImagePair(first, second, masks_1, masks_2, profiles)
+                    kept.pair = ImagePair(first, second, masks_1, masks_2)
             except ImageError as error:
                 raise BackendError(f"baseline: an image of the request cannot be decoded: {error}") from error
             return kept.pair

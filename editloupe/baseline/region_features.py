@@ -116,13 +116,10 @@ class ImagePair:
         edited: RGB,
         masks_1: Sequence[Box] = (),
         masks_2: Sequence[Box] = (),
-        profiles: tuple[bytes | None, bytes | None] = (None, None),
         *,
         turns: bool = False,
     ) -> None:
-        self.found: Differences = localize(
-            original, edited, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=turns
-        )
+        self.found: Differences = localize(original, edited, masks_1=masks_1, masks_2=masks_2, turns=turns)
         alignment = self.found.alignment
         self._first = self.found.tone.applied(alignment.first)
         # What stands under a mask was filled in each copy by itself, and is no difference.

@@ -22,9 +22,9 @@ from editloupe.data.loaders.base import BoxFile
 from editloupe.data.rows import DataRow, read_row
 from editloupe.data.tables import read_table
 from editloupe.errors import DataError
+from editloupe.figures import render
+from editloupe.figures.plots import Shares
 from editloupe.protocols.base import groups
-from editloupe.reports import render
-from editloupe.reports.plots import Shares
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.scores import NOT_JUDGED, Score

@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "show": "Show the findings of a run, or how one sample's findings came about.",
     "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
-    "serve": "Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json.",
+    "serve": "Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics.",
     "annotate": "Let people answer a run's questions in a browser: one key a label. No model is asked.",
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
@@ -40,19 +40,16 @@ COMMANDS: Final[Mapping[str, str]] = {
     "fork": "Go on from a step of a verdict with another backbone, instruction or set of tools.",
     "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
     "runs": "List the runs below a folder. Exit code 2 if there is none.",
-    "import": "Read a benchmark's own result files into a run, which report, compare, align, show and view read.",
+    "import": "Read a benchmark's own result files into a run, which report, compare, show and view read.",
     "merge": "Join shards of one run; they stay as they are.",
     "verify": "Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed.",
     "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
-    "align": "Measure how well judges agree with people: runs' findings or any tables of scores against human ratings.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
-    "compare": "Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?",
+    "compare": "Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?",
     "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
-    "canary": "Judge a small fixed set of a run again: which share of labels flipped, and does another model answer?",
     "view": "Look at runs in a browser; a run under way is followed.",
     "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
     "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
-    "schema": "Print the JSON Schema of what a run folder holds.",
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
@@ -63,9 +60,9 @@ COMMANDS: Final[Mapping[str, str]] = {
 PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
     "Look": ("runs", "show", "view", "report", "export"),
-    "Compare": ("compare", "align", "trial", "gate", "canary"),
+    "Compare": ("compare", "trial", "gate"),
     "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
-    "What there is": ("protocols", "rubrics", "backends", "tools", "schema"),
+    "What there is": ("protocols", "rubrics", "backends", "tools"),
 }
 """The panels of `--help`, each with its commands in their order."""
 
@@ -82,6 +79,9 @@ A module's function `plugged` returns further ones, by name."""
 
 _MODULES: Final = {"merge": "runs", "gc": "runs"}
 """Modules of the commands that share one; any other has that of its name."""
+
+_RENAMED: Final = {"align": "compare --human FILE", "canary": "replay --model live"}
+"""Commands of earlier versions, and what does their work now."""
 
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects the garbage collector looks. With Python's 700 it walks through a large run again and again: a
@@ -103,6 +103,8 @@ class _Lazy(TyperGroup):
             found = _imported(args[0])
             warn(_unread(found))
             return args[0], found, args[1:]
+        if args[0] in _RENAMED:
+            raise ConfigError(f"there is no command {args[0]!r} any more; use: editloupe {_RENAMED[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

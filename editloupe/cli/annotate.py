@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from typer import Argument, Option
 
+from editloupe.annotate.labels import write_labels
+from editloupe.annotate.questions import Annotation, begin
 from editloupe.cli.judge import asked_name, data_name
-from editloupe.cli.options import OUTPUT, PANELS, finite, settled, with_options, words
+from editloupe.cli.options import OUTPUT, PANELS, settled, with_options, words
 from editloupe.cli.options import runs as runs_of
 from editloupe.cli.output import many, note, say, slug, status, warn
-from editloupe.config import pairs
-from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError
-from editloupe.runs.annotation import Annotation, Assignment, Progress, begin, wanted_questions
 from editloupe.runs.people import writable
-from editloupe.runs.store import RunStore
-from editloupe.viewer.annotate import AnnotationSite
-from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
+PORT: Final = 8420
 _PANEL: Final = "People"
 _ASKED: Final = (
     *PANELS["Data"], "protocol", "mode", "asks", "rubric", "criteria", "prompt", "option", "tools",
@@ -43,95 +40,74 @@ def annotate(
     ] = None,
     raters: Annotated[
         str | None,
-        Option(metavar="A,B,…", help="Names. Default: whoever gives a name on the first page.", rich_help_panel=_PANEL),
-    ] = None,
-    overlap: Annotated[
-        float | None,
         Option(
-            metavar="SHARE",
-            min=0,
-            max=1,
-            callback=finite,
-            help="Share of the data that all raters get; each further sample goes to one. Default: all raters get all.",
+            metavar="A,B,…",
+            help="Names; each is asked everything. Default: whoever gives a name on the first page.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
-    share: Annotated[
-        str | None,
-        Option(
-            metavar="A=N,B=N,…",
-            help="With --overlap: weights by which the rest is divided. Default: equal ones.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        Option(min=0, help="Decides which data are shared and how pairs are shown. Default: 0.", rich_help_panel=_PANEL),
-    ] = None,
-    adjudicate: Annotated[
-        bool,
-        Option("--adjudicate", help="Ask only what raters disagree on; the label settles it.", rich_help_panel=_PANEL),
-    ] = False,
-    names: Annotated[
-        bool,
-        Option("--names", help="With --adjudicate: show who said what. Default: Rater 1, 2, …", rich_help_panel=_PANEL),
-    ] = False,
     only_status: Annotated[
         bool, Option("--status", help="Say how far each rater is, and end. Nothing is served.", rich_help_panel=_PANEL)
     ] = False,
-    port: Annotated[
-        int | None,
-        Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
+    labels: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write what people said as CSV, for compare --human, and end.", rich_help_panel=_PANEL),
     ] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = PORT,
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
 ) -> int:
     """Let people answer a run's questions in a browser: one key a label. No model is asked.
 
     Of data, as `judge` takes them, a run without judges is made, with the questions of --protocol. The same command again
-    goes on. What people say is in the run's people.jsonl, which align and compare read.
+    goes on. What people say is in the run's people.jsonl, which compare reads.
 
     Examples:
 
     \b
     editloupe annotate runs/first --raters anna,ben
-    editloupe annotate my-edits --criteria if --raters anna,ben --overlap 0.2
-    editloupe annotate runs/first --adjudicate
+    editloupe annotate my-edits --criteria if --raters anna,ben
     """
-    if names and not adjudicate:
-        raise ConfigError("--names goes with --adjudicate; raters never see what others said")
-    said = _said(raters, overlap, share, seed)
-    folder = _folder(path, given, out_dir, said)
-    assignment = _assignment(folder, given, said)
-    annotation = Annotation(folder, assignment)
-    warn(annotation.problems)
-    if not only_status and not writable(folder):
-        raise ConfigError(f"{folder} cannot be written, so that no label can be kept in it")
-    if adjudicate:
-        _tell_disagreements(annotation)
-    else:
-        _tell_questions(annotation)
-        if assignment != (Assignment.of(folder) or Assignment()):
-            assignment.keep(folder)
+    folder = _folder(path, given, out_dir)
+    if labels is not None:
+        say(f"{many(write_labels(folder, labels), 'label')} in {labels}")
+        return 0
+    names, metrics = words(raters) or (), words(given.get("criteria")) or ()
+    annotation = Annotation(folder, raters=names, metrics=metrics)
+    _tell(annotation)
     if only_status:
         return 0
-    site = AnnotationSite(annotation=annotation, adjudicates=adjudicate, names_shown=names)
-    with bound(site, "127.0.0.1", port, ()) as server:
-        say(f"Serving {folder} for {_whom(annotation, adjudicate)} at {server.url} (Ctrl-C ends it)")
+    if not writable(folder):
+        raise ConfigError(f"{folder} cannot be written, so that no label can be kept in it")
+    listening = _listen(port)
+    try:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        whom = ", ".join(annotation.named) or "whoever gives a name"
+        say(f"Serving {folder} for {whom} at {address} (Ctrl-C ends it)")
         if open_browser:
-            webbrowser.open(server.url)
-        serve_until_stopped(server)
-    for rater in annotation.raters if not adjudicate else ():
-        say(_progress(annotation.progress(rater)))
-    if adjudicate:
-        _tell_disagreements(annotation)
+            webbrowser.open(address)
+        serve(annotation, listening)
+    finally:
+        listening.close()
+    for rater in annotation.raters:
+        say(_progress(annotation, rater))
     return 0
 
 
-def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None, said: Mapping[str, Any]) -> Path:
-    """The run that is asked about, made of data where PATH is none.
+def serve(annotation: Annotation, listening: socket.socket) -> None:
+    """Serve the pages until the process is told to stop."""
+    import uvicorn
 
-    said: of the raters; what cannot be meant is refused before a run is made. Raises as `begin`.
-    """
+    from editloupe.annotate.page import make_app
+
+    config = uvicorn.Config(make_app(annotation), http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=2)
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        note("Stopped.")
+
+
+def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -> Path:
+    """The run that is asked about, made of data where PATH is none. Raises as `begin`."""
     if path is None:
         raise ConfigError("PATH is missing: name a run folder, or a folder of edits")
     if (path / "run.json").exists():
@@ -142,52 +118,17 @@ def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None, s
         return path
     run = settled(runs_of({**given, "path": path})[0])
     folder = out_dir or Path("runs") / "-".join(map(slug, [data_name(path.resolve()), "people", *asked_name(run)]))
-    replace(Assignment.of(folder) or Assignment(), **said)
     with status("reading the data") as line:
         begin(run, folder, tell=lambda done, total: line.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))
     return folder
 
 
-def _said(raters: str | None, overlap: float | None, share: str | None, seed: int | None) -> dict[str, Any]:
-    """What the command says of the raters: fields of an `Assignment`."""
-    said: dict[str, Any] = {}
-    if raters is not None:
-        said["raters"] = words(raters)
-    if overlap is not None:
-        said["overlap"] = overlap
-    if share is not None:
-        weights = pairs(words(share) or (), "--share", "RATER=WEIGHT, such as anna=2")
-        try:
-            said["shares"] = {name: float(weight) for name, weight in weights.items()}
-        except ValueError as error:
-            raise ConfigError(f"--share {share}: expected a number for each rater ({error})") from error
-    elif raters is not None:
-        said["shares"] = None
-    if seed is not None:
-        said["seed"] = seed
-    return said
-
-
-def _assignment(folder: Path, given: Mapping[str, Any], said: Mapping[str, Any]) -> Assignment:
-    """Who is asked what; what the command does not say is as the run keeps it."""
-    kept = Assignment.of(folder)
-    found = replace(kept or Assignment(), **said)
-    if "criteria" in given:
-        asked = wanted_questions(RunStore.read_info(folder), words(given["criteria"]) or ())
-        found = replace(found, questions=asked)
-    if kept is not None and found != kept:
-        before, now = kept.to_json(), found.to_json()
-        changes = [f"{name} was {before[name]!r} and is {now[name]!r}" for name in now if before[name] != now[name]]
-        note(f"Who is asked what has changed: {'; '.join(changes)}. Labels that were given stay.")
-    return found
-
-
-def _tell_questions(annotation: Annotation) -> None:
-    """Raises ConfigError where there is nothing to ask."""
-    assigned = [annotation.progress(rater) for rater in annotation.assignment.raters or annotation.raters]
+def _tell(annotation: Annotation) -> None:
+    """Say how far raters are, and what is not asked. Raises ConfigError where there is nothing to ask."""
+    for rater in annotation.raters:
+        say(_progress(annotation, rater))
+    warn(annotation.problems)
     total = annotation.total
-    for progress in assigned:
-        say(_progress(progress))
     say(f"{many(total, 'question')} on {many(len(annotation.samples), 'sample')}")
     if not total:
         raise ConfigError(
@@ -201,34 +142,18 @@ def _tell_questions(annotation: Annotation) -> None:
         )
     for why, count in annotation.blocked.items():
         note(f"{many(count, 'question')} cannot be asked: {why}")
-    if annotation.uncomputed:
-        note(
-            f"{many(annotation.uncomputed, 'measure')} of the protocol have no finding in this run: questions that rest on "
-            "them are not asked. `editloupe judge` computes them"
-        )
 
 
-def _progress(one: Progress) -> str:
-    answered = f"{one.answered:,} of {many(one.total, 'question')} answered"
-    return f"{one.rater}: {answered}, {one.skipped:,} skipped, {one.open:,} open"
+def _progress(annotation: Annotation, rater: str) -> str:
+    counts = annotation.progress(rater)
+    answered = f"{counts['answered']:,} of {many(counts.total(), 'question')} answered"
+    return f"{rater}: {answered}, {counts['skipped']:,} skipped, {counts['open']:,} open"
 
 
-def _tell_disagreements(annotation: Annotation) -> None:
-    """Raises ConfigError where there is nothing to settle."""
-    found, shared = annotation.progress(ADJUDICATED), annotation.shared()
-    if not found.total:
-        raise ConfigError(
-            f"{annotation.folder}: there is nothing to settle; raters disagree on none of the {many(shared, 'question')} "
-            "that two of them or more have answered"
-        )
-    settled_ones = found.answered + found.skipped
-    say(
-        f"Raters disagree on {found.total:,} of the {many(shared, 'question')} that two of them or more have answered; "
-        f"{settled_ones:,} of these {'is' if settled_ones == 1 else 'are'} settled"
-    )
-
-
-def _whom(annotation: Annotation, adjudicates: bool) -> str:
-    if adjudicates:
-        return "adjudication"
-    return ", ".join(annotation.assignment.raters) or "whoever gives a name"
+def _listen(port: int) -> socket.socket:
+    """Raises ConfigError where the port cannot be had."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=128)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"--port {port} cannot be served: {reason}; choose another, or --port 0") from error

@@ -1,10 +1,11 @@
-"""`editloupe compare`: two or more judges of the same edits, set against each other and against people."""
+"""`editloupe compare`: judges of the same edits set against each other and against people, or people among themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast
 
 from typer import Argument, Option
 
@@ -21,20 +22,35 @@ from editloupe.cli.options import (
     Seed,
     words,
 )
-from editloupe.cli.output import command, in_brief, note, out, print_json, say, write
+from editloupe.cli.output import command, in_brief, note, out, print_json, say, warn, write
+from editloupe.config import RunConfig, pairs
+from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
-from editloupe.reports import render
-from editloupe.reports.compare import Comparison, human_column
-from editloupe.reports.compare import compare as compare_judges
-from editloupe.reports.compare_tables import answers, tables, write_comparison
-from editloupe.reports.equal_cost import at_equal_cost
-from editloupe.reports.judged import Judged, on_shared_metrics, read_judged
-from editloupe.reports.label_tables import column_names
-from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
+from editloupe.figures import render
+from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
+from editloupe.figures.compare import Comparison, Rated, rated_by_people
+from editloupe.figures.compare import compare as compare_judges
+from editloupe.figures.compare_tables import answers, markdown, tables, write_comparison
+from editloupe.figures.equal_cost import at_equal_cost
+from editloupe.figures.human_labels import read_label_table, read_people
+from editloupe.figures.judged import Judged, on_shared_metrics, protocol_of, read_judged
+from editloupe.figures.labels import column_names
+from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, among_people, check_raters
+from editloupe.protocols.base import make_protocol
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric, MetricSet
+from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Averaging, Drawing
+
+_PEOPLE = "With people"
+_NAME_RATERS = (
+    "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
+    "CRITERION@RATER=COLUMN"
+)
+"""What to do about a table with one rater."""
 
 
 def compare(
-    runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
+    runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
     judges: Annotated[
         str | None,
         Option(
@@ -43,6 +59,52 @@ def compare(
     ] = None,
     human: HumanFile = None,
     columns: Columns = None,
+    criteria: Annotated[
+        str | None, Option(help="Comma-separated criteria. Default: all that both have.", rich_help_panel=_PEOPLE)
+    ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE",
+            help="A judge's scores from elsewhere, beside RUN or in place of it; may be repeated.",
+            rich_help_panel=_PEOPLE,
+        ),
+    ] = None,
+    score_columns: Annotated[
+        str | None,
+        Option(metavar="ROLE=COLUMN,…", help="As --columns, for the tables of --scores.", rich_help_panel=_PEOPLE),
+    ] = None,
+    rubric: Annotated[
+        str | None,
+        Option(help="With tables alone: the rubric whose labels they use, a name or a file.", rich_help_panel=_PEOPLE),
+    ] = None,
+    pair: Annotated[
+        str | None,
+        Option(
+            metavar="METRIC=RATING,…",
+            help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
+            rich_help_panel=_PEOPLE,
+        ),
+    ] = None,
+    group: Annotated[
+        Literal["editor", "edit_type", "area", "none"] | None,
+        Option(
+            help="Groups whose correlations are averaged. Default: editor, where there are two.", rich_help_panel=_PEOPLE
+        ),
+    ] = None,
+    aggregate: Annotated[
+        Averaging, Option(help="How they are averaged: fisher, mean or tanh-mean.", rich_help_panel=_PEOPLE)
+    ] = "fisher",
+    unit: Annotated[
+        Literal["sample", "editor"],
+        Option(help="What is held against people: samples, or editors by their means.", rich_help_panel=_PEOPLE),
+    ] = "sample",
+    good_from: Annotated[
+        str | None,
+        Option(
+            metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.", rich_help_panel=_PEOPLE
+        ),
+    ] = None,
     equal_cost: Annotated[
         bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
     ] = False,
@@ -55,42 +117,233 @@ def compare(
     as_json: JsonFigures = False,
     as_markdown: MarkdownFigures = False,
 ) -> int:
-    """Do the judges agree, which is the more lenient, what does each cost, and which is nearer to people?"""
-    found, shared = on_shared_metrics(chosen_judges(read_judged(runs, same_metrics=False), words(judges)))
-    people, notes = human_column(found, human, column_names(columns, "--columns"))
-    notes = (*shared, *notes)
-    priced = read_prices(prices)
-    if equal_cost:
-        found, spent = at_equal_cost(found, priced)
-        notes = (*spent, *notes)
-    drawing = Drawing(resamples=resamples, level=level, seed=seed)
-    comparison = compare_judges(found, prices=priced, people=people, drawing=drawing)
-    unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
-    comparison = replace(comparison, notes=(*unread, *comparison.notes, *notes))
+    """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
+
+    People's labels come from --human FILE or from the data. --human FILE alone, and a RUN that only people answered: how
+    far people agree among themselves (DLEBench, Table 2). No model is asked.
+
+    Examples:
+
+    \b
+    editloupe compare runs/a runs/b --human labels.csv
+    editloupe compare --scores judge.csv --human labels.csv
+    editloupe compare --human labels.csv --rubric dlebench
+    """
+    runs, scores = runs or [], scores or []
+    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples, level=level, seed=seed))
+    wanted, paired = words(criteria), pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
+    of_judges = {"--judges": judges, "--pair": pair, "--group": group, "--good-from": good_from, "--equal-cost": equal_cost}
+    if paired:
+        _only("--pair", {"--criteria": criteria, "--good-from": good_from, "--scores": scores}, "excludes")
+    if unit == "editor":
+        _only("--unit editor", {"--scores": scores, "--group": group, "--good-from": good_from}, "excludes")
+    found: list[Judged] = []
+    if not runs:
+        _only("without RUN", {"--judges": judges, "--pair": pair, "--equal-cost": equal_cost}, "there is no")
+        if human is None:
+            raise ConfigError(
+                "name a run folder, or a table of scores with --scores FILE and people's ratings with --human FILE; or "
+                "--human FILE alone, for the agreement of people among themselves"
+            )
+        if scores:
+            comparison = _of_tables(scores, human, columns, score_columns, rubric, wanted, group, options)
+        else:
+            _only("--human FILE alone compares people among themselves, which", of_judges, "excludes")
+            comparison = _of_raters(human, columns, rubric, wanted, options)
+    else:
+        _only("RUN", {"--rubric": rubric}, "knows its own rubric, which excludes")
+        if len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
+            _only(f"{runs[0]} has no judge, so that people are compared among themselves, which", of_judges, "excludes")
+            comparison = _of_people(runs[0], human, columns, wanted, options)
+        else:
+            read = read_judged(runs, same_metrics=False)
+            found, shared = on_shared_metrics(chosen_judges(read, words(judges)))
+            known = found[0].metrics
+            ratings = {known.metric(metric).id: _rating(rating, known) for metric, rating in paired.items()}
+            people, notes = rated_by_people(found, human, column_names(columns, "--columns"), ratings=ratings)
+            priced = read_prices(prices)
+            if equal_cost:
+                found, spent = at_equal_cost(found, priced)
+                notes = (*spent, *notes)
+            options = _grouped(options, group, people)
+            held = None if wanted is None else [known.metric(name) for name in wanted]
+            comparison = compare_judges(
+                found, prices=priced, people=people, options=options, criteria=held, by_editor=unit == "editor"
+            )
+            more = [] if people is None else [_of_table(file, score_columns, people, known, options) for file in scores]
+            unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
+            comparison = replace(
+                comparison,
+                human_agreement=(*comparison.human_agreement, *(one for of in more for one in of)),
+                notes=(*unread, *comparison.notes, *shared, *notes),
+            )
+    _show(comparison, found, full=full, as_json=as_json, as_markdown=as_markdown)
+    if out_dir is not None:
+        written = write_comparison(comparison, out_dir)
+        note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")
+    return 0
+
+
+def _only(what: str, others: Mapping[str, object], why: str) -> None:
+    """Raise ConfigError for options that do not go with what is asked."""
+    if given := [name for name, value in others.items() if value]:
+        raise ConfigError(f"{what} {why} {', '.join(given)}")
+
+
+def _rating(name: str, known: MetricSet) -> str:
+    return names_of([name, *known.metrics])(name) or name
+
+
+def _grouped(options: PeopleOptions, group: str | None, people: Rated | None) -> PeopleOptions:
+    """The options with the groups to average over; by default editors, where people rated edits of several."""
+    editors = set() if people is None else {key[0] for key, ratings in people.labels.ratings.items() if ratings}
+    over = group or ("editor" if len(editors) > 1 else "none")
+    return replace(options, over=None if over == "none" else cast(Dimension, over))
+
+
+def _of_table(
+    file: Path, columns: str | None, people: Rated, known: MetricSet, options: PeopleOptions
+) -> list[MetricAgreement]:
+    """The agreement of a table of scores with people, on the samples of the runs."""
+    rated = [m for m in known.metrics if m.id in people.labels.metrics]
+    only = rated[0].id if len(rated) == 1 else None
+    named = column_names(columns, "--score-columns")
+    table = read_label_table(file, known=names_of(known.metrics), columns=named, option="--score-columns", only=only)
+    column = replace(column_of_table(table), name=file.name)
+    return [agreement(column, people.items, people.labels, m, options) for m in rated if m.id in table.metrics]
+
+
+def _of_tables(
+    scores: Sequence[Path],
+    human: Path,
+    columns: str | None,
+    score_columns: str | None,
+    rubric: str | None,
+    wanted: tuple[str, ...] | None,
+    group: str | None,
+    options: PeopleOptions,
+) -> Comparison:
+    """Tables of scores beside a table of people's ratings."""
+    bound, found, notes = _metrics_of(rubric), list[MetricAgreement](), list[str]()
+    for file in scores:
+        named = column_names(score_columns, "--score-columns")
+        table = read_label_table(
+            file, known=None if bound is None else names_of(bound), columns=named, option="--score-columns"
+        )
+        known = names_of(table.metrics if bound is None else bound)
+        only = str(table.metrics[0]) if len(table.metrics) == 1 else None
+        people = read_label_table(
+            human, known=known, columns=column_names(columns, "--columns"), option="--columns", only=only
+        )
+        both = [name for name in table.metrics if name in people.metrics]
+        if wanted is not None:
+            if unknown := [name for name in wanted if known(name) not in both]:
+                shared = ", ".join(both) or "none"
+                raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {shared}")
+            both = [name for name in both if name in {known(word) for word in wanted}]
+        if not both:
+            rated = ", ".join(people.metrics) or "none"
+            raise ConfigError(f"{people.source}: no criterion that the judge has scores for; it rates {rated}")
+        column = replace(column_of_table(table), name=file.name)
+        items, labels = join(column.items, people, where=str(file), closed=False)
+        held: Sequence[Metric | str] = both if bound is None else [m for m in bound if m.id in both]
+        grouped = _grouped(options, group, Rated(items=items, labels=labels, column=column))
+        found += [agreement(column, items, labels, metric, grouped) for metric in held]
+        notes += [*table.notes, *labels.notes]
+    return _comparison(found, (), human, notes, options)
+
+
+def _comparison(
+    found: Sequence[MetricAgreement],
+    raters: Sequence[MetricAgreement],
+    human: Path | str,
+    notes: Sequence[str],
+    options: PeopleOptions,
+) -> Comparison:
+    """A comparison without a run's judges."""
+    return Comparison(
+        judges=(),
+        bootstrap=options.drawing,
+        summaries=(),
+        pairs=(),
+        costs=(),
+        human=str(human),
+        human_agreement=tuple(found),
+        raters=tuple(raters),
+        disagreements=(),
+        notes=tuple(dict.fromkeys(notes)),
+        titles={},
+    )
+
+
+def _metrics_of(rubric: str | None) -> tuple[Metric, ...] | None:
+    return None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
+
+
+def _of_raters(
+    human: Path, columns: str | None, rubric: str | None, wanted: tuple[str, ...] | None, options: PeopleOptions
+) -> Comparison:
+    """People among themselves, of a table."""
+    bound = _metrics_of(rubric)
+    named = column_names(columns, "--columns")
+    people = read_label_table(human, known=None if bound is None else names_of(bound), columns=named, option="--columns")
+    metrics: Sequence[Metric | str] = people.metrics if bound is None else [m for m in bound if m.id in people.metrics]
+    rated = ", ".join(people.metrics) or "none"
+    if not metrics:
+        known = ", ".join(m.short for m in bound or ())
+        raise ConfigError(f"{human}: no criterion of --rubric {rubric} ({known}); it rates {rated}")
+    if wanted is not None:
+        ids = {word: names_of(metrics)(word) for word in wanted}
+        if unknown := [word for word, name in ids.items() if name is None]:
+            raise ConfigError(f"--criteria {', '.join(unknown)}: {human} rates {rated}")
+        metrics = [m for m in metrics if (m if isinstance(m, str) else m.id) in ids.values()]
+    return _among(people, metrics, options, _NAME_RATERS)
+
+
+def _of_people(
+    run: Path, human: Path | None, columns: str | None, wanted: tuple[str, ...] | None, options: PeopleOptions
+) -> Comparison:
+    """People among themselves, of a run."""
+    store = RunStore.read(run)
+    warn(store.problems)
+    known, people = store.metric_set(), read_people(store, human, columns)
+    metrics = [m for m in known.metrics if m.id in people.metrics]
+    if wanted is not None:
+        metrics = [known.metric(name) for name in wanted]
+    people = with_facts(people, store.samples, protocol_of(store))
+    advice = _NAME_RATERS if human is not None else f"let another one answer: editloupe annotate {run} --raters A,B"
+    return _among(people, metrics, options, advice)
+
+
+def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+    found = among_people(people, metrics, options)
+    check_raters(found, advice)
+    return _comparison((), found, people.source, people.notes, options)
+
+
+def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: bool, as_markdown: bool) -> None:
     if as_json:
-        print_json(comparison.to_json())
-        return 0
+        print_json(found.to_json())
+        return
     if as_markdown:
-        write("\n".join(map(render.markdown, tables(comparison))))
-        return 0
-    for number, judge in enumerate(found, start=1):
+        write(markdown(found))
+        return
+    for number, judge in enumerate(judges, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
-    for text in comparison.notes:
+    if not judges:
+        say(f"People: {found.human}", "bold")
+    for text in found.notes:
         note(text)
-    made = list(tables(comparison, whole=False))
-    if in_brief(full):
-        for text in answers(comparison):
+    made = list(tables(found, whole=full))
+    if in_brief(full) and found.pairs:
+        for text in answers(found):
             say(text)
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
     else:
         for table in made:
             out().print(render.terminal(table))
-    if comparison.disagreements:
-        say(f"\nThe furthest apart, step by step: {command('show', *_look(comparison))}")
-    if out_dir is not None:
-        written = write_comparison(comparison, out_dir)
-        say(f"\n{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")
-    return 0
+    if found.disagreements:
+        say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
 
 
 def _look(found: Comparison) -> list[str]:

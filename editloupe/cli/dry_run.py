@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
-from editloupe.reports.closing import Heading
+from editloupe.figures.closing import Heading
 from editloupe.runs.estimate import Ahead, CostBound, look_ahead
 from editloupe.runs.judges import Entry
 from editloupe.runs.setup import Setup

@@ -12,13 +12,13 @@ from typer import Argument, Option
 from editloupe.cli.options import Columns, HumanFile
 from editloupe.cli.output import command, fail, for_programs, note, out, plain, print_json, say, warn
 from editloupe.errors import ConfigError, StorageError
-from editloupe.exports.junit import write_gate_junit
-from editloupe.reports import gate as gates
-from editloupe.reports import render
-from editloupe.reports.columns import column_of, join
-from editloupe.reports.gate import People
-from editloupe.reports.human_labels import read_people
-from editloupe.reports.judged import Judged, chosen
+from editloupe.figures import gate as gates
+from editloupe.figures import render
+from editloupe.figures.columns import column_of, join
+from editloupe.figures.gate import People
+from editloupe.figures.gate_junit import write_gate_junit
+from editloupe.figures.human_labels import read_people
+from editloupe.figures.judged import Judged, chosen
 from editloupe.runs.store import RunStore
 from editloupe.stats.table import simple
 

@@ -12,9 +12,9 @@ from editloupe import plugins
 from editloupe.cli.options import AsJson, editors
 from editloupe.cli.output import command, many, note, out, print_json, say, status
 from editloupe.errors import ConfigError
-from editloupe.reports import render
-from editloupe.reports.judged import read_judged
-from editloupe.reports.published import published_table
+from editloupe.figures import render
+from editloupe.figures.judged import read_judged
+from editloupe.figures.published import published_table
 from editloupe.runs.imported import import_results
 
 
@@ -29,7 +29,7 @@ def import_(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read a benchmark's own result files into a run, which report, compare, align, show and view read.
+    """Read a benchmark's own result files into a run, which report, compare, show and view read.
 
     No model is asked. What the files count as 0 although nothing was read becomes a status, and a table says how each mean
     moves by that.

@@ -13,12 +13,12 @@ from editloupe.backends.base import LMM, parse_uri
 from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
+from editloupe.figures import render
+from editloupe.figures.closing import Closing, Heading
+from editloupe.figures.judged import judged_in
+from editloupe.figures.side_by_side import side_by_side
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import described
-from editloupe.reports import render
-from editloupe.reports.closing import Closing, Heading
-from editloupe.reports.judged import judged_in
-from editloupe.reports.side_by_side import side_by_side
 from editloupe.runs.budget import Ledger
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup

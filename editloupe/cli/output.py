@@ -25,8 +25,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.reports.escape import csv_cell, markdown_row, safe, safe_json
-from editloupe.reports.escape import plain as plain
+from editloupe.figures.escape import csv_cell, markdown_row, safe, safe_json
+from editloupe.figures.escape import plain as plain
 from editloupe.runs.executors import Stop
 from editloupe.values import Json
 
@@ -53,7 +53,7 @@ class _Plain(Console):
 
 def _plain_tables(shown: object) -> None:
     if isinstance(shown, Table):
-        from editloupe.reports.render import make_plain
+        from editloupe.figures.render import make_plain
 
         make_plain(shown)
     for part in getattr(shown, "renderables", ()):
@@ -99,6 +99,11 @@ def for_programs() -> bool:
     return _format.chosen != "table"
 
 
+def chosen_format() -> Format:
+    """Return how this command's tables are printed."""
+    return _format.chosen
+
+
 def choose_format(form: Format) -> None:
     """Say how this command's tables are printed."""
     _format.chosen = form
@@ -113,7 +118,7 @@ class _Data(Console):
 
 
 def _print_data(shown: object) -> None:
-    from editloupe.reports import render
+    from editloupe.figures import render
     from editloupe.stats.table import Table as ReportTable
 
     inner = getattr(shown, "table", None)

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from editloupe.cli.output import err, many, note, print_json
-from editloupe.reports.escape import plain
+from editloupe.figures.escape import plain
 from editloupe.runs.outcome import Progress
 from editloupe.values import Json
 

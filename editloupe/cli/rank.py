@@ -18,10 +18,11 @@ from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
 from editloupe.errors import BackendError, ConfigError, DataError, ImageError
+from editloupe.figures import render
+from editloupe.figures.judged import Judged
+from editloupe.figures.ranking import RankedEdit, RankReport, by_pairs, by_scores, unreadable
+from editloupe.figures.summary import OVERALL
 from editloupe.protocols.base import groups
-from editloupe.reports import render
-from editloupe.reports.judged import Judged
-from editloupe.reports.ranking import OVERALL, RankedEdit, RankReport, by_pairs, by_scores, unreadable
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.selection import selected

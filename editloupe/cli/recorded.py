@@ -8,8 +8,8 @@ from pathlib import Path
 from editloupe.cli.options import read_config
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
+from editloupe.figures.judged import Judged, chosen
 from editloupe.findings import Finding
-from editloupe.reports.judged import Judged, chosen
 from editloupe.runs.judges import names_of
 from editloupe.runs.setup import weights_of
 from editloupe.runs.store import RunStore

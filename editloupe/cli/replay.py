@@ -11,10 +11,12 @@ from typer import Option
 
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import AsJson, CriterionName, LangSmith, RunFolder, TrustRun
-from editloupe.cli.output import note, print_json, say, status, table, tell_traces, warn
+from editloupe.cli.options import AsJson, CriterionName, LangSmith, RunFolder, TrustRun, finite
+from editloupe.cli.output import note, out, print_json, say, status, table, tell_traces, warn
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
+from editloupe.figures import render
+from editloupe.figures.flips import Flips, fixed_set, flips
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
 from editloupe.runs.replay import RecordMode, Replay, Replayed, exit_code
@@ -34,6 +36,15 @@ def replay(
         RecordMode, Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
     ] = "none",
     backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
+    samples: Annotated[
+        int | None, Option(min=1, help="With --model live: so many samples, always the same ones of a run.")
+    ] = None,
+    fail_above: Annotated[
+        float | None,
+        Option(
+            min=0, max=1, callback=finite, help="With --model live: exit with 4 where a larger share of answers flipped."
+        ),
+    ] = None,
     concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
     trust_run: TrustRun = False,
     langsmith: LangSmith = False,
@@ -43,11 +54,16 @@ def replay(
     asks = model == "live" or record_mode != "none"
     if backend is not None and not asks:
         raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
+    if model != "live" and (samples is not None or fail_above is not None):
+        raise ConfigError("--samples and --fail-above go with --model live")
     tell_traces(langsmith and asks)
     # What is done live is written beside the run.
     with closing(RunStore.edit(run) if asks else RunStore.read(run)) as store:
         store.refuse_rescored()
         findings = findings_of(store, sample=sample, criterion=criterion)
+        if samples is not None:
+            keys = fixed_set(findings, samples)
+            findings = [f for f in findings if f.about.key in keys and not f.repeat]
         trust = Trust(source=store.folder, whole=trust_run, tell=note)
         done: list[Replayed] = []
         with status("replaying", hidden=as_json) as line:
@@ -57,13 +73,30 @@ def replay(
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
+    found = flips(done, store.samples, store.folder) if model == "live" else None
     if as_json:
         for one in done:
             print_json(one.to_json())
+        if found is not None:
+            print_json({"event": "flips", **found.to_json()})
     else:
         _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
+        if found is not None:
+            _flipped(found)
     warn(store.problems)
-    return exit_code(done, live_model=model == "live" or record_mode == "all")
+    code = exit_code(done, live_model=model == "live" or record_mode == "all")
+    if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
+        return code
+    if not as_json:
+        say("The judge has changed by more than --fail-above allows.", "bold red")
+    return 4
+
+
+def _flipped(found: Flips) -> None:
+    out().print(render.terminal(found.table()))
+    for status_, count in found.not_judged_now.items():
+        say(f"  {count} without an answer now: {status_}")
+    say(found.models, "bold yellow" if found.model_changed else "")
 
 
 def _replayed(

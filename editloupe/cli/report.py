@@ -7,18 +7,23 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from editloupe import files
 from editloupe.cli.options import Full, JsonFigures, MarkdownFigures
 from editloupe.cli.output import in_brief, note, out, print_json, say, warn, write
-from editloupe.reports import render
-from editloupe.reports.closing import brief_tables
-from editloupe.reports.judged import read_judged
-from editloupe.reports.report import make_report, write_report
+from editloupe.errors import ConfigError
+from editloupe.figures import plots, render
+from editloupe.figures.closing import brief_tables
+from editloupe.figures.judged import read_judged
+from editloupe.figures.report import Report, make_report, write_report
 
 
 def report(
     runs: Annotated[list[Path], Argument(help="Run folders.", metavar="RUN", show_default=False)],
     out_dir: Annotated[
         Path | None, Option("--out", help="Where the files go. Default: report/ in the run, where there is one run.")
+    ] = None,
+    figures: Annotated[
+        Path | None, Option("--figures", metavar="DIR", help="Keep each plot as PDF and PNG in this folder, for a paper.")
     ] = None,
     full: Full = False,
     as_json: JsonFigures = False,
@@ -38,7 +43,7 @@ def report(
     for section in found.sections:
         say(section.judged.describe(), "bold")
         warn(section.judged.notes)
-        first = brief_tables(section.judged.protocol, section.judged.scores) if brief else []
+        first = brief_tables(section.judged.protocol, section.judged.frame) if brief else []
         for table in first or section.tables:
             out().print(render.terminal(table))
         if first:
@@ -47,6 +52,8 @@ def report(
     if found.together is not None:
         out().print(render.terminal(found.together))
     warn(found.notes)
+    if figures is not None:
+        _write_figures(found, figures)
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is None:
         note("Give --out DIR to keep tables and plots of several runs.")
@@ -54,3 +61,10 @@ def report(
     written = write_report(found, folder, below=out_dir or runs[0])
     say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, plots as SVG")
     return 0
+
+
+def _write_figures(found: Report, folder: Path) -> None:
+    if not plots.available():
+        raise ConfigError(plots.NO_PLOTS)
+    written = [files.write_whole(folder / name, data) for name, data in found.pictures()]
+    say(f"{len(written)} plots in {folder}, as PDF and PNG")

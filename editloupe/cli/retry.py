@@ -12,8 +12,8 @@ from editloupe.cli.options import AllJudges, AsJson, LangSmith, RunFolder, Trust
 from editloupe.cli.output import note
 from editloupe.cli.recorded import recorded_runs
 from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.figures.judged import why_empty
 from editloupe.findings import FAILURES, PENDING
-from editloupe.reports.judged import why_empty
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust

@@ -20,7 +20,7 @@ from editloupe.runs.merge import merge as join
 from editloupe.runs.store import RunStore
 
 if TYPE_CHECKING:
-    from editloupe.reports.means import MeanOfAll, Standing
+    from editloupe.figures.closing import MeanOfAll, Standing
 
 
 def runs(
@@ -30,7 +30,7 @@ def runs(
 
     Means are of all samples (judged/asked). Those of a large run were written when it ended; "–" if findings came since.
     """
-    from editloupe.reports.means import Standing, standing_of_run  # with it come the protocols, which others need not
+    from editloupe.figures.closing import Standing, standing_of_run  # with it come the protocols, which others need not
 
     found = list(runs_below(folder))
     if not found:

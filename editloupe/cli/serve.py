@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+import signal
 import socket
 import sys
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
 from editloupe.backends.limits import limit_of
 from editloupe.cli.options import PANELS, finite, only, read_text, run_options
-from editloupe.cli.output import many, note, tell_traces
+from editloupe.cli.output import note, tell_traces
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.run import default_concurrency
 from editloupe.runs.setup import open_setup
-from editloupe.service.queue import JudgeQueue
 
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
-EXTRA = ("fastapi", "starlette", "uvicorn", "prometheus_client", "multipart")
+EXTRA = ("prometheus_client", "httpx")
 """What the extra `serve` brings."""
 
 
@@ -50,24 +48,22 @@ def serve(
     host: Annotated[str, Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
     concurrency: Annotated[
-        int | None, Option(min=1, max=1024, help="Tasks at once. Default: cores, or what the endpoint takes.")
+        int | None, Option(min=1, max=1024, help="Edits at once. Default: cores, or what the endpoint takes.")
     ] = None,
     max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
     timeout: Annotated[
-        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one request, waiting included; then 504.")
+        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one edit, waiting included; then 504.")
     ] = 600.0,
-    body_timeout: Annotated[
-        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for the body of a request to come; then 408.")
-    ] = 60.0,
-    grace: Annotated[
-        float, Option(min=0, max=604_800, callback=finite, help="Seconds to finish in when told to stop.")
-    ] = 30.0,
+    grace: Annotated[int, Option(min=0, max=604_800, help="Seconds to finish in when told to stop.")] = 30,
     max_body_mb: Annotated[float, Option(min=0.001, max=1024, callback=finite, help="Largest request, in MB.")] = 32.0,
     max_megapixels: Annotated[float, Option(min=0.001, max=150, callback=finite, help="Largest image.")] = 40.0,
     root: Annotated[Path | None, Option(help="Images below this folder may be named by path. Default: none may.")] = None,
+    image_host: Annotated[
+        list[str] | None, Option(metavar="HOST[:PORT]", help="Images may be fetched from it by URL; may be repeated.")
+    ] = None,
     token_file: Annotated[Path | None, Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")] = None,
 ) -> int:
-    """Serve verdicts over HTTP: POST /v1/judge, /v1/judge/upload, /v1/judge/batch; see /openapi.json."""
+    """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be named")
     given = os.environ.get(TOKEN, "").strip() or None
@@ -75,8 +71,9 @@ def serve(
     try:
         import uvicorn
 
-        from editloupe.service.http_guard import Limits
-        from editloupe.service.judge_http import make_app
+        from editloupe.service.app import make_app
+        from editloupe.service.edits import Sources
+        from editloupe.service.judging import Service
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
@@ -88,57 +85,54 @@ def serve(
         limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
     setup.toolbox.prepare()
-    limits = Limits(
-        max_body=int(max_body_mb * 1_000_000),
-        max_pixels=int(max_megapixels * 1_000_000),
-        token=token,
-        body_s=body_timeout,
-        hosts=frozenset({"127.0.0.1", "localhost", "[::1]", _in_url(host)}) if _is_loopback(host) else None,
+    hosts = ("127.0.0.1", "localhost", "::1", "[::1]", host) if _is_loopback(host) else ()
+    max_body = int(max_body_mb * 1_000_000)
+    sources = Sources(
+        root=None if root is None else root.resolve(),
+        hosts=frozenset(name.lower() for name in image_host or ()),
+        max_bytes=max_body,
     )
     listening = _listen(host, port)
+    hanging: list[int] = []
     try:
         at_once = concurrency or default_concurrency(setup, run.max_connections)
-        queue = JudgeQueue(setup, out_dir, concurrency=at_once, max_queue=max_queue, timeout_s=timeout)
-        hanging: list[int] = []
-        app = make_app(queue, limits, root=None if root is None else root.resolve(), on_close=hanging.append)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(grace) + 5,
-            )
+        service = Service(
+            setup,
+            out_dir,
+            sources=sources,
+            max_pixels=int(max_megapixels * 1_000_000),
+            concurrency=at_once,
+            waiting=max_queue,
+            timeout_s=timeout,
         )
-        server.handle_exit = partial(_stop, server, queue, grace)
+        app = make_app(service, max_body=max_body, token=token, hosts=hosts, on_close=hanging.append)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            # Of connections, whether something is asked on them or not.
+            limit_concurrency=at_once + max_queue + 64,
+            timeout_graceful_shutdown=grace,
+        )
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
-        if limits.hosts is None and token is None:
+        if not hosts and token is None:
             note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
-        note(f"{setup.backend.uri} answers at {name}, {queue.concurrency} tasks at once; traces in {out_dir}")
-        server.run(sockets=[listening])
+        note(f"{setup.backend.uri} answers at {name}, {at_once} edits at once; traces in {out_dir}")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # The server stops, and raises the signal again once it has stopped.
+            signal.signal(number, lambda *_: None)
+        uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()
     if hanging and hanging[0]:
-        note(f"{hanging[0]} calls did not end; their traces hold what had come, and the same request goes on from there")
+        note(f"{hanging[0]} edits were not done; their traces hold what had come, and the same request goes on from there")
         # Their threads would keep the process until the endpoint answers.
         sys.stderr.flush()
         os._exit(1)
     return 0
-
-
-def _stop(server: Any, queue: JudgeQueue, grace: float, _number: int, _frame: object) -> None:
-    """Ctrl-C and SIGTERM: take nothing new, finish in at most `grace` seconds what is under way; again: give up at once."""
-    again, server.should_exit = server.should_exit, True
-    queue.closing = True
-    if again:
-        queue.give_up()
-        return
-    note(f"Stopping: {many(queue.taken, 'edit')} under way, {grace:g} s to finish in; once more to stop at once.")
-    # The event loop runs in the main thread, as handlers do.
-    loop = asyncio.get_running_loop()
-    loop.call_soon_threadsafe(loop.call_later, grace, queue.give_up)
 
 
 def _is_loopback(host: str) -> bool:

@@ -15,12 +15,12 @@ from typer import Argument, Option
 from editloupe.answers import Record
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.options import CriterionName, JudgeName, PricesFile, RepeatNumber, RunFolder
-from editloupe.cli.output import for_programs, many, note, out, plain, say, table, warn
+from editloupe.cli.output import chosen_format, for_programs, many, note, out, plain, print_json, say, table, warn
 from editloupe.cli.steps import forks_of, show_image, show_opening, show_step, show_tree
 from editloupe.errors import ConfigError, TraceError
+from editloupe.figures.judged import Judged, judged_in, to_go, why_empty
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
-from editloupe.reports.judged import Judged, judged_in, to_go, why_empty
 from editloupe.runs.judges import names_of, titled
 from editloupe.runs.lineage import Parent, mismatches, read_whole
 from editloupe.runs.store import RunStore
@@ -48,6 +48,8 @@ def show(
     """Show the findings of a run, or how one sample's findings came about."""
     if sample is None and (fork is not None or diff is not None):
         raise ConfigError("--fork and --diff are about one sample: name it behind the run")
+    if sample is not None and for_programs() and (chosen_format() != "json" or fork is not None or diff is not None):
+        raise ConfigError("one sample is printed for people, or with --format json its findings, without --fork and --diff")
     if sample is None:
         store = RunStore.read(run)
         _overview(store)
@@ -61,6 +63,10 @@ def show(
         findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
         listed = read_prices(prices)
         other = None if diff is None else RunStore.read_samples(diff, [sample])
+        if for_programs():
+            told = [_told(store, finding, listed) for finding in findings]
+            print_json({"run": str(store.folder), "sample": findings[0].sample_id, "findings": told}, indent=2)
+            findings = []
         for finding in findings:
             out().print(Rule(plain(_title(finding)), align="left"), width=min(out().width, _RULE))
             if other is None:
@@ -68,6 +74,31 @@ def show(
             else:
                 _compare(store, finding, other, listed)
     warn(store.problems)
+
+
+def _told(store: RunStore, finding: Finding, prices: Prices) -> dict[str, Json]:
+    """A finding with its question and its steps, for programs. A trace that cannot be read is a warning."""
+    sample, judges = store.samples.get(finding.about.key), store.info.get("judges")
+    judge = judges.get(finding.judge_id) if isinstance(judges, Mapping) else None
+    uri = str(judge.get("backend", "")) if isinstance(judge, Mapping) else ""
+    steps: list[Json] = []
+    prompt: Json = None
+    if finding.trace is not None:
+        try:
+            trace = read_whole(store.folder, store.folder / finding.trace)
+        except TraceError as error:
+            note(f"warning: {error}")
+        else:
+            warn(trace.problems)
+            prompt = trace.header.task.get("prompt")
+            steps = [{**step.to_json(), "cost_usd": prices.of_uri(uri, step.usage)} for step in trace.steps()]
+    return {
+        **finding.to_json(),
+        "judge": names_of(judges).get(finding.judge_id, uri),
+        "instruction": None if sample is None or finding.turn > len(sample.turns) else sample.asked(finding.turn),
+        "prompt": prompt,
+        "steps": steps,
+    }
 
 
 def _overview(store: RunStore) -> None:

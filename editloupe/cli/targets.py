@@ -27,8 +27,8 @@ from editloupe.data.loaders.base import BoxFile
 from editloupe.data.samples import GENERAL, box_file, load
 from editloupe.errors import ConfigError, DataError, ModelAbsent
 from editloupe.exports.write import whole
-from editloupe.reports.escape import plain
-from editloupe.reports.plots import cumulative, histogram
+from editloupe.figures.escape import plain
+from editloupe.figures.plots import cumulative, histogram
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive

@@ -28,9 +28,9 @@ from editloupe.cli.options import runs as described
 from editloupe.cli.output import in_brief, note, out, print_json, say, write
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError
+from editloupe.figures import render
+from editloupe.figures.judged import incomplete, read_judged
 from editloupe.findings import PENDING
-from editloupe.reports import render
-from editloupe.reports.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
 
 _OF_JUDGING: Final = (

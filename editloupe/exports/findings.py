@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.errors import ConfigError
-from editloupe.exports.episodes import Source, instruction_of
+from editloupe.exports.episodes import Source
 from editloupe.exports.write import json_bytes, whole
+from editloupe.figures.render import records_csv
 from editloupe.findings import Finding
-from editloupe.reports.render import records_csv
 from editloupe.values import Json
 
 COLUMNS: Final[Mapping[str, str]] = {
@@ -51,9 +51,6 @@ COLUMNS: Final[Mapping[str, str]] = {
 """Column → type. `answer`, `evidence` and `counts` are JSON text. Unknown values are null."""
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
-
-
 def write_findings(source: Source, path: Path) -> int:
     """Write the table in the form that the file's name asks for, and return its rows.
 
@@ -81,7 +78,7 @@ def _beside(source: Source, finding: Finding) -> dict[str, Json]:
         "backend": source.backends.get(finding.judge_id),
         "dataset": None if sample is None else sample.dataset,
         "edit_type": None if sample is None else sample.edit_type,
-        "instruction": instruction_of(sample, finding.turn),
+        "instruction": source.instruction(finding),
         "cost_usd": source.cost(source.backends.get(finding.judge_id), finding.usage),
     }
 
@@ -90,7 +87,7 @@ def _row(source: Source, finding: Finding) -> dict[str, Any]:
     said: dict[str, Any] = finding.to_json()
     data: dict[str, Any] = {"role": finding.role, **said, **said["usage"], **_beside(source, finding)}
     for name in ("answer", "evidence", "counts"):
-        data[name] = None if data[name] is None else _ENCODER.encode(data[name])
+        data[name] = None if data[name] is None else json.dumps(data[name], ensure_ascii=False)
     return {name: data.get(name) for name in COLUMNS}
 
 

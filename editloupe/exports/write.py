@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
-from editloupe.findings import Finding
 from editloupe.values import Json
 
 
@@ -30,36 +29,12 @@ def whole(path: Path, *, below: Path | None = None) -> Iterator[BinaryIO]:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def claim(folder: Path, marker: str, *, option: str) -> None:
-    """Put a marker into a new or empty folder, so that a later export may write there again.
-
-    Raises ConfigError for a file, and for a folder with files but without the marker; StorageError.
-    """
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / marker).exists())):
-        raise ConfigError(f"{folder} holds other files; name an empty or a new folder with {option}")
-    with whole(folder / marker, below=folder) as file:
-        file.write(b"editloupe wrote these files; it may write them again.\n")
-
-
-def lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
-    """Return where a row of a training set comes from: the run's identity, and of its findings which one."""
-    return {
-        "run": run,
-        "task_id": None if finding is None else finding.task_id,
-        "judge_id": None if finding is None else finding.judge_id,
-        "sample": sample_id,
-        "editor": editor,
-        "repeat": None if finding is None else finding.repeat,
-    }
-
-
 def without_none(**values: Any) -> dict[str, Any]:
     """Return the values by name, but for those that are None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def json_bytes(value: Json, *, indent: int | None = None) -> bytes:
+def json_bytes(value: Json) -> bytes:
     """Return JSON in UTF-8, without NaN. Half a surrogate pair, which other readers refuse, becomes a question mark."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")

@@ -1,223 +1,264 @@
-"""Separates a colour or exposure change of the whole picture from a change of some place in it."""
+"""Separates a color or exposure change of the whole picture from a change of some place in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.images import RGB, profile_name, read_with_profile
+from editloupe.data.images import RGB
 from editloupe.imaging.rank import at_rank, median
 
-Curve: TypeAlias = tuple[float, float, float, float]
+_Levels: TypeAlias = NDArray[np.float64]
+"""256 values: what each level of a channel becomes."""
 
 MAX_OFFSET: Final = 64.0
 """Levels at mid grey. A larger change is shown, not removed."""
 _MOST_LEVELS = (0.02, 0.98)
 _ENOUGH_LEVELS = 16
-_MOST_BEND = 24.0
-"""Levels; a picture that differs by more from what its curve says, in the median, is another one and has no bends."""
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
-_PROFILE_SIDE = 64
-"""px; longest side of the copies on which a lost profile is sought, so small that a shift and noise count for little."""
-_COLOURED = 3
-_LEAST_COLOURED = 0.01
-"""A profile is sought where it moves at least 1 % of the pixels, by at least 3 levels; grey ones it moves by none."""
+_LEAST_MIX = 0.15
+"""Determinant under which a mix of channels makes a picture grey: an edit."""
+_MIX_LEAVES = 0.85
+"""Share of what single channels leave; a mix of them has to leave less, or it is not taken."""
+_MOST_BEND = 24.0
+"""Levels; a picture that differs by more from what its curve says, in the median, is another one and has no bends."""
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
 _STEPS = 6
 _STEADY = 0.02
 """Levels; a step that changes less is the last."""
+_POWERS = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0)
+_OF_BENDS = 0.004
+"""Levels of error that a bend by one level counts for when a power is chosen."""
+_OF_POWER = 0.2
+"""Levels of error for a power e times as large: where few levels occur, no power is told from another."""
+_RIDGE = np.diag([1e-9, 1e-3, 3e-3, 1e-2])
+"""A few levels cannot tell gain from offset, nor a bend from either."""
+_CAP = 16.0
+"""Levels; a larger error counts no more."""
 _KNOTS = np.linspace(0, 255, 33)
 _NEAREST_KNOT = np.rint(np.arange(256) / 255 * (len(_KNOTS) - 1)).astype(int)
 """Of each level."""
-_STRAIGHT: Curve = (0.0, 0.0, 0.0, 0.0)
+_LEVELS = np.arange(256.0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tone:
-    """What the whole picture's levels became, for each of R, G, B: second ≈ first + a + b·x + c·x(1−x) + d·x(1−x)(1−2x)."""
+    """What the whole picture's colors became: channels are mixed, then each goes by a curve."""
 
-    curves: tuple[Curve, Curve, Curve] = (_STRAIGHT, _STRAIGHT, _STRAIGHT)
-    """(a, b, c, d) by channel, in levels of 0..255; x is the first picture's level ÷ 255.
-
-    a is an offset, b a gain, c bends the curve as gamma does, d makes it an S.
-    """
-    bends: tuple[tuple[float, ...], ...] = ()
-    """What the curves leave, by channel, in levels at 33 knots from 0 to 255: clipping, and steep ends. () for nothing."""
+    mix: NDArray[np.float64] | None = None
+    """3×4: R, G, B and 1 to R, G, B, in levels; None where the channels stay apart."""
+    curves: NDArray[np.float64] | None = None
+    """256×3, 0..255: what each level of each channel becomes after the mix; None for no change."""
 
     @property
     def neutral(self) -> bool:
-        return self == Tone()
+        """True if nothing changes."""
+        return self.curves is None
 
     @property
     def at_mid_grey(self) -> tuple[float, float, float]:
         """What is added to a level of 128, by channel."""
-        r, g, b = (float(_basis(np.array([128.0]))[0] @ np.array(curve)) for curve in self.curves)
+        r, g, b = (self.applied(np.full((1, 1, 3), 128, np.uint8)).ravel() - 128).tolist()
         return r, g, b
 
     def most(self, rgb: RGB) -> float:
-        """Return the largest change in levels, 0..255, of the levels that occur in an H×W×3 uint8 picture (2 to 98 %)."""
-        change = np.abs(self.table - np.arange(256)[:, None])
-        spans = (_span(rgb[::4, ::4, channel]) for channel in range(3))
-        return max(float(change[low : high + 1, channel].max()) for channel, (low, high) in enumerate(spans))
-
-    @property
-    def table(self) -> NDArray[np.float32]:
-        """256×3 float32, 0..255: what each level of each channel became."""
-        levels = np.arange(256, dtype=np.float64)
-        added = _basis(levels) @ np.array(self.curves).T
-        if self.bends:
-            added += np.stack([np.interp(levels, _KNOTS, bend) for bend in self.bends], axis=1)
-        return np.asarray(np.clip(levels[:, None] + added, 0, 255), dtype=np.float32)
+        """Return the change in levels, 0..255, that 98 % of an H×W×3 uint8 picture's values do not exceed."""
+        some = np.ascontiguousarray(rgb[::4, ::4])
+        return max(at_rank(np.abs(self.applied(some) - some)[..., channel], _MOST_LEVELS[1]) for channel in range(3))
 
     def applied(self, rgb: RGB) -> NDArray[np.float32]:
-        """Return H×W×3 uint8 RGB as H×W×3 float32, toned and clipped to 0..255."""
-        return np.asarray(cv2.LUT(rgb, self.table.reshape(1, 256, 3)), dtype=np.float32)
+        """Return H×W×3 uint8 RGB as H×W×3 float32, toned, 0..255."""
+        if self.curves is None:
+            return np.asarray(rgb, dtype=np.float32)
+        mixed = rgb if self.mix is None else cv2.transform(rgb, self.mix)
+        return np.asarray(cv2.LUT(mixed, self.curves.astype(np.float32).reshape(1, 256, 3)), dtype=np.float32)
 
     def rounded(self, rgb: RGB) -> RGB:
         """Return H×W×3 uint8 RGB, toned, as uint8."""
-        if self.neutral:
+        if self.curves is None:
             return rgb
-        table = np.rint(self.table).astype(np.uint8).reshape(1, 256, 3)
-        return np.asarray(cv2.LUT(rgb, table), dtype=np.uint8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LostProfile:
-    """An ICC profile that one image of a pair has and the other seems to have lost."""
-
-    name: str
-    """What it calls itself, such as "Display P3"."""
-    image: Literal[1, 2]
-    """The one that lacks it."""
-
-
-def undo_lost_profile(
-    image_1: RGB, image_2: RGB, profiles: tuple[bytes | None, bytes | None]
-) -> tuple[RGB, RGB, LostProfile | None]:
-    """Return both images in sRGB, the one that lost the other's ICC profile read with it; and what was lost, if so.
-
-    image_1, image_2: H×W×3 uint8 RGB, any sizes.
-    profiles: by which each was brought to sRGB; None for an image that had none, or sRGB's own.
-    A profile is lost where only one image has it and the levels of the other, read with it, agree at least twice as well:
-    the median difference of the places that it moves falls to half or less.
-    """
-    if (profiles[0] is None) == (profiles[1] is None):
-        return image_1, image_2, None
-    profile = profiles[0] or profiles[1] or b""
-    bare, tagged = (image_2, image_1) if profiles[0] else (image_1, image_2)
-    factor = min(1.0, _PROFILE_SIDE / max(tagged.shape[:2]))
-    size = (max(1, round(tagged.shape[1] * factor)), max(1, round(tagged.shape[0] * factor)))
-    there, here = (
-        np.asarray(cv2.resize(rgb, size, interpolation=cv2.INTER_AREA), dtype=np.uint8) for rgb in (tagged, bare)
-    )
-    read = read_with_profile(here, profile)
-    if read is None:
-        return image_1, image_2, None
-    moved = cv2.absdiff(read, here).max(axis=2) >= _COLOURED
-    before, after = (cv2.absdiff(rgb, there).max(axis=2)[moved] for rgb in (here, read))
-    if moved.mean() < _LEAST_COLOURED or np.median(after) > np.median(before) / 2:
-        return image_1, image_2, None
-    whole = read_with_profile(bare, profile)
-    assert whole is not None
-    name = profile_name(profile)
-    if profiles[0]:
-        return image_1, whole, LostProfile(name=name, image=2)
-    return whole, image_2, LostProfile(name=name, image=1)
+        mixed = rgb if self.mix is None else cv2.transform(rgb, self.mix)
+        table = np.rint(self.curves).astype(np.uint8).reshape(1, 256, 3)
+        return np.asarray(cv2.LUT(mixed, table), dtype=np.uint8)
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:
     """Return the tone that turns `first` into `second` over the whole picture; neutral where there is none.
 
-    first, second: h×w×3 uint8 RGB, aligned. Each channel's curve is fitted to the pixels that agree with it (edited
-    places drop out) and kept only if it makes no more than a quarter of an 8×8 grid's cells worse: a change of one
-    large object is not a change of the picture.
+    first, second: h×w×3 uint8 RGB, aligned. What is fitted follows the pixels that agree with it (edited places drop out).
+    It is kept only if it makes no more than a quarter of an 8×8 grid's cells worse: a change of one large object is not a
+    change of the picture.
     """
     step = max(1, int(np.sqrt(first.shape[0] * first.shape[1] / _SAMPLES)))
     a, b = (np.ascontiguousarray(rgb[::step, ::step]) for rgb in (first, second))
-    channels = [(a[..., c].ravel(), b[..., c].ravel()) for c in range(3)]
-    curves = [_robust_curve(x, y) for x, y in channels]
-    bends = tuple(_bend(x, y, curve) for (x, y), curve in zip(channels, curves, strict=True))
-    tone = Tone(curves=(curves[0], curves[1], curves[2]), bends=bends)
-    if tone.neutral or max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a):
+    tone, left = _best(None, a, b)
+    mix = _mix(a, b)
+    if mix is not None:
+        mixed, of_mixed = _best(mix, a, b)
+        if of_mixed < _MIX_LEAVES * left:
+            tone, left = mixed, of_mixed
+    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
         return Tone()
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
 
 
+def _best(mix: NDArray[np.float64] | None, a: RGB, b: RGB) -> tuple[Tone, float]:
+    """Return the tone after a mix, with the power that fits best or with none, and the median difference that it leaves."""
+    mixed = a if mix is None else np.asarray(cv2.transform(a, mix), dtype=np.uint8)
+    tones = [Tone(mix=mix, curves=_curves(mixed, b, power)) for power in dict.fromkeys((1.0, _power(mixed, b)))]
+    return min(((tone, _left(tone, a, b)) for tone in tones), key=lambda found: found[1])
+
+
+def _left(tone: Tone, a: RGB, b: RGB) -> float:
+    """Return the median difference in levels that a tone leaves."""
+    return median(_largest(np.abs(tone.applied(a) - b)))
+
+
 def _keeps_order(tone: Tone, rgb: RGB) -> bool:
     """Return True if the levels that occur stay apart and in order: a negative, or a picture made flat, is an edit."""
-    table = tone.table
+    assert tone.curves is not None
+    mixed = rgb if tone.mix is None else np.asarray(cv2.transform(rgb, tone.mix), dtype=np.uint8)
     for channel in range(3):
-        low, high = _span(rgb[..., channel])
-        slope = (float(table[high, channel]) - float(table[low, channel])) / max(1, high - low)
+        low, high = (int(at_rank(mixed[..., channel], share)) for share in _MOST_LEVELS)
+        slope = float(tone.curves[high, channel] - tone.curves[low, channel]) / max(1, high - low)
         if high - low >= _ENOUGH_LEVELS and not 1 / _MOST_CONTRAST <= slope <= _MOST_CONTRAST:
             return False
     return True
 
 
-def _span(channel: NDArray[np.uint8]) -> tuple[int, int]:
-    """Return the levels between which all but the least and the greatest 2 % lie."""
-    low, high = (int(at_rank(channel, share)) for share in _MOST_LEVELS)
-    return low, high
+def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
+    """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels and a grey result."""
+    inner = ((a > 2) & (a < 253) & (b > 2) & (b < 253)).all(axis=2)
+    if np.count_nonzero(inner) < max(64, 0.05 * inner.size):
+        return None
+    x, y = a[inner].astype(np.float64), b[inner].astype(np.float64)
+    x = np.column_stack([x, np.full(len(x), 255.0)])
+    solved = np.eye(4)[:, :3]
+    # What is said of a grey picture's channels apart says nothing: it stays as it is.
+    ridge = len(x) * np.diag([4.0, 4.0, 4.0, 0.0])
+    for _ in range(_STEPS):
+        error = y - x @ solved
+        size = np.sqrt((error * error).sum(axis=1))
+        scale = max(1.0, 1.4826 * median(size) / 1.5)
+        weight = np.maximum(0.0, 1 - (size / (4 * scale)) ** 2) ** 2
+        weighted = x * weight[:, None]
+        change = np.linalg.solve(weighted.T @ x + ridge * float(weight.mean()), weighted.T @ (y - x @ np.eye(4)[:, :3]))
+        last, solved = solved, np.eye(4)[:, :3] + change
+        if np.abs(solved - last).max() < _STEADY / 255:
+            break
+    mix = solved.T.copy()
+    if np.linalg.det(mix[:, :3]) < _LEAST_MIX:
+        return None
+    mix[:, 3] *= 255
+    return mix
 
 
-def _basis(levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return N×4 of 1, x, x(1−x), x(1−x)(1−2x)."""
-    x = levels / 255
-    bend = x * (1 - x)
-    return np.stack([np.ones_like(x), x, bend, bend * (1 - 2 * x)], axis=1)
+def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float64]:
+    """Return 256×3: what each level of each channel became: a power with gain, offset and two bends, and what these leave.
+
+    Too few pixels leave the levels of a channel as they are.
+    """
+    basis, curves = _basis(power), [_LEVELS] * 3
+    for channel, (levels, became) in _told(a, b).items():
+        smooth = np.clip(_fitted(levels, became.astype(np.float64), basis), 0, 255)
+        curves[channel] = np.clip(smooth + _bend(a[..., channel].ravel(), b[..., channel].ravel(), smooth), 0, 255)
+    return np.stack(curves, axis=1)
 
 
-def _robust_curve(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Curve:
-    """Return (a, b, c, d) of y − x by reweighted least squares (Tukey). Too few pixels give a straight curve."""
-    unclipped = (x > 2) & (x < 253) & (y > 2) & (y < 253)
-    if unclipped.sum() < max(64, 0.05 * x.size):
-        return _STRAIGHT
-    levels = x[unclipped]
-    whole = y[unclipped].astype(np.int16) - levels
-    change = whole.astype(np.float64)
-    basis = _basis(np.arange(256.0))
-    # A few levels cannot tell gain from offset, nor a bend from either.
-    ridge = np.diag([0.0, 1e-3, 3e-3, 1e-2]) * len(levels)
-    solved = np.array([median(whole), 0.0, 0.0, 0.0])
+def _told(a: RGB, b: RGB) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
+    """Return channel → its levels in both pictures, without clipped ones, for the channels with enough of them."""
+    told = {}
+    for channel in range(3):
+        x, y = a[..., channel].ravel(), b[..., channel].ravel()
+        inner = (x > 2) & (x < 253) & (y > 2) & (y < 253)
+        if np.count_nonzero(inner) >= max(64, 0.05 * x.size):
+            told[channel] = (x[inner], y[inner])
+    return told
+
+
+def _basis(power: float) -> NDArray[np.float64]:
+    """Return 256×4 of 1, u, u(1−u), u(1−u)(1−2u), where u is the level, as 0..1, to this power."""
+    u = (_LEVELS / 255) ** power
+    bend = u * (1 - u)
+    return np.stack([np.ones_like(u), u, bend, bend * (1 - 2 * u)], axis=1)
+
+
+def _power(a: RGB, b: RGB) -> float:
+    """Return the power that fits the median of what each level of each channel became best, with the smallest bends.
+
+    A polynomial bends as gamma does in the middle, and is wrong at both ends.
+    """
+    medians = [_level_medians(levels, became) for levels, became in _told(a, b).values()]
+
+    def cost(power: float) -> float:
+        return sum(_misfit(*known, _basis(power)) for known in medians) + _OF_POWER * abs(float(np.log(power)))
+
+    return min(_POWERS, key=cost)
+
+
+def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return two times 256 values: the median of what each level became, and its weight, 0 where it does not occur."""
+    # Sorted by level and then by what it became, each level's median stands in the middle of its run.
+    ordered = np.sort(levels.astype(np.int32) * 256 + became)
+    ends = np.searchsorted(ordered, np.arange(257) * 256)
+    middle = np.minimum((ends[:-1] + ends[1:]) // 2, len(ordered) - 1)
+    return (ordered[middle] % 256).astype(np.float64), np.sqrt(np.diff(ends))
+
+
+def _misfit(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
+    """Return what a basis leaves of the levels' medians, in levels, each error capped, and a share of its bends."""
+    weight, change = weights, medians - 255 * basis[:, 1]
+    for _ in range(4):
+        normal = (basis.T * weight) @ basis + _RIDGE
+        solved = np.linalg.solve(normal, basis.T @ (weight * change))
+        error = np.abs(change - basis @ solved)
+        weight = weights / np.maximum(1.0, error)
+    # Many powers with bends fit the levels that occur. The one that needs no bends is right beyond them, too.
+    bends = _OF_BENDS * float(np.abs(solved[2:]).sum())
+    return float(np.average(np.minimum(error, _CAP), weights=weights)) + bends
+
+
+def _fitted(levels: NDArray[np.uint8], became: NDArray[np.float64], basis: NDArray[np.float64]) -> _Levels:
+    """Return the curve over `basis` by reweighted least squares (Tukey)."""
+    plain = 255 * basis[:, 1]
+    change = became - plain[levels]
+    solved = np.array([median(change), 0.0, 0.0, 0.0])
     for _ in range(_STEPS):
         error = change - (basis @ solved)[levels]
         scale = max(1.0, 1.4826 * median(np.abs(error)))
         weight = np.maximum(0.0, 1 - (error / (4 * scale)) ** 2) ** 2
         # Pixels of one level have one row of the basis: their sums are enough.
         weights, changes = (np.bincount(levels, weights=w, minlength=256) for w in (weight, weight * change))
-        normal = (basis.T * weights) @ basis + ridge * float(weight.mean())
+        normal = (basis.T * weights) @ basis + _RIDGE * float(weight.sum())
         last, solved = solved, np.linalg.solve(normal, basis.T @ changes)
         if np.abs(solved - last).max() < _STEADY:
             break
-    a, b, c, d = solved.tolist()
-    return a, b, c, d
+    return np.asarray(plain + basis @ solved)
 
 
-def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], curve: Curve) -> tuple[float, ...]:
-    """Return what the curve leaves at each knot, at most 24 levels: the mean of the pixels near it, shrunk where few."""
-    table = np.clip(np.arange(256) + _basis(np.arange(256.0)) @ np.array(curve), 0, 255)
-    error = y - table[x]
+def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], smooth: _Levels) -> _Levels:
+    """Return what a smooth curve leaves, at most 24 levels: the mean of the pixels near each knot, shrunk where few."""
+    error = y - smooth[x]
     typical = median(np.abs(error))
     if typical > _MOST_BEND:
         # The curve says nothing of this picture: another one, or a white one, is no bend of it.
-        return (0.0,) * len(_KNOTS)
-    scale = max(1.0, 1.4826 * typical)
-    near = np.abs(error) < 3 * scale + 4
+        return np.zeros(256)
+    near = np.abs(error) < 3 * max(1.0, 1.4826 * typical) + 4
     nearest = _NEAREST_KNOT[x[near]]
     counts = np.bincount(nearest, minlength=len(_KNOTS))
     sums = np.bincount(nearest, weights=error[near], minlength=len(_KNOTS))
     means = np.clip(sums / np.maximum(counts, 1), -_MOST_BEND, _MOST_BEND)
     few = 0.001 * x.size
-    return tuple((means * counts / (counts + few)).tolist())
+    return np.asarray(np.interp(_LEVELS, _KNOTS, means * counts / (counts + few)), dtype=np.float64)
 
 
 def _largest(values: NDArray[np.float32]) -> NDArray[np.float32]:

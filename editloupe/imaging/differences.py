@@ -6,7 +6,6 @@ edits under known nuisances (benchmarks/localize makes such pairs); they are no 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -16,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import MIN_SIDE, RGB
-from editloupe.imaging.align import Alignment, align, equal
+from editloupe.imaging.align import align, equal
+from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.colour import Tone
+from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
 from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
 from editloupe.imaging.significance import significance
-from editloupe.imaging.subjects import LEAST_SIDE, MOST, find_subjects
-from editloupe.imaging.whole_changes import WholeChange, find_whole_changes, turns_of
 from editloupe.values import Box, cached_property
 
 CLEAR: Final = 25.0
@@ -43,8 +42,6 @@ the grain that one of the two shows for itself. Compression down to quality 50, 
 Without this test, a picture that changed throughout would be reported by its strongest places alone."""
 LEAST_AREA_PX: Final = 36.0
 """Least area of a region's changed pixels, in px² of image 1."""
-LEAST_BLUR: Final = 0.7
-"""Least blur that counts, a standard deviation in px of the compared copies; resampling alone leaves about half a px."""
 LEAST_COMPARED_PX: Final = float(MIN_SIDE**2)
 """px²; from less no noise can be told. The smallest image has as many."""
 LEAST_MEAN: Final = 3.0
@@ -53,12 +50,10 @@ _UNEXPLAINED = 0.6
 """Least share of a place's difference that neither a slip nor a blur of it explains."""
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
-_HOLDS_TOO_MUCH = 0.5
-"""Share of the picture; a larger box is no place in it."""
-_ALWAYS = 2
-"""Edits that count, however small, where the rest of the picture differs too."""
-_OF_STRONGEST = 0.5
-"""Share of the strongest edit's mean difference from which a subject beside it counts."""
+_MORE_AROUND = 0.02
+"""Share of image 2 from which what it shows beside image 1 counts: registration leaves a rim of a px or two."""
+_MOST = 5
+"""Places at most in a picture that changed throughout."""
 _RIM = 9
 """px of the half-size maps: what lies nearer to a region's pixels is neither it nor the rest."""
 
@@ -80,8 +75,7 @@ class Region:
     """Regions are ordered by it: what the changed pixels' levels exceed FAINT by, squared and summed, in px² of image 1.
 
     So a weak shadow over much of a picture counts for less than a small object that is gone. A region with a mean under
-    FAINT has at most the strength of the weakest other one. A subject's strength says how much it stands out, from 0 to
-    about 1, times that of the weakest edit beside it.
+    FAINT has at most the strength of the weakest other one.
     """
 
 
@@ -90,9 +84,7 @@ class Differences:
     """What `localize` found."""
 
     regions: tuple[Region, ...] = ()
-    """The places that differ, strongest first; where much changed, at most five: strong local edits, then subjects."""
-    whole_changes: tuple[WholeChange, ...] = ()
-    """What happened to the whole picture, as far as it has a name."""
+    """The places that differ, strongest first; where much changed, at most five."""
     half_levels: Map
     """(h+1)//2×(w+1)//2 float32, 0..255: how much each place differs, at half the size of `alignment.first`."""
     half_changed: NDArray[np.uint8]
@@ -110,12 +102,8 @@ class Differences:
     """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
     rest: float | None = None
     """Median difference in levels outside the regions; None where less than 15 % of what was compared lies there."""
-    subjects_only: bool = False
-    """True where the regions are subjects alone: their strength says how much each stands out, from 0 to about 1."""
     restyled: bool = False
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
-    blurs: tuple[float, float] = (0.0, 0.0)
-    """Standard deviations, in px of the copies, by which each was blurred to be equally sharp. At least one is 0."""
 
     @cached_property
     def levels(self) -> Map:
@@ -163,9 +151,10 @@ class Differences:
     def widespread(self) -> bool:
         """True if single regions do not tell it all.
 
-        The rest differs too, its places drifted, over 40 % differ clearly, or what happened to the whole has a name.
+        The rest differs too, its places drifted, over 40 % differ clearly, it was turned, or image 2 shows more around it.
         """
-        return bool(self.whole_changes) or self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
+        turned, more_around = self.alignment.orientation != UPRIGHT, self.alignment.unseen[1] >= _MORE_AROUND
+        return turned or more_around or self.regenerated or self.drifted or self.changed_share > LARGE_SHARE
 
     @property
     def masked_share(self) -> float:
@@ -184,18 +173,15 @@ def localize(
     *,
     masks_1: Sequence[Box] = (),
     masks_2: Sequence[Box] = (),
-    profiles: tuple[bytes | None, bytes | None] = (None, None),
     turns: bool = True,
 ) -> Differences:
     """Return where two H×W×3 uint8 RGB images of any sizes differ. The same images give the same result.
 
     masks_1, masks_2: boxes that are painted over, in px of image 1 and of image 2. Places under a mask of either image, and
     the rim of a mask, are no differences, wherever the masks end.
-    profiles: the ICC profiles by which the images were brought to sRGB (`ImageStore.profile`). Where the
-    other image lost one, it is read with it.
     turns: True undoes that image 2 was mirrored or turned by quarter turns before comparing.
     """
-    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, profiles=profiles, turns=turns)
+    alignment = align(image_1, image_2, masks_1=masks_1, masks_2=masks_2, turns=turns)
     height, width = alignment.first.shape[:2]
     shown = _shown(alignment)
     compared_px = float(shown.mean()) * width * height
@@ -214,40 +200,27 @@ def localize(
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
-    much, threshold = changed_share > LARGE_SHARE, STRONG * weighed.noise
+    much = changed_share > LARGE_SHARE
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
     most_gap = _JOINED_GAP * min(levels.shape)
     objects = joined(objects, most_gap=most_gap)
     if not (much or restyled):
         objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
     found = _ordered(_regions(objects, left, levels, alignment))
-    rest = _rest(found, left, levels)
-    subjects_only = False
-    if much or (restyled and (not found or rest is None or rest > RESTYLED_NOISE)):
-        subjects = _regions(find_subjects(left, levels, least_mean=LEAST_MEAN), left, levels, alignment)
-        subjects = [(o, replace(r, strength=o.significance)) for o, r in subjects]
-        if not found or (restyled and much):
-            # No unchanged majority is left to measure noise on.
-            found, threshold, subjects_only = subjects, LEAST_MEAN, True
-        else:
-            found = _beside(found, subjects, alignment)
-        rest = _rest(found, left, levels)
-    named = find_whole_changes(alignment) if much or restyled else ()
+    if much or restyled:
+        found = found[:_MOST]
     return Differences(
         regions=tuple(r for _, r in found),
-        whole_changes=(*turns_of(alignment.orientation), *named),
         half_levels=levels,
         half_changed=_drawn(found, levels),
-        threshold=threshold,
+        threshold=STRONG * weighed.noise,
         changed_share=changed_share,
         compared_px=compared_px,
         identical=False,
         alignment=alignment,
         noise=max(weighed.noise, weighed.colour_noise),
-        rest=rest,
-        subjects_only=subjects_only,
+        rest=_rest(found, left, levels),
         restyled=restyled,
-        blurs=left.blurs,
     )
 
 
@@ -262,29 +235,6 @@ def _ordered(found: Sequence[_Found]) -> list[_Found]:
     weakest = min((r.strength for _, r in found if r.mean >= FAINT), default=np.inf)
     weighed = [(o, r if r.mean >= FAINT else replace(r, strength=min(r.strength, weakest))) for o, r in found]
     return sorted(weighed, key=lambda f: (f[1].mean < FAINT, -f[1].strength))
-
-
-def _beside(edits: Sequence[_Found], subjects: Sequence[_Found], alignment: Alignment) -> list[_Found]:
-    """Return at most five of what changed in a picture whose rest changed too, strongest first: edits and subjects.
-
-    Of small edits only the two strongest count. An edit over most of the picture is no place: its subjects stand for it.
-    Beside other edits a subject is a further thing, and differs about as much.
-    """
-    (width, height), most = alignment.size_1, _HOLDS_TOO_MUCH * math.prod(alignment.size_1)
-    least = LEAST_SIDE * min(width, height)
-    large = [r.strength for _, r in edits if r.box.area > most] if subjects else []
-    kept = [(o, r) for o, r in edits if not large or r.box.area <= most]
-    kept = [*kept[:_ALWAYS], *((o, r) for o, r in kept[_ALWAYS:] if min(r.box.width, r.box.height) >= least)]
-    clear = 0.0 if large else _OF_STRONGEST * kept[0][1].mean
-    others = [(o, r) for o, r in subjects if r.mean >= clear and _covered(r.box, kept) <= _HOLDS_TOO_MUCH]
-    whole = large[0] if large else kept[-1][1].strength
-    kept += [(o, replace(r, strength=whole * min(1.0, r.strength))) for o, r in others]
-    return sorted(kept, key=lambda e: -e[1].strength)[:MOST]
-
-
-def _covered(box: Box, others: Sequence[_Found]) -> float:
-    """Return the largest share of a box that one of the others covers."""
-    return max((c.area / box.area for _, r in others if (c := r.box.intersection(box)) is not None), default=0.0)
 
 
 def _drawn(found: Sequence[_Found], levels: Map) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.imaging.differences import CLEAR, LEAST_BLUR, LEAST_COMPARED_PX, Differences, localize
+from editloupe.imaging.differences import CLEAR, LEAST_COMPARED_PX, Differences, localize
 from editloupe.values import Json
 
 CELL: Final = 8
@@ -72,14 +72,14 @@ def _compared(found: Differences) -> Change:
     alignment = found.alignment
     toned = alignment.tone.rounded(alignment.first)
     tone = float(cv2.absdiff(alignment.first, toned).mean())
-    moved, blur = alignment.motion.most, max(found.blurs)
+    moved = alignment.motion.most
     whole = [
         words
         for says, words in (
             (found.regenerated, "the image seems regenerated or changed as a whole"),
+            (alignment.placed, "the two images show different frames of a scene"),
             (moved >= MOTION_PX, f"the whole picture moved by {moved:.1f} px"),
             (tone >= TONE, f"the tone of the whole picture changed by {tone:.1f} of 255"),
-            (blur > LEAST_BLUR, f"one is softer than the other, by a blur of {blur:.1f} px"),
         )
         if says
     ]
@@ -93,7 +93,6 @@ def _compared(found: Differences) -> Change:
         "regenerated": found.regenerated,
         "moved_px": round(moved, 3),
         "tone": round(tone, 3),
-        "blur_px": blur,
         "largest": round(found.largest, 2),
         "noise": round(found.noise, 3),
     }

@@ -26,8 +26,6 @@ EVEN_CHANCE: Final = 15.0
 Of regions in real edits and drawn renderings, about half of those around it lie on a place that was really edited
 (docs/measures.md#differences-without-words).
 """
-SOFT_PX: Final = 2.0
-"""Standard deviation in px of a blur that is a change of the whole picture. Compression and resizing leave less."""
 MOVED: Final = 0.02
 """Share of the diagonal. A whole picture that moved by more has another frame."""
 
@@ -69,7 +67,7 @@ class DifferenceRegions(Measure):
         whole = _whole(found)
         # The places of a picture that was turned are not the same in both images.
         regions = found.regions if found.alignment.orientation == UPRIGHT else ()
-        kept = [r for r in regions if found.subjects_only or confidence(r, found) >= args.least_confidence]
+        kept = [r for r in regions if confidence(r, found) >= args.least_confidence]
         differences = [
             _difference(operation(pair.features(r.box)), r.box, confidence(r, found), width=width, height=height)
             for r in kept
@@ -97,13 +95,7 @@ def operation(region: RegionFeatures) -> Op:
 
 
 def confidence(region: Region, found: Differences) -> float:
-    """Return 0 to 1, higher is surer: s / (s + 15), s the region's strength for each px of the image in squared levels.
-
-    Of a picture that changed throughout, where no strength can be weighed against noise, it is how much the region stands
-    out.
-    """
-    if found.subjects_only:
-        return min(1.0, max(0.0, region.strength))
+    """Return 0 to 1, higher is surer: s / (s + 15), s the region's strength for each px of the image in squared levels."""
     width, height = found.alignment.size_1
     strength = region.strength / (width * height)
     return strength / (strength + EVEN_CHANCE)
@@ -125,7 +117,7 @@ def _whole(found: Differences) -> tuple[str, ...]:
         (found.regenerated, "the picture differs beyond single places"),
         (found.changed_share > LARGE_SHARE, f"{100 * found.changed_share:.0f} % of the picture differ clearly"),
         (found.tone_most >= CLEAR, f"the tone of the whole picture changed by up to {found.tone_most:.0f} of 255"),
-        (max(found.blurs) >= SOFT_PX, f"one image is softer, by a blur of {max(found.blurs):.1f} px"),
+        (alignment.placed, "the edited image shows another frame of the scene"),
         (alignment.motion.most > MOVED * diagonal, f"the whole picture moved by up to {alignment.motion.most:.0f} px"),
     )
     return tuple(words for says, words in facts if says)

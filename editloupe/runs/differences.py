@@ -65,11 +65,12 @@ def _setting(name: str) -> str:
 
 
 def _short(value: Json) -> str:
-    """Return a value on one line: of what has a name, such as a prompt, the name."""
+    """Return a value on one line: of what has a name, such as a prompt, the name; a sentence stands in quotes."""
     if isinstance(value, Mapping) and "name" in value:
         value = value["name"]
     text = "not set" if value is None else " ".join((value if isinstance(value, str) else json.dumps(value)).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return f'"{text}"' if isinstance(value, str) and " " in text else text
 
 
 def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:

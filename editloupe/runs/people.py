@@ -1,9 +1,8 @@
-"""What people said of a run's samples while they looked at it: one finding a line in `people.jsonl`, only appended to.
+"""What people said of a run's samples: one finding a line in `people.jsonl`, only appended to.
 
 They stand beside findings.jsonl and not in it: no trace holds them, and they may come while another process is judging.
-The latest line of a person and a question counts; one that takes an answer back is a line as well. A label of a metric is
-also one of the sample's ratings (`rated`), and so stands wherever people are read: in `compare`, `align`, `gate`, the
-exports and the pages.
+The latest line of a person and a question counts. A label of a metric is also one of the sample's ratings (`rated`), and so
+stands wherever people are read: in `compare`, `gate`, the exports and the pages.
 """
 
 from __future__ import annotations
@@ -11,23 +10,24 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from editloupe import files
-from editloupe.answers import Choice, Label, Number
-from editloupe.data.human import Rating, of_turn, value_on
-from editloupe.errors import StorageError
+from editloupe.answers import Answer, AnswerSpec, Choice, Label, Labels, Number, OneOf, Scale
+from editloupe.data.human import ADJUDICATED, Rating, of_turn, value_on
+from editloupe.errors import ConfigError, DataError, StorageError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.scores import Metric
 from editloupe.traces.read import complete_lines
-from editloupe.values import Json, Sample, digest, finite_json
+from editloupe.values import Json, Sample, finite, finite_json
 
 FILE: Final = "people.jsonl"
+MOST_NOTE: Final = 4_000
+"""Characters of a note."""
 
 Place: TypeAlias = tuple[str, tuple[str, str, str, int, str]]
 """(rater, `Finding.question`)."""
@@ -38,21 +38,14 @@ class Given:
     """What one person said of one question."""
 
     finding: Finding
-    """Its reason is the note; `abstained` where the person took the label back, or could not tell."""
+    """Its reason is the note; `abstained` where the person skipped the question."""
     rater: str
     time: str
     """When, in ISO 8601."""
-    retracted: bool = False
-    """Whether the person took back what stood there: the question is open again."""
     of_metric: bool = True
     """False for an answer that is on the question's own scale and not on its metric's, such as "Edit A is better"."""
     swapped: bool = False
     """Whether two pictures were shown in exchanged places. The answer is stored as if they had not been."""
-
-    @property
-    def revision(self) -> str:
-        """What tells this line from the others on the same question."""
-        return digest([self.finding.to_json(), self.rater, self.time, self.retracted])[:16]
 
     @property
     def place(self) -> Place:
@@ -72,119 +65,38 @@ def person(rater: str) -> JudgeSpec:
     return JudgeSpec(kind="human", backend=f"human/{quote(rater, safe='')}", endpoint="in person")
 
 
-class Journal:
-    """What people said of one run, followed while it grows; thread-safe. Reading again costs what is new.
+def check_name(rater: str) -> None:
+    """Raise ConfigError for what is no name of a rater."""
+    if not rater.strip() or rater != rater.strip() or len(rater) > 80 or not rater.isprintable():
+        raise ConfigError(f"rater {rater!r}: expected a name of 1 to 80 printable characters")
+    if rater == ADJUDICATED:
+        raise ConfigError(f"rater {rater!r}: this name is kept for labels of the data that settle a disagreement")
 
-    given: what counts of each person and question, in the order of writing.   problems: a line for each that cannot be
-    used.
+
+def options_of(spec: AnswerSpec) -> tuple[str, ...]:
+    """Return the words of a menu; () for an answer that is none of a menu, and for numbers."""
+    if isinstance(spec, Labels):
+        return spec.choices()
+    return spec.options if isinstance(spec, OneOf) else ()
+
+
+def read_reply(spec: AnswerSpec, said: str) -> Answer:
+    """Return what a person answers. Of a menu only the very words count. Raises DataError and ReplyError."""
+    options = options_of(spec)
+    if options and said not in options:
+        raise DataError(f"answer: expected one of {', '.join(options)}; found {said!r}")
+    if isinstance(spec, Scale) and not _is_number(said):
+        raise DataError(f"answer: expected a number from {spec.low:g} to {spec.high:g}; found {said!r}")
+    found: Answer = spec.parse(said)
+    return found
+
+
+def add(folder: Path, given: Given) -> tuple[int, int]:
+    """Append what a person said, make sure that it is on disk, and return at which byte it begins and ends.
+
+    A run that is being judged goes on undisturbed. Raises StorageError.
     """
-
-    def __init__(self, folder: Path, metrics: Mapping[str, Metric], problems: list[str] | None = None) -> None:
-        """metrics: of the run by id; an answer that is none of its metric does not count."""
-        self.folder, self.given = folder, dict[Place, Given]()
-        self.problems: list[str] = [] if problems is None else problems
-        self._metrics, self._lock = metrics, threading.RLock()
-        self._read = self._count = self._inode = 0
-        """Bytes and lines that were taken in, and of which file."""
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take in what was written since. Raises StorageError."""
-        with self._lock:
-            try:
-                with files.open_plain(self.folder / FILE) as file:
-                    file.seek(self._known(file))
-                    self._take(file.read())
-            except FileNotFoundError:
-                self._forget()
-            except OSError as error:
-                raise StorageError(f"{self.folder / FILE} cannot be read: {error.strerror or error}") from error
-
-    def snapshot(self) -> dict[Place, Given]:
-        """Return what counts now."""
-        with self._lock:
-            return dict(self.given)
-
-    def add(self, given: Given, *, seen: str | None = None) -> Given | None:
-        """Append what a person said, make sure that it is on disk, and return None.
-
-        seen: the `revision` of what the person saw there, "" for an open question, None for whatever stands there. If
-        something else stands there now, nothing is written and that is returned (retracted where it is open again), unless
-        it says the same. A run that is being judged goes on undisturbed.
-        Raises StorageError.
-        """
-        with self._lock:
-            other: list[Given] = []
-
-            def wanted(lines: bytes) -> bool:
-                self._take(lines)
-                stands = self.given.get(given.place)
-                if stands is None and given.retracted:
-                    return False
-                if seen is None or seen == (stands.revision if stands else ""):
-                    return True
-                if stands is None or not _same(stands, given):
-                    other.append(stands or replace(given, retracted=True))
-                return False
-
-            self.refresh()
-            line = _line(given)
-            if _append(self.folder, [line], at=self._known, wanted=wanted):
-                self._take(line + b"\n")
-            return other[0] if other else None
-
-    def _known(self, file: BinaryIO) -> int:
-        """How many bytes of a file are taken in: none of one that has taken the place of another."""
-        now = os.fstat(file.fileno())
-        if now.st_ino != self._inode or now.st_size < self._read:
-            self._forget()
-            self._inode = now.st_ino
-        return self._read
-
-    def _forget(self) -> None:
-        self.given.clear()
-        self._read = self._count = self._inode = 0
-
-    def _take(self, data: bytes) -> None:
-        """Take in the complete lines of what follows the bytes that are known."""
-        lines, end = complete_lines(data)
-        self._read += end
-        for line in lines:
-            self._count += 1
-            found = self._parsed(line)
-            if isinstance(found, str):
-                self.problems.append(f"{FILE}, line {self._count}: {found}, left out")
-                continue
-            self.given.pop(found.place, None)
-            if not found.retracted:
-                self.given[found.place] = found
-
-    def _parsed(self, line: bytes) -> Given | str:
-        """What a line says, or why it does not count."""
-        try:
-            data = finite_json(line)
-            finding = Finding.from_json(data)
-            given = Given(
-                finding=finding,
-                rater=str(data["rater"]),
-                time=str(data.get("time", "")),
-                retracted=data.get("retracted") is True,
-                of_metric=data.get("of_metric") is not False,
-                swapped=data.get("swapped") is True,
-            )
-            metric = self._metrics.get(finding.metric) if given.of_metric else None
-            why = "" if metric is None or finding.answer is None else metric.refuses(finding.answer)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"not of the expected shape ({error!r})"
-        return why or given
-
-
-def add(folder: Path, given: Given) -> None:
-    """Append what a person said, and make sure that it is on disk. A run that is being judged goes on undisturbed.
-
-    Raises StorageError.
-    """
-    _append(folder, [_line(given)])
+    return _append(folder, [_line(given)])
 
 
 def bring(source: Path, target: Path) -> None:
@@ -200,7 +112,23 @@ def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> di
     metrics: of the run by id; an answer that is none of its metric does not count.   problems: gets a line for each that
     cannot be used.
     """
-    return Journal(folder, metrics, problems).given
+    found: dict[Place, Given] = {}
+    for number, line in enumerate(_lines(folder), start=1):
+        try:
+            data = finite_json(line)
+            given = _given(data)
+            metric, answer = metrics.get(given.finding.metric) if given.of_metric else None, given.finding.answer
+            why = "" if metric is None or answer is None else metric.refuses(answer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"not of the expected shape ({error!r})"
+        if why:
+            problems.append(f"{FILE}, line {number}: {why}, left out")
+            continue
+        found.pop(given.place, None)
+        # In runs of 0.2.0 a line may say that an answer was taken back.
+        if data.get("retracted") is not True:
+            found[given.place] = given
+    return found
 
 
 def of_metric(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
@@ -236,54 +164,56 @@ def writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return finite(float(text)) is not None
+    except ValueError:
+        return False
+
+
+def _given(data: Mapping[str, Json]) -> Given:
+    return Given(
+        finding=Finding.from_json(data),
+        rater=str(data["rater"]),
+        time=str(data.get("time", "")),
+        of_metric=data.get("of_metric") is not False,
+        swapped=data.get("swapped") is True,
+    )
+
+
 def _line(given: Given) -> bytes:
     data: dict[str, Json] = {
         **given.finding.to_json(),
         "rater": given.rater,
         "time": given.time,
         "judge": person(given.rater).to_json(),
-        **({"retracted": True} if given.retracted else {}),
         **({} if given.of_metric else {"of_metric": False}),
         **({"swapped": True} if given.swapped else {}),
     }
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
 
 
-def _same(one: Given, other: Given) -> bool:
-    """Whether two lines say the same of one question: the second is the first one, sent again."""
-    a, b = one.finding, other.finding
-    return (a.status, a.answer, a.reason, one.retracted) == (b.status, b.answer, b.reason, other.retracted)
-
-
-def _lines(folder: Path) -> Sequence[bytes]:
+def _lines(folder: Path) -> list[bytes]:
     try:
-        return complete_lines(files.read_bytes(folder / FILE))[0]
+        return list(complete_lines(files.read_bytes(folder / FILE))[0])
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise StorageError(f"{folder / FILE} cannot be read: {error.strerror or error}") from error
 
 
-def _append(
-    folder: Path,
-    lines: Iterable[bytes],
-    *,
-    at: Callable[[BinaryIO], int] = lambda file: 0,
-    wanted: Callable[[bytes], bool] = lambda data: True,
-) -> bool:
-    """Append lines and return True, unless the complete lines from a byte `at` on are such that they are not `wanted`."""
+def _append(folder: Path, lines: Iterable[bytes]) -> tuple[int, int]:
     try:
         with files.append(folder / FILE, below=folder) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            begin = at(file)
-            file.seek(begin)
-            data = file.read()
-            end = complete_lines(data)[1]
+            file.seek(0)
             # A line that was cut off when its writer was killed.
-            file.truncate(begin + end)
-            if not wanted(data[:end]):
-                return False
+            begin = complete_lines(file.read())[1]
+            file.truncate(begin)
+            file.seek(begin)
             file.writelines(line + b"\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
-            return True
+            return begin, file.tell()
     except OSError as error:
         raise StorageError(f"{folder / FILE} cannot be written: {error.strerror or error}") from error

@@ -167,11 +167,8 @@ def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> 
 def _content(shown: ToolAnswer) -> list[TextContent | ImageContent]:
     """Return the text, then each picture behind its name. Those that are too large are scaled down, and said to be."""
     blocks: list[TextContent | ImageContent] = [_text(shown.observation.text)]
-    left = MOST_SHOWN
-    for number, picture in enumerate(shown.pictures):
-        # What smaller ones before it did not need is the others'.
-        png, note = _fitted(picture, left // (len(shown.pictures) - number))
-        left -= len(png)
+    for picture in shown.pictures:
+        png, note = _fitted(picture, MOST_SHOWN // len(shown.pictures))
         data = base64.b64encode(png).decode("ascii")
         blocks += [_text(f"{picture.name}:{note}"), ImageContent(data=data, mime_type="image/png")]
     return blocks

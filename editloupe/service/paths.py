@@ -1,4 +1,4 @@
-"""Files that a client may name: below one folder, and nowhere else."""
+"""Images that a client names or sends: a file below one folder and nowhere else, or a data: address."""
 
 from __future__ import annotations
 
@@ -6,86 +6,53 @@ import binascii
 from base64 import b64decode
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 from editloupe.errors import ImageError
-
-_LONGEST: Final = 200
-"""Characters of a path in a message."""
 
 MOST_SENT: Final = 32 * 2**20
 """Bytes of an image that a client may send in a message."""
 
 
 def given(root: Path, image: object, *, name: str) -> Path | bytes:
-    """Return what an image is given as: a path below a folder, a file:// address of one, or a data: address.
+    """Return what an image is given as: a path below a folder, a file: address of one, or a data: address with base64.
 
     name: what the image is called in messages, which never repeat an address.
     Raises ImageError for other addresses, for data that is too long or no base64, and for a file that is not below `root`.
     """
-    scheme, _, rest = image.partition(":") if isinstance(image, str) else ("", "", "")
-    match scheme.strip().lower():
-        case "data":
-            return _data(rest, name)
-        case "file":
-            return below(root, _path(rest), shown=f"{name}: the file:// address")
-        case "http" | "https" | "ftp" | "s3" | "gs":
-            raise ImageError(
-                f"{name}: nothing is fetched from {scheme.lower()} addresses; give a path below {root}, or data:"
-            )
-    return below(root, image)
+    scheme, colon, rest = image.partition(":") if isinstance(image, str) else ("", "", "")
+    if scheme.strip().lower() == "data":
+        return decoded(rest.partition(",")[2], name=name)
+    if scheme.strip().lower() == "file":
+        return below(root, unquote(rest.removeprefix("//localhost").removeprefix("//")), name=name)
+    if colon and rest.startswith("//"):
+        raise ImageError(f"{name}: nothing is fetched from addresses; give a path below the root folder, or data:")
+    return below(root, image, name=name)
 
 
-def _path(rest: str) -> str:
-    """Return the path of a file: address without its scheme. One of another machine is a path to nowhere: "\0"."""
-    try:
-        parts = urlsplit(f"file:{rest}")
-        return url2pathname(parts.path) if parts.netloc in ("", "localhost") else "\0"
-    except ValueError:
-        return "\0"
-
-
-def _data(rest: str, name: str) -> bytes:
-    head, comma, body = rest.partition(",")
-    if not comma:
-        raise ImageError(f"{name}: the data: address has no comma; expected one before the data")
+def decoded(text: str, *, name: str) -> bytes:
+    """Return the bytes of an image in base64. Raises ImageError."""
     # Base64 is longer by a third, and a percent sign takes three for one.
-    if len(body) > 3 * MOST_SENT:
-        raise ImageError(_too_large(name))
-    if not head.strip().lower().endswith(";base64"):
-        found = unquote_to_bytes(body)
-    else:
-        try:
-            # Line breaks and blanks come with some encoders.
-            found = b64decode("".join(unquote(body).split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise ImageError(f"{name}: the data: address holds no base64 behind its comma") from None
-    if len(found) > MOST_SENT:
-        raise ImageError(_too_large(name))
-    return found
+    if len(text) > 3 * MOST_SENT:
+        raise ImageError(f"{name}: more than {MOST_SENT // 2**20} MiB; put a file below the root folder, and give its path")
+    try:
+        # Line breaks and blanks come with some encoders.
+        return b64decode("".join(unquote(text).split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ImageError(f"{name}: not base64; expected the bytes of an image file") from None
 
 
-def _too_large(name: str) -> str:
-    return f"{name}: more than {MOST_SENT // 2**20} MiB in a data: address; put a file below the root folder, give its path"
-
-
-def below(root: Path, path: object, *, shown: str = "") -> Path:
+def below(root: Path, path: object, *, name: str) -> Path:
     """Return the file that a path means, links followed.
 
-    shown: what stands for the path in messages; "" for the path itself, shortened.
-    Raises ImageError for a file that is not below `root`, whether it exists or not.
+    Raises ImageError for a file that is not below `root`, whether it exists or not. No message says where `root` is.
     """
-    quoted = repr(path)
-    shown = shown or f"path {quoted if len(quoted) <= _LONGEST else f'{quoted[:_LONGEST]}…'}"
     if not isinstance(path, str) or "\0" in path:
-        raise ImageError(f"{shown}: expected the path of an image file")
+        raise ImageError(f"{name}: expected the path of an image file")
     try:
         found = (root / path).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise ImageError(
-            f"{shown}: cannot be followed ({getattr(error, 'strerror', None) or type(error).__name__})"
-        ) from error
+        raise ImageError(f"{name}: the path cannot be followed ({getattr(error, 'strerror', None) or error})") from error
     if not found.is_relative_to(root):
-        raise ImageError(f"{shown}: is outside {root}, below which alone images can be opened here")
+        raise ImageError(f"{name}: the path is outside the folder below which images can be opened here")
     return found

@@ -1,6 +1,10 @@
 """Do two readings of the same items agree: a judge's and people's, or two judges'.
 
-Correlations are SciPy's; their weighted forms (points.py) serve the resamples, and a test holds the two equal.
+Correlations are SciPy's; their weighted forms (weighted.py) serve the resamples, and a test holds the two equal.
+
+An adjusted figure counts the unjudged items against the judge. Shares count an unjudged item as wrong. Correlations, kappa
+and alpha are what they would be if each unjudged item had been labelled at random from the judge's own labels: the figure
+times the coverage (squared for Kendall's tau, which is about pairs). Errors on a scale have none.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, Floats, Undefined, draws, interval
+from editloupe.stats.bootstrap import DRAWING, LARGEST, Drawing, Estimate, Floats, Undefined, draws, in_order, interval
 from editloupe.stats.weighted import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
 
 DECIMALS: Final = 9
@@ -78,26 +82,26 @@ class Paired:
         x, y = (np.where(np.isin(values, scale.values), values, np.nan) for values in (self.x, self.y))
         return Paired(x=x, y=y, clusters=self.clusters, names=self.names)
 
+    def in_order(self) -> Paired:
+        """Return the same items by source image and readings, so that no figure depends on the order in which they came."""
+        by_cluster = {name: number for number, name in enumerate(in_order(self.clusters))}
+        place = np.array([by_cluster[name] for name in self.clusters])
+        return self.at(np.lexsort((self.x, self.y, place)).tolist())
+
     @property
     def asked(self) -> int:
         """Return how many items y has a reading of."""
         return int((~np.isnan(self.y)).sum())
 
     @property
+    def too_large(self) -> bool:
+        """Whether squares of the readings would overflow."""
+        return bool((np.abs(self.x[self.both]) > LARGEST).any() or (np.abs(self.y[self.both]) > LARGEST).any())
+
+    @property
     def both(self) -> npt.NDArray[np.bool_]:
         """n bool: where both readings are there."""
         return ~np.isnan(self.x) & ~np.isnan(self.y)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure(Estimate):
-    """An estimate, and what it is if the unjudged items count against the judge."""
-
-    adjusted: float | None
-    """Shares count an unjudged item as wrong. Correlations, kappa and alpha are what they would be if each unjudged item
-    had been labelled at random from the judge's own labels: the figure times the coverage (squared for Kendall's tau, which
-    is about pairs). None for errors on a scale, and if there is no figure.
-    """
 
 
 def figures(
@@ -108,7 +112,7 @@ def figures(
     good: float | None = None,
     one_scale: bool = True,
     drawing: Drawing = DRAWING,
-) -> dict[str, Figure]:
+) -> dict[str, Estimate]:
     """Return every figure that the two readings allow, by name.
 
     numbers: for correlations (ties get their average rank), if the scale has an order, and for errors: mae, the mean of
@@ -120,7 +124,7 @@ def figures(
     """
     if not one_scale:
         return _figures(numbers, CORRELATIONS, drawing)
-    found: dict[str, Figure] = {}
+    found: dict[str, Estimate] = {}
     labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
     if scale is None or scale.ordered:
         found |= _figures(numbers, {**CORRELATIONS, "mae": mae, "bias": bias}, drawing)
@@ -135,7 +139,7 @@ def figures(
     return found
 
 
-def label_figures(paired: Paired, scale: LabelScale, drawing: Drawing = DRAWING) -> dict[str, Figure]:
+def label_figures(paired: Paired, scale: LabelScale, drawing: Drawing = DRAWING) -> dict[str, Estimate]:
     """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
 
     Every value must be one of the scale's.
@@ -159,7 +163,7 @@ def confusion(paired: Paired, scale: LabelScale) -> list[list[int]]:
 
 def correlation(name: str, paired: Paired) -> float:
     """One of `CORRELATIONS` as SciPy has it. Raises Undefined: fewer than 2 pairs, one value only."""
-    from scipy import stats
+    from scipy import stats  # 0.3 s, and most commands need none of it
 
     both = paired.both
     x, y = paired.x[both], paired.y[both]
@@ -178,7 +182,7 @@ class Cells:
     def __init__(self, paired: Paired, frame: Sequence[Hashable] | None = None) -> None:
         both = paired.both
         names = [c for c, k in zip(paired.clusters, both, strict=True) if k]
-        places = {name: i for i, name in enumerate(dict.fromkeys(names if frame is None else frame))}
+        places = {name: i for i, name in enumerate(in_order(names if frame is None else frame))}
         self.clusters = len(places)
         self._cluster = np.array([places[name] for name in names], dtype=np.intp)
         self.x, self.y = paired.x[both], paired.y[both]
@@ -217,7 +221,12 @@ class Cells:
         return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
 
 
-def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Figure]:
+def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Estimate]:
+    if paired.too_large:
+        why = f"the values of {paired.names[0]} or {paired.names[1]} are too large to compute with"
+        none = Estimate(value=None, judged=int(paired.both.sum()), asked=paired.asked, why=why)
+        return dict.fromkeys(figures, none)
+    paired = paired.in_order()
     cells = Cells(paired)
     judged, asked = int(paired.both.sum()), paired.asked
     found = {}
@@ -232,13 +241,11 @@ def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) ->
             enough = judged >= (2 if name in _CHANCE else 1)
             value = cells.value(figure) if enough else None
             why = "" if value is not None else _why(name, paired)
-        inside = None
+        low, high = None, None
         if value is not None and cells.clusters > 1:
-            inside = interval(cells.resampled(figure, drawing), level=drawing.level)
-        figure_ = Figure(
-            value=value, judged=judged, asked=asked, clusters=cells.clusters, interval=inside, why=why, adjusted=None
-        )
-        found[name] = replace(figure_, adjusted=_adjusted(name, figure_))
+            low, high = interval(cells.resampled(figure, drawing), level=drawing.level)
+        one = Estimate(value=value, low=low, high=high, judged=judged, asked=asked, clusters=cells.clusters, why=why)
+        found[name] = replace(one, adjusted=_adjusted(name, one))
     return found
 
 

@@ -1,10 +1,10 @@
-"""What every report says beside a number: an interval, how much was judged of what was asked, or why there is no number.
+"""The mean of scores, with its interval and how much was judged of what was asked: `aggregate`, for every command and page.
 
 Intervals are percentile bootstrap intervals, resampled by cluster: the edits of one source image are drawn together, since
-they share what makes them easy or hard. Percentile and not BCa: labels are few and heavily tied, so that BCa's bias term is
-often infinite (every resample on one side) where the percentiles are defined, and an interval that stays inside the
-figure's own range is read rightly. With fewer than some twenty clusters it is too narrow by a few points of its level
-(docs/agreement.md has the measured coverage).
+they share what makes them easy or hard. Clusters stand in the order of their names, so that the same rows give the same
+interval in whatever order they come. Percentile and not BCa: labels are few and heavily tied, so that BCa's bias term is
+often infinite (every resample on one side) where the percentiles are defined. With fewer than some twenty clusters the
+interval is too narrow by a few points of its level (docs/agreement.md has the measured coverage).
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from editloupe.values import Serialisable
+
+if TYPE_CHECKING:
+    import polars
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 OrNull: TypeAlias = Annotated[str, PlainSerializer(lambda text: text or None)]
 """Text that JSON gives as null where there is none."""
 
-Aggregate: TypeAlias = Literal["fisher", "mean", "tanh-mean"]
+Averaging: TypeAlias = Literal["fisher", "mean", "tanh-mean"]
 
 RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
 SEED: Final = 0
 LEAST_DEFINED: Final = 0.9
 """Share of resamples that must have a value; below it the values left are a selection, and there is no interval."""
+
+LARGEST: Final = 1e100
+"""Numbers beyond this are scaled before they are summed or squared, so that nothing overflows."""
 
 _AT_ONCE: Final = 2**16
 """Numbers that are drawn at a time."""
@@ -55,22 +61,15 @@ DRAWING: Final = Drawing()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfidenceInterval(Serialisable):
-    """Where the figure would fall in `level` of all samples of source images (0.95: 95 %)."""
-
-    low: float
-    high: float
-    level: float = LEVEL
-
-
-@dataclass(frozen=True, kw_only=True)
 class Estimate(Serialisable):
     """One figure with what it rests on."""
 
     value: float | None
     """None if it does not exist; `why` then gives the reason."""
-    interval: ConfidenceInterval | None = None
-    """None if it cannot be computed."""
+    low: float | None = None
+    """Lower end of the interval; None if it cannot be computed."""
+    high: float | None = None
+    """Upper end of the interval; None if it cannot be computed."""
     judged: int
     """Items with what the figure needs."""
     asked: int
@@ -79,6 +78,8 @@ class Estimate(Serialisable):
     """Source images judged."""
     why: OrNull = ""
     """Why there is no value; "" if there is one."""
+    adjusted: Annotated[float | None, Field(exclude_if=lambda adjusted: adjusted is None)] = None
+    """Of a figure of agreement, what it is if the unjudged items count against the judge (`stats.agreement`)."""
 
     @property
     def coverage(self) -> float | None:
@@ -86,25 +87,20 @@ class Estimate(Serialisable):
         return self.judged / self.asked if self.asked else None
 
 
-def interval(values: Floats, *, level: float = LEVEL) -> ConfidenceInterval | None:
-    """The middle `level` of a statistic's resampled values (NaN: none).
+def interval(values: Floats, *, level: float = LEVEL) -> tuple[float, float] | tuple[None, None]:
+    """Return the ends of the middle `level` of a statistic's resampled values (NaN: none).
 
-    None where too few of them exist, and where all are equal: resampling twelve right answers would claim that the next is
-    right for certain.
+    None twice where too few of them exist, and where all are equal: resampling twelve right answers would claim that the
+    next is right for certain.
     """
     found = values[np.isfinite(values)]
     if not len(found) or len(found) < LEAST_DEFINED * len(values):
-        return None
+        return None, None
     tail = (1 - level) / 2
     low, high = np.quantile(found, [tail, 1 - tail])
     if np.ptp(found) <= 1e-12 * np.abs(found).max():
-        return None
-    return ConfidenceInterval(low=float(low), high=float(high), level=level)
-
-
-def ends(found: ConfidenceInterval | None) -> tuple[float, float] | tuple[None, None]:
-    """Return an interval's ends; None twice where there is none."""
-    return (None, None) if found is None else (found.low, found.high)
+        return None, None
+    return float(low), float(high)
 
 
 @lru_cache(maxsize=4)
@@ -125,11 +121,41 @@ def draws(count: int, *, resamples: int = RESAMPLES, seed: int = SEED) -> Floats
     return drawn
 
 
+def in_order(names: Sequence[Hashable]) -> list[Hashable]:
+    """Return the distinct names in their order, whatever the order in which they are met."""
+    try:
+        return sorted(set(names))  # type: ignore[type-var]
+    except TypeError:
+        return sorted(set(names), key=str)
+
+
 def numbered(names: Sequence[Hashable]) -> tuple[npt.NDArray[np.intp], int]:
-    """Each name as a number from 0 in order of appearance, and how many there are."""
-    known: dict[Hashable, int] = {}
-    index = np.fromiter((known.setdefault(name, len(known)) for name in names), dtype=np.intp, count=len(names))
-    return index, len(known)
+    """Return each name as a number from 0 in the order of the names, and how many there are."""
+    known = {name: number for number, name in enumerate(in_order(names))}
+    return np.fromiter((known[name] for name in names), dtype=np.intp, count=len(names)), len(known)
+
+
+def aggregate(
+    frame: polars.DataFrame,
+    by: Sequence[str] = (),
+    over: Sequence[str] = (),
+    *,
+    value: str = "value",
+    drawing: Drawing | None = DRAWING,
+) -> dict[tuple[Any, ...], Estimate]:
+    """Return the mean of each group of rows, by the group's values in `by`, groups as they come.
+
+    frame: a row a score, with `value`, which is null where nothing was judged; `source`, by which intervals are resampled;
+    and `sample`, which stands for a source that is not known.   by: () for all rows together, under ().
+    over: columns whose groups count alike: the mean of their means.   drawing: None for no intervals.
+    """
+    groups = frame.partition_by(list(by), as_dict=True, maintain_order=True) if by else {(): frame}
+    found = {}
+    for key, rows in groups.items():
+        clusters = rows["source"].fill_null(rows["sample"]).to_list()
+        alike = rows.select(over).rows() if over else None
+        found[key] = mean(rows[value].to_list(), clusters, groups=alike, drawing=drawing)
+    return found
 
 
 def mean(
@@ -137,36 +163,45 @@ def mean(
     clusters: Sequence[Hashable],
     *,
     groups: Sequence[Hashable] | None = None,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
-    seed: int = SEED,
+    drawing: Drawing | None = DRAWING,
 ) -> Estimate:
-    """The mean of what was judged; None among `values` was asked and not judged.
+    """Return the mean of what was judged; None among `values` was asked and not judged.
 
     groups: one name for each value; then the mean over the groups of each group's mean (a macro mean). Its resamples in
     which a group that has values loses all of them have no value. A paired difference is the mean of differences.
+    drawing: None for no interval.
     """
     judged = [i for i, value in enumerate(values) if value is not None]
     if not judged:
         return Estimate(value=None, judged=0, asked=len(values), why=_NOTHING[bool(values)])
     x = np.array([values[i] for i in judged], dtype=np.float64)
+    scale = float(np.abs(x).max())
+    scale = scale if scale > LARGEST else 1.0
     cluster, count = numbered([clusters[i] for i in judged])
     group, many = numbered([None if groups is None else groups[i] for i in judged])
-    # Sums and counts a cluster and group are all that a resample needs: clusters×groups instead of items.
+    # Sums and counts a cluster and group are all that a resample needs: clusters×groups instead of items. In one order,
+    # so that not even the last bit depends on that of the rows.
     place = cluster * many + group
-    sums = np.bincount(place, weights=x, minlength=count * many).reshape(count, many)
+    order = np.lexsort((x, place))
+    sums = np.bincount(place[order], weights=x[order] / scale, minlength=count * many).reshape(count, many)
     sizes = np.bincount(place, minlength=count * many).reshape(count, many).astype(np.float64)
-    found = None
-    if count > 1:
-        drawn = draws(count, resamples=resamples, seed=seed)
+    low, high = None, None
+    if count > 1 and drawing is not None:
+        drawn = draws(count, resamples=drawing.resamples, seed=drawing.seed)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = interval(((drawn @ sums) / (drawn @ sizes)).mean(axis=1), level=level)
-    value = float((sums.sum(axis=0) / sizes.sum(axis=0)).mean())
-    return Estimate(value=value, interval=found, judged=len(judged), asked=len(values), clusters=count)
+            low, high = interval(((drawn @ sums) / (drawn @ sizes)).mean(axis=1), level=drawing.level)
+    return Estimate(
+        value=float((sums.sum(axis=0) / sizes.sum(axis=0)).mean()) * scale,
+        low=None if low is None else low * scale,
+        high=None if high is None else high * scale,
+        judged=len(judged),
+        asked=len(values),
+        clusters=count,
+    )
 
 
-def aggregate(correlations: Sequence[float], how: Aggregate = "fisher") -> float:
-    """One correlation from those of several groups.
+def average(correlations: Sequence[float], how: Averaging = "fisher") -> float:
+    """Return one correlation from those of several groups.
 
     fisher: tanh of the mean of arctanh r.   mean: the mean of r.   tanh-mean: tanh of the mean of r, which is what
     VIEScore publishes under the name of Fisher's average; it is always nearer to 0 than the mean.
@@ -177,13 +212,13 @@ def aggregate(correlations: Sequence[float], how: Aggregate = "fisher") -> float
     # What is 1 on paper is often a bit below it in floating point, and arctanh makes 18 of that bit.
     if how == "fisher" and any(abs(r) > 1 - 1e-12 for r in correlations):
         raise Undefined("a group correlates at exactly 1 or -1, where Fisher's z is infinite; see --aggregate mean")
-    return float(aggregate_each(np.array(correlations)[:, None], how)[0])
+    return float(average_each(np.array(correlations)[:, None], how)[0])
 
 
-def aggregate_each(rows: Floats, how: Aggregate = "fisher") -> Floats:
-    """`aggregate` of each column of groups×B correlations, NaN where it does not exist."""
+def average_each(rows: Floats, how: Averaging = "fisher") -> Floats:
+    """Return `average` of each column of groups×B correlations, NaN where it does not exist."""
     # A resample with a perfect group has arctanh = ±inf.
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
-    found: Floats = mean if how == "mean" else np.tanh(mean)
-    return np.where(np.isfinite(mean), found, np.nan)
+        middle = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
+    found: Floats = middle if how == "mean" else np.tanh(middle)
+    return np.where(np.isfinite(middle), found, np.nan)

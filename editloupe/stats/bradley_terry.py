@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.stats.bootstrap import DRAWING, ConfidenceInterval, Drawing, Floats, OrNull, draws, interval, numbered
+from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, draws, interval, numbered
 from editloupe.values import Serialisable
 
 _STEPS: Final = 10_000
@@ -29,7 +29,9 @@ class Strength(Serialisable):
     """Log strength, the mean of all editors being 0. An editor that is d stronger than another is preferred with
     probability 1 / (1 + exp(−d)).
     """
-    interval: ConfidenceInterval | None
+    low: float | None = None
+    """Lower end of the interval; None if it cannot be computed."""
+    high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +61,10 @@ def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
     if many > 1:
         drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
         resampled = strengths(np.tensordot(drawn, wins, axes=1))
-    listed = [
-        Strength(
-            editor=editor,
-            strength=float(found[i]),
-            interval=None if resampled is None else interval(resampled[:, i], level=drawing.level),
-        )
-        for editor, i in place.items()
-    ]
+    listed = []
+    for editor, i in place.items():
+        low, high = (None, None) if resampled is None else interval(resampled[:, i], level=drawing.level)
+        listed.append(Strength(editor=editor, strength=float(found[i]), low=low, high=high))
     return EditorRanking(strengths=tuple(sorted(listed, key=lambda s: -s.strength)), votes=len(matches))
 
 

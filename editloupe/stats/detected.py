@@ -6,12 +6,11 @@ px, and for detected ones `confidence` and `confidence_source`, None for a detec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.stats.detection import Boxes, precision
+from editloupe.stats.detection import ImageBoxes, Precision
 from editloupe.stats.pivot import Rows
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
@@ -27,8 +26,8 @@ class SeenImage:
     truth_classes: Sequence[Hashable]
     """One for each true box."""
 
-    def boxes(self, side: int | None = None) -> Boxes:
-        """Return the boxes in px, where a confidence that is not known is NaN.
+    def boxes(self, side: int | None = None) -> ImageBoxes:
+        """Return the boxes in px, without confidences where one of them is not known.
 
         side: of a square image; None for its own size.
         """
@@ -37,11 +36,11 @@ class SeenImage:
             width, height = (row["width"], row["height"]) if side is None else (side, side)
             return row["x0"] * width, row["y0"] * height, row["x1"] * width, row["y1"] * height
 
-        sure = [row.get("confidence") for row in self.found]
-        return Boxes(
+        sure = [row["confidence"] for row in self.found if _sure(row)]
+        return ImageBoxes(
             found=[px(row) for row in self.found],
             truth=[px(row) for row in self.truth],
-            confidences=[math.nan if v is None else v for v in sure],
+            confidences=sure if len(sure) == len(self.found) else None,
             found_classes=self.found_classes,
             truth_classes=self.truth_classes,
         )
@@ -103,10 +102,10 @@ def precision_table(
     )
 
 
-def _averages(boxes: Sequence[Boxes], figures: Sequence[Average]) -> list[Cell]:
-    found = {True: precision(boxes)}
+def _averages(boxes: Sequence[ImageBoxes], figures: Sequence[Average]) -> list[Cell]:
+    found = {True: Precision(images=boxes)}
     if not all(figure.by_class for figure in figures):
-        found[False] = precision([one.without_classes() for one in boxes])
+        found[False] = Precision(images=[one.without_classes() for one in boxes])
     values = [found[figure.by_class].ap(**figure.arguments) for figure in figures]
     return [
         Cell(value=None if v is None else 100 * v, name="ap", digits=1, why="no such area" if v is None else "")

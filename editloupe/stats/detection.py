@@ -1,25 +1,21 @@
-"""Average precision of detected boxes, as COCO defines it: equal to pycocotools' COCOeval, without its data sets.
+"""Average precision of detected boxes by COCO's rules: equal to pycocotools' COCOeval, without its data sets.
 
 Covered: precision and recall by class, IoU threshold, range of areas and limit of detections. A class without truth has
-neither and is no part of a mean. Not covered: crowds, masks and truth that is to be ignored.
-
-Without confidences AP is another figure. All detections are then equally sure and stand in the order in which they were
-given: image by image, and in the detector's order within one. `Precision.confidence` says which of the two it is.
+neither and is no part of a mean. Not covered: crowds, masks and truth that is to be ignored. Without confidences AP is
+another figure: all detections are equally sure, in the order of images and, within one, of the detector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from editloupe.stats.bootstrap import Floats
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Box4: TypeAlias = Sequence[float]
 """[x0, y0, x1, y1] in px; an empty box is allowed and overlaps nothing."""
 
@@ -33,13 +29,14 @@ AREAS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 """Name → least and largest area of a box in square px, both included."""
 LIMITS: Final = (1, 10, 100)
 """The surest detections of an image and class that count."""
-ONE_CLASS: Final = ""
-"""The class of every box where classes are not told apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Boxes:
-    """What was detected in one image, and what is there."""
+class ImageBoxes:
+    """What was detected in one image, and what is there.
+
+    Raises ValueError for confidences or classes of another number than boxes, for what is not finite, and inverted boxes.
+    """
 
     found: Sequence[Box4]
     """Detected boxes in the detector's order."""
@@ -51,282 +48,127 @@ class Boxes:
     truth_classes: Sequence[Hashable] | None = None
     """One for each true box; None where classes are not told apart."""
 
-    def without_classes(self) -> Boxes:
-        """Return the same with all boxes of one class, in the same order."""
-        return Boxes(found=self.found, truth=self.truth, confidences=self.confidences)
+    def __post_init__(self) -> None:
+        for boxes in (self.found, self.truth):
+            for box in boxes:
+                if len(box) != 4 or not np.isfinite(box).all() or box[2] < box[0] or box[3] < box[1]:
+                    raise ValueError(f"expected finite numbers [x0, y0, x1, y1] with x0 ≤ x1 and y0 ≤ y1, found {[*box]}")
+        given = (self.confidences, self.found), (self.found_classes, self.found), (self.truth_classes, self.truth)
+        for values, boxes in given:
+            if values is not None and len(values) != len(boxes):
+                raise ValueError(f"expected a confidence or class for each of {len(boxes)} boxes, found {len(values)}")
+        if self.confidences is not None and not np.isfinite(self.confidences).all():
+            raise ValueError(f"expected finite confidences, found {[*self.confidences]}")
 
-    def without_confidences(self) -> Boxes:
+    def without_classes(self) -> ImageBoxes:
+        """Return the same with all boxes of one class."""
+        return replace(self, found_classes=None, truth_classes=None)
+
+    def without_confidences(self) -> ImageBoxes:
         """Return the same with all detections equally sure."""
-        return Boxes(found=self.found, truth=self.truth, found_classes=self.found_classes, truth_classes=self.truth_classes)
+        return replace(self, confidences=None)
+
+    def of(self, name: Hashable) -> tuple[list[int], list[int]]:
+        """Return the places of the detected boxes of one class, surest first, and of the true ones."""
+        sure = [1.0] * len(self.found) if self.confidences is None else self.confidences
+        found = [i for i in range(len(self.found)) if self.found_classes is None or self.found_classes[i] == name]
+        truth = [i for i in range(len(self.truth)) if self.truth_classes is None or self.truth_classes[i] == name]
+        return sorted(found, key=lambda i: -sure[i]), truth
+
+    @property
+    def classes(self) -> list[Hashable]:
+        """Those of the truth, in order of appearance; "" where they are not told apart."""
+        return list(dict.fromkeys([""] * len(self.truth) if self.truth_classes is None else self.truth_classes))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """Precision and recall of a detector over some images."""
+    """Precision and recall of a detector over images, by class. A detection takes the true box of its class that it
+    overlaps most, of those that no surer one has taken, if their IoU reaches the threshold. True boxes outside a range of
+    areas neither count nor punish a detection that takes one, nor does an unmatched detection outside it.
+    """
 
-    precision: Floats
-    """IoU × recall × class × area × limit, 0 to 1; NaN for a class without truth of these areas."""
-    recalls: Floats
-    """IoU × class × area × limit, the highest recall, 0 to 1; NaN as above."""
-    truths: npt.NDArray[np.intp]
-    """class × area: how many true boxes there are."""
-    ious: tuple[float, ...]
-    classes: tuple[Hashable, ...]
-    """Those of the truth, in order of appearance."""
-    areas: tuple[str, ...]
-    limits: tuple[int, ...]
-    confidence: Literal["given", "none"]
-    """given: detections are sorted by confidence.   none: they stand in the detector's order."""
+    images: Sequence[ImageBoxes]
 
     def ap(
-        self, *, iou: float | None = None, area: str = "all", limit: int | None = None, of: Hashable | None = None
+        self, *, iou: float | None = None, area: str = "all", limit: int = LIMITS[-1], of: Hashable | None = None
     ) -> float | None:
         """Return average precision, 0 to 1 (higher is better): the mean over recalls, thresholds and classes.
 
-        iou: one threshold; None for all.   area: a name of `areas`.   limit: None for the largest.
-        of: one class; None for the mean of all.   None where there is no truth of that class and area.
+        iou: one threshold; None for all of `IOUS`.   of: one class; None for the mean of all.
+        None where there is no truth of that class and area.
         """
-        found = self.precision[:, :, :, self.areas.index(area), self._limit(limit)]
-        return _mean(found[self._iou(iou)][:, :, self._class(of)])
+        found = [self._curve(one, t, area, limit)[0] for one in self._classes(of) for t in ((iou,) if iou else IOUS)]
+        known = [curve.mean() for curve in found if curve is not None]
+        return float(np.mean(known)) if known else None
 
-    def ar(self, *, area: str = "all", limit: int | None = None, of: Hashable | None = None) -> float | None:
+    def ar(self, *, area: str = "all", limit: int = LIMITS[-1], of: Hashable | None = None) -> float | None:
         """Return average recall, 0 to 1 (higher is better): the mean over thresholds and classes. Arguments as in `ap`."""
-        found = self.recalls[:, :, self.areas.index(area), self._limit(limit)]
-        return _mean(found[:, self._class(of)])
+        found = [self._curve(one, t, area, limit)[1] for one in self._classes(of) for t in IOUS]
+        known = [recall for recall in found if recall is not None]
+        return float(np.mean(known)) if known else None
 
-    def _limit(self, limit: int | None) -> int:
-        return self.limits.index(max(self.limits) if limit is None else limit)
+    def _classes(self, of: Hashable | None) -> list[Hashable]:
+        known = list(dict.fromkeys(name for image in self.images for name in image.classes))
+        return known if of is None else [name for name in known if name == of]
 
-    def _iou(self, iou: float | None) -> slice:
-        if iou is None:
-            return slice(None)
-        place = next((i for i, known in enumerate(self.ious) if abs(known - iou) < 1e-9), None)
-        if place is None:
-            raise ValueError(f"no precision at IoU {iou}; there is at {', '.join(f'{known:g}' for known in self.ious)}")
-        return slice(place, place + 1)
-
-    def _class(self, of: Hashable | None) -> list[int]:
-        return [i for i, known in enumerate(self.classes) if of is None or known == of]
-
-
-def precision(
-    images: Sequence[Boxes],
-    *,
-    ious: Sequence[float] = IOUS,
-    areas: Mapping[str, tuple[float, float]] = AREAS,
-    limits: Sequence[int] = LIMITS,
-) -> Precision:
-    """Return precision and recall of detected boxes over images.
-
-    A detection takes the true box of its class that it overlaps most, of those that no surer one has taken, if their IoU
-    reaches the threshold. True boxes outside a range of areas neither count nor punish a detection that takes one, nor does
-    an unmatched detection outside it.
-    Equal confidences stay in the order of images and, within one, in the detector's.
-    Raises ValueError for boxes, confidences and classes of unequal number, for a value that is not finite, an inverted box,
-    and for images of which some have confidences or classes and others none.
-    """
-    arrays = [_checked(image, f"image {number}") for number, image in enumerate(images, start=1)]
-    confidence = _alike([image.confidences is not None for image in images if len(image.found)], "confidences")
-    _alike([image.found_classes is not None for image in images if len(image.found)]
-           + [image.truth_classes is not None for image in images if len(image.truth)], "classes")  # fmt: skip
-    order = tuple(sorted(set(limits)))
-    classes = tuple(dict.fromkeys(of for one in arrays for of in one.truth_classes))
-    shape = len(ious), len(classes), len(areas), len(order)
-    curves, recalls = np.full((shape[0], len(RECALLS), *shape[1:]), np.nan), np.full(shape, np.nan)
-    truths = np.zeros((len(classes), len(areas)), np.intp)
-    ranges = np.array([*areas.values()], dtype=float).reshape(-1, 2)
-    thresholds = np.minimum(np.array(ious, dtype=float), 1 - 1e-10)
-    for k, of in enumerate(classes):
-        matched = [_matched(own, thresholds, ranges, order[-1]) for one in arrays if (own := one.of(of)) is not None]
-        truths[k] = np.sum([one.counted for one in matched], axis=0)
-        for m, limit in enumerate(order):
-            sure = np.concatenate([one.confidences[:limit] for one in matched])
-            by = np.argsort(-sure, kind="stable")
-            hit, ignored = (
-                np.concatenate([part[:, :, :limit] for part in parts], axis=2)[:, :, by]
-                for parts in ([one.taken >= 0 for one in matched], [one.ignored for one in matched])
-            )
-            for a in np.flatnonzero(truths[k]):
-                curves[:, :, k, a, m], recalls[:, k, a, m] = _curve(hit[a], ignored[a], int(truths[k, a]))
-    return Precision(
-        precision=curves,
-        recalls=recalls,
-        truths=truths,
-        ious=tuple(ious),
-        classes=classes,
-        areas=tuple(areas),
-        limits=order,
-        confidence="given" if confidence else "none",
-    )
+    def _curve(self, of: Hashable, least: float, area: str, limit: int) -> tuple[Floats | None, float | None]:
+        """Precision at `RECALLS` and the highest recall of one class and threshold; None twice without truth."""
+        truths, sure, hits = 0, list[float](), list[bool]()
+        for image in self.images:
+            found, truth = image.of(of)
+            inside = [_inside(image.truth[i], area) for i in truth]
+            truths += sum(inside)
+            for place, taken in zip(found, _taken(image, found[:limit], truth, least, inside), strict=False):
+                if inside[taken] if taken is not None else _inside(image.found[place], area):
+                    sure.append(1.0 if image.confidences is None else image.confidences[place])
+                    hits.append(taken is not None)
+        if not truths:
+            return None, None
+        right = np.array(hits, dtype=float)[np.argsort(-np.array(sure), kind="stable")] if hits else np.zeros(0)
+        reached = np.cumsum(right) / truths
+        # The best precision at this recall or a higher one.
+        best = np.maximum.accumulate((np.cumsum(right) / np.arange(1, len(right) + 1))[::-1])[::-1]
+        places = np.searchsorted(reached, RECALLS, side="left")
+        curve = np.array([best[place] if place < len(best) else 0.0 for place in places])
+        return curve, float(reached[-1]) if len(reached) else 0.0
 
 
-def matches(image: Boxes, *, iou: float = 0.5) -> list[int | None]:
-    """Return for each detected box the place of the true box that it takes, None where it takes none.
-
-    Surer detections choose first; those without confidences in the detector's order. A box takes one of its own class.
-    Raises ValueError as `precision`.
-    """
-    one = _checked(image, "the image")
-    found: list[int | None] = [None] * len(image.found)
-    for of in dict.fromkeys(one.truth_classes):
-        own = one.of(of)
-        if own is None:
-            continue
-        taken = _matched(own, np.array([min(iou, 1 - 1e-10)]), np.array([AREAS["all"]]), len(found)).taken[0, 0]
-        places = [i for i, known in enumerate(one.found_classes) if known == of]
-        theirs = [i for i, known in enumerate(one.truth_classes) if known == of]
-        for place, truth in zip(own.order, taken, strict=True):
-            found[places[place]] = theirs[truth] if truth >= 0 else None
-    return found
+def matches(image: ImageBoxes, *, iou: float = 0.5) -> list[int | None]:
+    """Return for each detected box the place of the true box of its class that it takes, None where it takes none."""
+    taken: list[int | None] = [None] * len(image.found)
+    for name in image.classes:
+        found, truth = image.of(name)
+        for place, one in zip(found, _taken(image, found, truth, iou, [True] * len(truth)), strict=True):
+            taken[place] = None if one is None else truth[one]
+    return taken
 
 
-def iou(one: Floats, other: Floats) -> Floats:
-    """Return the intersection over union of every box of n×4 with every box of m×4, n×m in 0 to 1; 0 for an empty box."""
-    low, high = np.maximum(one[:, None, :2], other[None, :, :2]), np.minimum(one[:, None, 2:], other[None, :, 2:])
-    both = np.clip(high - low, 0, None).prod(axis=2)
-    union = _areas(one)[:, None] + _areas(other)[None, :] - both
-    return np.asarray(np.divide(both, union, out=np.zeros_like(both), where=both > 0))
+def _taken(
+    image: ImageBoxes, found: Sequence[int], truth: Sequence[int], least: float, inside: Sequence[bool]
+) -> list[int | None]:
+    """Which of the true boxes each detection takes, surest first: one that counts before any that does not."""
+    free, taken = set(range(len(truth))), list[int | None]()
+    for place in found:
+        overlaps = {j: overlap(image.found[place], image.truth[truth[j]]) for j in free}
+        close = [j for j in free if overlaps[j] >= min(least, 1 - 1e-10)]
+        # Of equal overlaps the last.
+        best = max(close, key=lambda j: (inside[j], overlaps[j], j), default=None)
+        free.discard(-1 if best is None else best)
+        taken.append(best)
+    return taken
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Image:
-    """Boxes of one image as arrays."""
-
-    found: Floats
-    truth: Floats
-    confidences: Floats
-    found_classes: Sequence[Hashable]
-    truth_classes: Sequence[Hashable]
-
-    def of(self, name: Hashable) -> _Class | None:
-        """Return what is of one class; None for nothing."""
-        found, truth = (
-            np.fromiter((known == name for known in classes), dtype=bool, count=len(classes))
-            for classes in (self.found_classes, self.truth_classes)
-        )
-        if not found.any() and not truth.any():
-            return None
-        return _Class(
-            found=self.found[found],
-            truth=self.truth[truth],
-            confidences=self.confidences[found],
-            order=np.argsort(-self.confidences[found], kind="stable"),
-        )
+def overlap(one: Box4, other: Box4) -> float:
+    """Return the intersection over union of two boxes, 0 to 1; 0 for an empty box."""
+    width, height = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+    both = max(0.0, width) * max(0.0, height)
+    return both / (_area(one) + _area(other) - both) if both else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Class:
-    """Boxes of one image and class."""
-
-    found: Floats
-    truth: Floats
-    confidences: Floats
-    order: npt.NDArray[np.intp]
-    """Places of the detected boxes, surest first."""
+def _area(box: Box4) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Matched:
-    """Which detections of one image and class take which true box; the detections from the surest on."""
-
-    confidences: Floats
-    taken: npt.NDArray[np.intp]
-    """area × IoU × detection: the place of the true box, −1 for none."""
-    ignored: Bools
-    """area × IoU × detection: whether it neither counts nor punishes."""
-    counted: npt.NDArray[np.intp]
-    """area: how many true boxes count."""
-
-
-def _matched(own: _Class, thresholds: Floats, ranges: Floats, limit: int) -> _Matched:
-    order = own.order[:limit]
-    found, truth = own.found[order], own.truth
-    outside_found, outside = ((_areas(boxes) < ranges[:, :1]) | (_areas(boxes) > ranges[:, 1:]) for boxes in (found, truth))
-    taken = np.full((len(ranges), len(thresholds), len(found)), -1, np.intp)
-    overlaps = iou(found, truth)
-    free = np.ones((len(ranges), len(thresholds), len(truth)), bool)
-    near = overlaps >= thresholds.min(initial=1.0)
-    a, t = np.indices((len(ranges), len(thresholds)))
-    for place in np.flatnonzero(near.any(axis=1)):
-        # By overlap; of equal ones the last stands first.
-        close = np.flatnonzero(near[place])[::-1]
-        close = close[np.argsort(-overlaps[place, close], kind="stable")]
-        open_ = free[:, :, close] & (overlaps[place, close] >= thresholds[:, None])
-        # One that counts goes before any that is ignored.
-        worth = open_ * (1 + ~outside[:, None, close])
-        best = worth.argmax(axis=2)
-        hit = worth[a, t, best] > 0
-        taken[:, :, place] = np.where(hit, close[best], -1)
-        free[a[hit], t[hit], close[best[hit]]] = False
-    matched = taken >= 0
-    ignored = np.where(matched, False, outside_found[:, None, :])
-    if len(truth):
-        ignored |= matched & outside[a[:, :, None], np.maximum(taken, 0)]
-    return _Matched(
-        confidences=own.confidences[order], taken=taken, ignored=ignored, counted=(~outside).sum(axis=1).astype(np.intp)
-    )
-
-
-def _curve(hit: Bools, ignored: Bools, count: int) -> tuple[Floats, Floats]:
-    """Return precision at `RECALLS` (IoU × recall) and the highest recall (IoU). hit, ignored: IoU × detection."""
-    right, wrong = (np.cumsum(part & ~ignored, axis=1, dtype=float) for part in (hit, ~hit))
-    curve = np.zeros((len(hit), len(RECALLS)))
-    if not hit.shape[1]:
-        return curve, np.zeros(len(hit))
-    reached, at = right / count, right / (right + wrong + np.spacing(1))
-    # The best precision at this recall or a higher one.
-    at = np.maximum.accumulate(at[:, ::-1], axis=1)[:, ::-1]
-    for row, own, best in zip(curve, reached, at, strict=True):
-        places = np.searchsorted(own, RECALLS, side="left")
-        inside = places < len(own)
-        row[inside] = best[places[inside]]
-    return curve, reached[:, -1]
-
-
-def _areas(boxes: Floats) -> Floats:
-    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
-
-
-def _mean(values: Floats) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else None
-
-
-def _checked(image: Boxes, where: str) -> _Image:
-    found, truth = (_array(boxes, f"{where}, {what}") for boxes, what in ((image.found, "found"), (image.truth, "truth")))
-    given = (
-        ("confidences", image.confidences, "detected", found),
-        ("classes of detected boxes", image.found_classes, "detected", found),
-        ("classes of true boxes", image.truth_classes, "true", truth),
-    )
-    for what, values, boxes, array in given:
-        if values is not None and len(values) != len(array):
-            raise ValueError(f"{where}: expected {len(array)} {what}, one for each {boxes} box, found {len(values)}")
-    sure = np.ones(len(found)) if image.confidences is None else np.array(image.confidences, dtype=float)
-    if not np.isfinite(sure).all():
-        raise ValueError(f"{where}: expected finite confidences, found {list(map(float, sure))}")
-    return _Image(
-        found=found,
-        truth=truth,
-        confidences=sure,
-        found_classes=[ONE_CLASS] * len(found) if image.found_classes is None else image.found_classes,
-        truth_classes=[ONE_CLASS] * len(truth) if image.truth_classes is None else image.truth_classes,
-    )
-
-
-def _array(boxes: Sequence[Box4], where: str) -> Floats:
-    found = np.array([[*box] for box in boxes], dtype=float) if len(boxes) else np.empty((0, 4))
-    if found.ndim != 2 or found.shape[1] != 4:
-        raise ValueError(f"{where}: expected boxes [x0, y0, x1, y1], found an array of shape {list(found.shape)}")
-    wrong = ~np.isfinite(found).all(axis=1) | (found[:, 2] < found[:, 0]) | (found[:, 3] < found[:, 1])
-    if wrong.any():
-        box = [float(v) for v in found[wrong][0]]
-        raise ValueError(f"{where}: expected finite numbers [x0, y0, x1, y1] with x0 ≤ x1 and y0 ≤ y1, found {box}")
-    return found
-
-
-def _alike(given: Sequence[bool], what: str) -> bool:
-    """Return whether all have it. Raises ValueError if only some have."""
-    if any(given) and not all(given):
-        raise ValueError(f"{sum(given)} of {len(given)} lists of boxes have {what}; expected all of them or none")
-    return any(given)
+def _inside(box: Box4, area: str) -> bool:
+    return AREAS[area][0] <= _area(box) <= AREAS[area][1]

@@ -12,14 +12,15 @@ import numpy.typing as npt
 from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
 from editloupe.stats.bootstrap import (
     DRAWING,
-    Aggregate,
+    Averaging,
     Drawing,
     Estimate,
     Floats,
     Undefined,
-    aggregate,
-    aggregate_each,
+    average,
+    average_each,
     draws,
+    in_order,
     interval,
     numbered,
 )
@@ -43,7 +44,7 @@ class Panel:
     @classmethod
     def of(cls, items: Sequence[Mapping[str, float]], clusters: Sequence[Hashable]) -> Panel:
         """From each item's ratings by rater."""
-        raters = tuple(dict.fromkeys(name for item in items for name in item))
+        raters = tuple(sorted({name for item in items for name in item}))
         ratings = [[round(item[name], DECIMALS) if name in item else np.nan for item in items] for name in raters]
         return cls(
             ratings=np.array(ratings, dtype=float).reshape(len(raters), len(items)),
@@ -62,7 +63,7 @@ def ceiling(
     panel: Panel,
     *,
     ordered: bool = True,
-    how: Aggregate = "fisher",
+    how: Averaging = "fisher",
     drawing: Drawing = DRAWING,
 ) -> dict[str, Estimate]:
     """Fleiss' kappa, Krippendorff's alpha and, on ordered ratings, each rater's Spearman correlation with the others' mean.
@@ -81,13 +82,13 @@ def ceiling(
 
 
 def rater_vs_others(
-    panel: Panel, how: Aggregate, drawing: Drawing, frame: Sequence[Hashable] | None = None
+    panel: Panel, how: Averaging, drawing: Drawing, frame: Sequence[Hashable] | None = None
 ) -> tuple[Estimate, Floats | None]:
     """Spearman's rho of each rater with the mean of the others, averaged over raters as `how` says; and its resamples.
 
     frame: the clusters that are drawn, where they are more than those of this panel.
     """
-    frame = tuple(dict.fromkeys(panel.clusters)) if frame is None else frame
+    frame = in_order(panel.clusters) if frame is None else frame
     found, rows, why = [], [], "fewer than 2 raters share an item"
     for i in range(len(panel.raters)):
         others = np.delete(panel.ratings, i, axis=0)
@@ -109,12 +110,12 @@ def rater_vs_others(
     if not found:
         return replace(base, why=why), None
     try:
-        value = aggregate(found, how)
+        value = average(found, how)
     except Undefined as error:
         return replace(base, why=str(error)), None
-    resampled = aggregate_each(np.stack(rows), how)
-    inside = interval(resampled, level=drawing.level) if base.clusters > 1 else None
-    return replace(base, value=value, interval=inside), resampled
+    resampled = average_each(np.stack(rows), how)
+    low, high = interval(resampled, level=drawing.level) if base.clusters > 1 else (None, None)
+    return replace(base, value=value, low=low, high=high), resampled
 
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
@@ -154,7 +155,7 @@ def _estimate(
 ) -> Estimate:
     """The figure of the sum of rows, one a used item, with its interval; drawing: None for no interval."""
     cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
-    found, inside = figure(items.sum(axis=0)[None])[0], None
+    found = figure(items.sum(axis=0)[None])[0]
     base = Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), clusters=many)
     if not np.isfinite(found):
         return replace(base, why="all raters gave one value only")
@@ -162,8 +163,9 @@ def _estimate(
         sums = np.zeros((many, *items.shape[1:]))
         np.add.at(sums, cluster, items)
         drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        inside = interval(figure(np.tensordot(drawn, sums, axes=1)), level=drawing.level)
-    return replace(base, value=float(found), interval=inside)
+        low, high = interval(figure(np.tensordot(drawn, sums, axes=1)), level=drawing.level)
+        base = replace(base, low=low, high=high)
+    return replace(base, value=float(found))
 
 
 def _fleiss_of(sums: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""A table as a value: named columns, rows of typed cells. `reports.render` shows it; files get one record a figure.
+"""A table as a value: named columns, rows of typed cells. `figures.render` shows it; files get one record a figure.
 
 Protocols make tables of their own from these values, so they stand below the protocols. Frozen values, no I/O.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from editloupe.stats.bootstrap import Estimate, ends
+from editloupe.stats.bootstrap import Estimate
 from editloupe.values import Json
 
 NONE = "–"
@@ -95,14 +95,13 @@ def estimated(
     """
     if found is None:
         return Cell(name=name, bounds=bounds, judged=0 if counts else None, asked=0 if counts else None)
-    low, high = ends(found.interval)
     return Cell(
         value=found.value,
         name=name,
         digits=digits,
         signed=signed,
-        low=low,
-        high=high,
+        low=found.low,
+        high=found.high,
         interval_digits=interval_digits,
         bounds=bounds,
         judged=found.judged if counts else None,

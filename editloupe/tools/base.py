@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, cast, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from editloupe import models, plugins
 from editloupe.backends.image_tokens import BY_AREA, ImageTokens
@@ -21,11 +21,9 @@ from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
 from editloupe.findings import Observation
 from editloupe.models.devices import check_device
+from editloupe.tools.arguments import refuse_px, undressed, validated
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View, box_from_json
-
-if TYPE_CHECKING:
-    import jsonschema
 
 BUILT_IN_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
 """Tools on offer by default; one that is not installed is said to be absent.
@@ -43,6 +41,8 @@ class ToolContext:
     """Holds the pixels of the images, and takes the pictures that the tool makes."""
     views: Mapping[str, View]
     """Name → View. "Original Image" and "Edited Image" are whole views; "Crop 1" knows where it was cut."""
+    panes: Mapping[str, Sequence[View]] = field(default_factory=dict)
+    """Name → all its Views, where a picture has several panes; `views` has the first."""
     crops: int = 0
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
     past_calls: frozenset[str] = field(default_factory=frozenset)
@@ -78,6 +78,10 @@ class ToolContext:
     def view(self, name: str) -> View:
         """Return the view of that name. Raises ToolError as `named`."""
         return self.views[self.named(name)]
+
+    def views_of(self, name: str) -> Sequence[View]:
+        """Return the views of that name, one for each pane of its picture. Raises ToolError as `named`."""
+        return self.panes.get(self.named(name)) or (self.view(name),)
 
     def image(self, name: str) -> ImageRef:
         """Return the image of that name. Raises ToolError as `named`."""
@@ -182,15 +186,6 @@ def _schema(arguments: type[BaseModel]) -> Mapping[str, Json]:
     return cast("Mapping[str, Json]", _plain(arguments.model_json_schema()))
 
 
-@functools.cache
-def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
-    """Return the validator, made once for each tool: making one takes longer than using it."""
-    # Most runs need it for no call.
-    import jsonschema
-
-    return jsonschema.Draft202012Validator(dict(_schema(arguments)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Toolbox:
     """The tools at hand, and those that were asked for and are absent."""
@@ -222,28 +217,13 @@ class Toolbox:
             raise ToolError(f"the tool {name!r} is absent here; use {', '.join(self.tools)}")
         if name not in self.tools:
             raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
-        return self.tools[name](validated(self.tools[name], arguments), context)
-
-
-def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
-    """Return the arguments as the tool's own type. Raises ToolError that names each wrong field."""
-    if problems := _problems(tool, arguments):
-        lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
-        properties = tool.Args.model_json_schema().get("properties", {})
-        named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
-        # What the schema says about the first wrong argument.
-        meant = next((f". {n}: {d}" for n in named if (d := properties.get(n, {}).get("description"))), "")
-        raise ToolError(
-            f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
-            f"{meant}{_fractions(map(arguments.get, named))}"
-        )
-    try:
-        return tool.Args.model_validate(dict(arguments))
-    except ValidationError as error:
-        # Rules that a JSON Schema cannot express, such as one field bounding another.
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "arguments"
-        raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
+        tool, taken = self.tools[name], undressed(arguments)
+        refuse_px(taken, lambda image: context.image(image) if isinstance(image, str) else None)
+        observation = tool(validated(tool.name, tool.Args, taken), context)
+        if taken == arguments:
+            return observation
+        noted = ", ".join(f"{key} {value}" for key, value in taken.items() if value != arguments[key])
+        return replace(observation, text=f"{observation.text}\nTaken as: {noted}.")
 
 
 def open_toolbox(
@@ -279,32 +259,6 @@ def open_toolbox(
             raise ConfigError(f"tool plug-in {name!r} calls itself {made.name!r}; the two must agree")
         tools[name] = made
     return Toolbox(tools=tools, absent=absent)
-
-
-def _problems(tool: Tool, arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:
-    return sorted(_validator(tool.Args).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
-
-
-def _fractions(wrong: Iterable[Json]) -> str:
-    """Return how to correct a box that was given in fractions of the image; "" where none was."""
-    for value in wrong:
-        if isinstance(value, Sequence) and looks_like_fractions(value):
-            return f" These look like fractions of width and height: multiply by 1000, {[round(1000 * v) for v in value]}."
-    return ""
-
-
-def looks_like_fractions(values: Sequence[Json]) -> TypeGuard[Sequence[float]]:
-    """Return True if four numbers are all in 0..1: a box that was meant in fractions and not in thousandths."""
-    return len(values) == 4 and all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1 for v in values)
-
-
-def _problem(problem: jsonschema.ValidationError) -> str:
-    """Return what is wrong with one argument; for a text that is too long, how long it may be."""
-    if problem.validator == "maxLength":
-        return f"is {len(str(problem.instance)):,} characters long, at most {problem.validator_value} are taken"
-    # Without its middle: jsonschema repeats the whole value, and the end says what is wrong.
-    message = problem.message
-    return message if len(message) <= 200 else f"{message[:80]} … {message[-80:]}"
 
 
 def _plain(schema: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.errors import ToolError
-from editloupe.tools.base import ToolContext, looks_like_fractions
+from editloupe.tools.arguments import looks_like_fractions
+from editloupe.tools.base import ToolContext
 from editloupe.values import Box
 
 MIN_SIDE_PX: Final = 4

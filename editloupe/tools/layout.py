@@ -50,6 +50,8 @@ class Look:
     """Which of the regions it is about, from 0."""
     turned: bool = False
     """True where the second image lies on its side: its pane is as wide as the first's is high."""
+    second_aspect: float | None = None
+    """Width over height of the second image where its pane shows all of it; None where both show one place."""
 
     @property
     def pane(self) -> tuple[int, int]:
@@ -57,12 +59,18 @@ class Look:
         return max(1, round(self.scale * self.frame.width)), max(1, round(self.scale * self.frame.height))
 
     @property
+    def second_pane(self) -> tuple[int, int]:
+        """Width and height of the second pane in px."""
+        width, height = self.pane
+        if self.second_aspect is not None:
+            return max(1, round(height * self.second_aspect)), height
+        return (height, width) if self.turned else (width, height)
+
+    @property
     def picture(self) -> tuple[int, int]:
         """Width and height in px of both panes with their labels and the line between them."""
-        width, height = self.pane
-        if self.turned:
-            return width + DIVIDER_PX + height, max(width, height) + LABEL_PX
-        return 2 * width + DIVIDER_PX, height + LABEL_PX
+        (width, height), (width_2, height_2) = self.pane, self.second_pane
+        return width + DIVIDER_PX + width_2, max(height, height_2) + LABEL_PX
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +89,8 @@ class Canvas:
     """Longest side of a picture in px."""
     turned: bool = False
     """True where the second image lies on its side."""
+    second_aspect: float | None = None
+    """Width over height of the second image where it shows another frame of the scene; else None."""
 
     def cost(self, look: Look) -> int:
         """Return the tokens of a picture."""
@@ -127,11 +137,13 @@ def lay_out(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: in
 def overview(regions: int, canvas: Canvas, budget: float) -> Look:
     """Return the picture of both whole images, within the budget; the smallest one where that is too little."""
     every = tuple(range(regions))
-    for side in range(OVERVIEW_PX, _PANES[-1], -32):
-        made = canvas.fit(canvas.image, side, 1.0, every)
+    # Of another frame all is shown, and not only what the two have in common.
+    all_of_it = canvas if canvas.second_aspect is None else replace(canvas, common=canvas.image)
+    for side in range(OVERVIEW_PX, _PANES[-1] - 1, -32):
+        made = replace(all_of_it.fit(canvas.image, side, 1.0, every), second_aspect=canvas.second_aspect)
         if canvas.cost(made) <= budget:
-            return made
-    return canvas.fit(canvas.image, _PANES[-1], 1.0, every)
+            break
+    return made
 
 
 def with_overview(regions: Sequence[Box], canvas: Canvas, budget: float, *, strong: int) -> tuple[Look, list[Look]]:

@@ -17,8 +17,8 @@ from editloupe import models
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
-from editloupe.imaging.align import Alignment
-from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, LEAST_BLUR, Differences, Region, localize
+from editloupe.imaging.alignment import Alignment
+from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, Differences, Region, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
@@ -92,9 +92,7 @@ class LocalizeDifferences(CropTool):
             )
         first, second = (context.images.array(context.image(name)) for name in names)
         masks_1, masks_2 = (context.masks(name) for name in names)
-        # Of what each was cut from, since a picture that a tool or a question made has none.
-        profile_1, profile_2 = (context.images.profile(context.view(name).origin) for name in names)
-        found = localize(first, second, masks_1=masks_1, masks_2=masks_2, profiles=(profile_1, profile_2))
+        found = localize(first, second, masks_1=masks_1, masks_2=masks_2)
         return self.observed(found, names, context)
 
     def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
@@ -175,6 +173,7 @@ def canvas_of(alignment: Alignment, context: ToolContext) -> Canvas:
         tokens=context.tokens,
         most_px=min(MOST_PX, context.max_image_side or MOST_PX),
         turned=alignment.orientation.quarters % 2 == 1,
+        second_aspect=alignment.size_2[0] / alignment.size_2[1] if alignment.reframed else None,
     )
 
 
@@ -203,12 +202,13 @@ def _panes(
 ) -> _Pair:
     first, second = pair = (context.image(names[0]), context.image(names[1]))
     box_1 = look.frame
-    box_2 = found.alignment.to_image_2(box_1) or Box.whole(width=second.width, height=second.height)
+    whole_2 = Box.whole(width=second.width, height=second.height)
+    box_2 = whole_2 if look.second_aspect is not None else found.alignment.to_image_2(box_1) or whole_2
     width, height = look.pane
     cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
     # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
     by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
-    sizes = ((width, height), (height, width) if look.turned else (width, height))
+    sizes = (look.pane, look.second_pane)
     boxes = _boxes(look, found, (box_1, box_2), sizes)
     titles = _titles(look, names) if marked else None
 
@@ -303,14 +303,14 @@ def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
     lines = []
     if found.drifted:
         lines.append(
-            f"The image seems drawn again as a whole: its places drifted against each other by about "
-            f"{found.alignment.wander:.1f} px, which was undone before comparing."
+            f"Places all over the picture moved against each other by about {found.alignment.wander:.1f} px, "
+            "which was undone before comparing."
         )
     if found.regenerated:
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
         if found.rest is not None:
             how += f", and even the rest by about {found.rest:.0f}, more than saving a picture again leaves"
-        lines.append(f"{how}: the image seems regenerated or globally changed.")
+        lines.append(f"{how}: the picture changed as a whole.")
         if found.regions and found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
             lines[-1] += " The crops are only the strongest places, not all that changed."
     return lines
@@ -331,28 +331,22 @@ def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool)
 
 def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
-    alignment, lines = found.alignment, _whole(found, names)
-    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
-    if lost := alignment.lost_profile:
-        bare, tagged = names if lost.image == 1 else names[::-1]
+    alignment = found.alignment
+    lines = []
+    if turn := alignment.orientation.in_words:
         lines.append(
-            f"{bare!r} seems to have lost the colour profile {lost.name!r} of {tagged!r}, which changes its colours. "
-            "It was read with that profile before comparing; the pictures show it as it is."
+            f"{names[1]!r} shows {names[0]!r} {turn}, which was undone before comparing. Boxes and pictures have "
+            "each image as it lies."
         )
+    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
     if alignment.resized:
         lines.append(
             f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
             "compare."
         )
         if alignment.stretched:
-            lines[-1] += " The aspect ratios differ, so the second was stretched to fit and places may not correspond."
-    if alignment.moved:
-        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
-    for name, share in zip(names, alignment.unseen, strict=True):
-        if share >= LEAST_UNSEEN:
-            lines.append(
-                f"{_percent(share)} of {name!r}, at its border, has no counterpart in the other and was not compared."
-            )
+            lines[-1] += " One shows things wider than the other."
+    lines += _frame(alignment, names)
     if found.masked_share:
         lines.append(
             f"{_percent(found.masked_share)} of {names[0]!r} lies under white rectangles that cover targets, or at their "
@@ -364,33 +358,26 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
         )
-    blur = max(found.blurs)
-    if blur >= LEAST_BLUR and not found.regenerated:
-        softer, sharper = names if found.blurs[1] else names[::-1]
-        lines.append(
-            f"{softer!r} is less sharp than {sharper!r} as a whole (by a blur of about {blur:.1f} px of the compared "
-            "copies), which was allowed for before comparing."
-        )
     return lines
 
 
-def _whole(found: Differences, names: tuple[str, str]) -> list[str]:
-    """Return what happened to the whole picture, as far as it has a name."""
-    first, second = names
+def _frame(alignment: Alignment, names: tuple[str, str]) -> list[str]:
+    """Return which part of each image the other shows, and how it moved."""
+    unseen = alignment.unseen
     lines = []
-    if turn := found.alignment.orientation.in_words:
+    if alignment.reframed and max(unseen) >= LEAST_UNSEEN:
+        common = alignment.common()
+        places = zip(names, (common, alignment.to_image_2(common)), (alignment.size_1, alignment.size_2), strict=True)
+        where = " and ".join(f"{_thousandths(box, *size)} in {name!r}" for name, box, size in places if box is not None)
         lines.append(
-            f"{second!r} shows {first!r} {turn}, which was undone before comparing. Boxes and pictures have each image as "
-            "it lies."
+            f"The images show different frames of one scene. Both show what lies at {where}; only that was compared."
         )
-    said = {
-        "unrelated": f"{first!r} and {second!r} have hardly any structure in common: they are unrelated pictures, or "
-        "everything was drawn anew elsewhere. Places do not correspond.",
-        "grey": f"{second!r} is grey now: the colours of {first!r} are gone.",
-        "coloured": f"{second!r} is coloured now: {first!r} is grey.",
-        "tinted": f"{second!r} is tinted as a whole: all colours moved towards one, or lie in one hue.",
-    }
-    return lines + [said[change] for change in found.whole_changes if change in said]
+    elif alignment.moved:
+        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
+    for name, share in zip(names, unseen, strict=True):
+        if share >= LEAST_UNSEEN:
+            lines.append(f"{_percent(share)} of {name!r}, at its border, is not in the other and was not compared.")
+    return lines
 
 
 def _moved(alignment: Alignment) -> str:
@@ -429,11 +416,11 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
         "changed_share": round(found.changed_share, 6),
         **({"masked_share": round(found.masked_share, 6)} if found.masked_share else {}),
         "regenerated": found.regenerated,
-        "whole_changes": list(found.whole_changes),
         "identical": found.identical,
         "largest": round(found.largest, 2),
         "noise": round(found.noise, 3),
         "aligned": {
+            "placed": alignment.placed,
             "resized": alignment.resized,
             "stretched": alignment.stretched,
             "mirrored": alignment.orientation.mirrored,
@@ -446,8 +433,6 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "drift": round(alignment.wander, 3),
             "tone": [round(v, 2) for v in found.tone.at_mid_grey],
             "tone_most": round(found.tone_most, 2),
-            "blurs": list(found.blurs),
-            **({"lost_profile": {"name": lost.name, "image": lost.image}} if (lost := alignment.lost_profile) else {}),
         },
     }
 

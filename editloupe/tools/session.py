@@ -53,6 +53,7 @@ class Conversation:
         return ToolContext(
             images=images,
             views={name: panes[0] for name, panes in self.panes.items()},
+            panes=self.panes,
             crops=self.crops,
             past_calls=frozenset(self.past_calls),
             image_tokens=self.image_tokens,

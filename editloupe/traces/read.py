@@ -67,6 +67,21 @@ class Step:
         """The text between the answer tags; without tags and calls the whole reply. None for nothing."""
         return self.parsed.answer
 
+    def to_json(self) -> dict[str, Json]:
+        """Return the step for programs: pictures are named by their hashes."""
+        return {
+            "thought": self.thought,
+            "reply": self.reply,
+            "calls": [call.to_json() for call in self.calls],
+            "observations": [
+                {**observation.to_json(), "aliases": list(aliases)}
+                for observation, aliases in zip(self.observations, self.aliases, strict=True)
+            ],
+            "usage": self.usage.to_json(),
+            "seconds": self.seconds,
+            "note": self.note,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:

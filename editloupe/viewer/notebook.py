@@ -18,7 +18,7 @@ from editloupe.traces.read import Trace
 from editloupe.values import ImageRef, canonical_json
 
 if TYPE_CHECKING:
-    from editloupe.reports.run import Run
+    from editloupe.figures.run import Run
 
 _SIDE: Final = 320
 """Longest side in px of a picture."""

@@ -13,14 +13,15 @@ from editloupe.build.probes.trial import Trial, put_on_trial
 from editloupe.build.probes.trial_tables import tables as trial_tables
 from editloupe.data.probes import COLUMN
 from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.figures.closing import means_table
+from editloupe.figures.compare import Comparison, compare, rated_by_people
+from editloupe.figures.judged import Judged, judged_in, on_shared_metrics, read_judged
+from editloupe.figures.plots import NARROW, WIDTH, draw
+from editloupe.figures.report import Report, make_report
+from editloupe.figures.summary import specs
 from editloupe.findings import Finding
-from editloupe.reports.compare import Comparison, compare, human_column
-from editloupe.reports.judged import Judged, judged_in, on_shared_metrics, read_judged
-from editloupe.reports.means import means_table
-from editloupe.reports.plots import NARROW, WIDTH, draw
-from editloupe.reports.report import Report, make_report
-from editloupe.reports.summary import specs
 from editloupe.scores import NOT_JUDGED, Score
+from editloupe.stats.bootstrap import DRAWING
 from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
@@ -134,7 +135,7 @@ class Numbers:
                 f"{n}-{name}{kind}": svg
                 for n, section in enumerate(report.sections if report else (), start=1)
                 for kind, width in (("", WIDTH), ("-narrow", NARROW))
-                for name, svg in section.drawn(width=width).items()
+                for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
             }
 
         return self.once("plots", made, reader)
@@ -145,7 +146,7 @@ class Numbers:
         def made() -> Comparison | str:
             try:
                 judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
-                people, notes = human_column(judges)
+                people, notes = rated_by_people(judges)
                 found = compare(judges, prices=self.prices, people=people)
                 return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
@@ -221,7 +222,7 @@ class Numbers:
 
 def _means(judged: Judged) -> list[dict[str, Any]]:
     """The means of one judge: all samples, then each editor if there are few."""
-    table = means_table(judged.protocol, judged.scores, together=True, cluster=judged.cluster)
+    table = means_table(judged.protocol, judged.frame, together=True, drawing=DRAWING)
     if table is None:
         return []
     rows = [

@@ -43,10 +43,10 @@ from editloupe.build.probes.trial_tables import answers, heading
 from editloupe.build.probes.trial_tables import tables as trial_tables
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError, DataError, EditLoupeError
+from editloupe.figures.compare_tables import tables
+from editloupe.figures.escape import safe
+from editloupe.figures.render import html
 from editloupe.findings import Finding
-from editloupe.reports.compare_tables import tables
-from editloupe.reports.escape import safe
-from editloupe.reports.render import html
 from editloupe.runs.people import writable
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import STATUSES
@@ -77,7 +77,7 @@ from editloupe.viewer.rows import (
 from editloupe.viewer.sample import arguments, compared_in, home, targets, verdicts
 
 if TYPE_CHECKING:
-    from editloupe.reports.compare import Comparison, Disagreement
+    from editloupe.figures.compare import Comparison, Disagreement
 
 CSP: Final = (
     "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "

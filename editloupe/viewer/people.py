@@ -16,7 +16,7 @@ from editloupe.answers import Answer, AnswerSpec, FreeText, LabelRule, Labels, O
 from editloupe.errors import DataError, ReplyError
 from editloupe.findings import Finding
 from editloupe.runs import people
-from editloupe.runs.annotation import MOST_NOTE, check_name, options_of, read_reply
+from editloupe.runs.people import MOST_NOTE, check_name, options_of, read_reply
 from editloupe.scores import Binary, Interval, Levels, Metric
 from editloupe.viewer.reader import RunReader, RunSample
 from editloupe.viewer.rows import tone

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from editloupe.answers import Record
 from editloupe.data.human import value_on
+from editloupe.figures.escape import safe
 from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
-from editloupe.reports.escape import safe
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import About
 from editloupe.values import Box, Json, Sample

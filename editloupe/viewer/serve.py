@@ -4,7 +4,7 @@ What a request may name is a closed set: a page of a known run, a known sample, 
 finding names. A request whose Host is not this server's is refused, so that no page from elsewhere can read a run through
 a name that leads to loopback (DNS rebinding).
 
-One thing may be written: people's labels and notes (`viewer.people`, `viewer.annotate`). They are taken on loopback alone,
+One thing may be written: people's labels and notes (`viewer.people`). They are taken on loopback alone,
 and from this server's own pages: Origin and Host must be its own, and the token of its pages must come along.
 """
 

@@ -1,4 +1,4 @@
-"""Trains a verifier of image edits from the JSONL that `editloupe export --to sft|dpo` writes. Two stages, two commands:
+"""Trains a verifier of image edits from the JSONL that `editloupe export --sft` writes. Two stages, two commands:
 
     python examples/training/train_verifier.py sft train/sft.jsonl --out models/sft
     python examples/training/train_verifier.py dpo train/dpo.jsonl --base models/sft --out models/verifier
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (BadRow, OSError) as error:
         parser.error(str(error))
     if not rows:
-        parser.error(f"{args.data} has no rows; expected what editloupe export --to {args.stage} writes")
+        parser.error(f"{args.data} has no rows; expected what editloupe export --sft DIR writes")
     if args.out.exists() and not args.out.is_dir():
         parser.error(f"--out {args.out} is a file; name a folder")
     try:
@@ -131,7 +131,7 @@ def _checked(line: str, where: str, folder: Path, stage: str) -> tuple[dict[str,
         images = [str(folder / str(name)) for name in data["images"]]
     except (ValueError, KeyError, TypeError) as error:
         columns = ", ".join((*COLUMNS[stage], "images"))
-        raise BadRow(f"{where}: expected a row of editloupe export --to {stage} with {columns}; found {error!r}") from error
+        raise BadRow(f"{where}: expected a row of editloupe export --sft with {columns}; found {error!r}") from error
     missing = [name for name in images if not Path(name).is_file()]
     if missing:
         raise BadRow(f"{where}: there is no image {missing[0]}; images are named relative to the file")

@@ -33,7 +33,6 @@ from editloupe.protocols.dlebench.protocol import PROMPT
 from editloupe.rubrics import load_rubric
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import View
-from tests.data.profiles import DISPLAY_P3
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "edits"
 
@@ -120,15 +119,6 @@ def verdict(original: RGB, edited: RGB, instruction: str, criterion: str = IF, *
 
 
 BLUE = "Change the color of the red mug to blue."
-
-
-@pytest.mark.parametrize(("criterion", "label"), [(IF, "Flawless Execution"), (VC, "Perfect Consistency")])
-@pytest.mark.parametrize("tools", [(), ("localize_differences",)])
-def test_a_colour_profile_that_the_edited_file_lost_is_no_anomaly(
-    criterion: str, label: str, tools: tuple[str, ...]
-) -> None:
-    edited = changed(MUG, replace(MUG, colour="blue"))
-    assert Talk(picture(*ALL), edited, prompt(criterion, BLUE, tools), profile=DISPLAY_P3).to_the_end() == label
 
 
 @pytest.mark.parametrize(

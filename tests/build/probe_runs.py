@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from editloupe.data.probes import AREAS
 from editloupe.values import digest
-from tests.reports.runs import IF, RUBRIC, VC, Row, finding, sample, write_run
+from tests.figures.runs import IF, RUBRIC, VC, Row, finding, sample, write_run
 
 TRUTHS: Final[Mapping[str, Mapping[str, str]]] = {
     "flawless": {IF: "Flawless Execution", VC: "Perfect Consistency"},

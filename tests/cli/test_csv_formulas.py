@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.reports.label_tables import read_labels
-from editloupe.reports.render import records_csv
+from editloupe.figures.labels import read_labels
+from editloupe.figures.render import records_csv
 from editloupe.runs.store import RunStore
 from tests.conftest import final
 
@@ -93,12 +93,12 @@ def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Pat
         ("report", judged, "--out", out / "report"),
         ("compare", judged, "--out", out / "compare"),
         ("targets", tmp_path / "edits", "--out", out / "targets.csv"),
-        ("align", judged, "--csv"),
+        ("compare", judged, "--full", "--format", "csv"),
     )
     for command in commands:
         code, said, err = editloupe(*command)
         assert code == 0, (command, err)
-    (out / "align.csv").write_text(said, newline="")
+    (out / "compared.csv").write_text(said, newline="")
     written = sorted(path for path in out.rglob("*") if path.suffix in (".csv", ".tsv"))
     assert len(written) > 6
     cells = []
@@ -116,7 +116,7 @@ def test_what_we_wrote_is_read_back_with_the_same_names(editloupe: Run, judged: 
     assert editloupe("export", judged, "--findings", scores, "--judge", first)[0] == 0
     rows = [{"sample": f"=id{n}", "editor": "+editor", "metric": "instruction_following", "value": n} for n in range(2)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, said, err = editloupe("align", "--scores", scores, "--human", people, "--json")
+    code, said, err = editloupe("compare", "--scores", scores, "--human", people, "--json")
     assert code == 0, err
-    (criterion,) = json.loads(said)["judges"][0]["criteria"]
+    (criterion,) = json.loads(said)["human_agreement"]
     assert criterion["all"]["figures"]["mae"]["judged"] == 2

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.backends.prices import Prices
-from editloupe.reports.compare import compare as compare_judges
-from editloupe.reports.compare_tables import answers
-from editloupe.reports.judged import read_judged
+from editloupe.figures.compare import compare as compare_judges
+from editloupe.figures.compare_tables import answers
+from editloupe.figures.judged import read_judged
 from tests.conftest import draw_edits, final
 
 Editloupe = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.reports.run import Run
+from editloupe.figures.run import Run
 from editloupe.rubrics import rubric_path
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
@@ -82,7 +82,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     ratings = ["sample,editor,instruction_following\n"]
     ratings += [f"{one['key']}.en,bagel,{number}\n" for number, one in enumerate(rows(), start=1)]
     (folder / "people.csv").write_text("".join(ratings), encoding="utf-8")
-    code, out, err = editloupe("align", "run", "--human", "people.csv")
+    code, out, err = editloupe("compare", "run", "--human", "people.csv")
     assert code == 0, err
     assert "7/8" in out  # of eight that people rated, one was not read
 

@@ -22,18 +22,15 @@ READERS = (
     ("compare", "RUN"),
     ("trial", "RUN"),
     ("gate", "RUN", "--require", "unjudged<=0.02"),
-    ("canary", "RUN"),
     ("replay", "RUN"),
     ("replay", "RUN", "--json"),
     ("fork", "RUN", "SAMPLE", "--at", "0"),
     ("rescore", "RUN", "--rubric", "dlebench"),
     ("export", "RUN", "--otel", "out"),
-    ("export", "RUN", "--atif", "out"),
     ("export", "RUN", "--inspect", "out"),
     ("export", "RUN", "--findings", "out.jsonl"),
-    ("export", "RUN", "--junit", "out"),
-    ("export", "RUN", "--to", "sft", "--out", "out"),
-    ("export", "RUN", "--to", "dpo", "--out", "out"),
+    ("export", "RUN", "--sft", "out"),
+    ("export", "RUN", "--sft", "out", "--dpo", "--agree-with", "samples"),
 )
 
 
@@ -85,7 +82,7 @@ def test_pages_of_a_run_without_samples(run: Path, editloupe: Editloupe) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [words for words in READERS if words[0] in ("report", "rank", "compare", "gate", "canary", "rescore")],
+    [words for words in READERS if words[0] in ("report", "rank", "compare", "gate", "rescore")],
     ids=" ".join,
 )
 def test_a_protocol_that_is_not_installed(words: tuple[str, ...], run: Path, editloupe: Editloupe) -> None:

@@ -49,7 +49,7 @@ def test_every_command_refuses_infinity_and_nan_for_each_of_its_numbers():
     [
         *(("judge", "edits", f"--{name.replace('_', '-')}") for name in NUMBERS),
         ("compare", "run", "--level"),
-        ("canary", "run", "--fail-above"),
+        ("replay", "run", "--fail-above"),
         ("serve", "--out", "run", "--timeout"),
         ("serve", "--out", "run", "--grace"),
     ],

@@ -140,7 +140,7 @@ def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     judged(editloupe, edits(2))
     (known,) = json.loads(editloupe("runs", "--json")[1])["means"].items()
     monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
-    monkeypatch.setattr("editloupe.reports.means.RunStore", None)  # the run is not read
+    monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
     assert dict([known]) == json.loads(editloupe("runs", "--json")[1])["means"]
     findings = Path("runs/one/findings.jsonl")
     os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
@@ -161,7 +161,7 @@ def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run
     assert "--rubric: was dlebench, is mine. " in told
     Path("mine.toml").write_text(_RUBRIC.replace('id = "mine"', 'id = "dlebench"'))
     told = words(editloupe(*command, "--rubric", "mine.toml")[2])
-    assert "--rubric.title: was DLEBench: edits of small objects, is Mine. Give that run's settings" in told
+    assert '--rubric.title: was "DLEBench: edits of small objects", is Mine. Give that run\'s settings' in told
     told = words(editloupe(*command[:-2], "--mode", "tool")[2])
     assert "--mode: was plain, is tool;" in told
     assert "version of the tool enhancer: was not set, is " in told

@@ -144,8 +144,7 @@ COMMANDS = (
     "judge edits --backend scripted/a.jsonl --criteria if --json --out runs/x",
     "retry runs/ab", "check edits", "check edits --json", "show runs/ab", "report runs/ab", "report runs/ab --json",
     "report runs/ab --markdown", "targets edits", "replay runs/ab", "rescore runs/ab --rubric dlebench", "runs runs",
-    "runs runs --json", "gc runs/ab", "align runs/ab", "align runs/ab --csv", "align runs/ab --json",
-    "align runs/ab --markdown",
+    "runs runs --json", "gc runs/ab",
     "gate runs/ab --require unjudged<=0.5", "compare runs/ab", "compare runs/ab --json", "compare runs/ab --markdown",
     "export runs/ab --html pages", "rubrics", "rubrics dlebench", "backends", "protocols", "protocols show dlebench",
     "tools",
@@ -176,8 +175,8 @@ def test_no_command_fails_at_its_output(folder: Path, words: str) -> None:
         ("judge", LONG), ("judge", "edits", "--out", LONG), ("judge", "edits", "--backend", f"scripted/{LONG}"),
         ("judge", "edits", "--prompt", LONG), ("judge", "edits", "--config", LONG), ("judge", "edits", "--edited", LONG),
         ("check", LONG), ("show", LONG), ("report", LONG), ("rank", LONG), ("replay", LONG), ("runs", LONG), ("gc", LONG),
-        ("view", LONG), ("export", LONG, "--html", "h"), ("align", LONG), ("compare", LONG, LONG), ("retry", LONG),
-        ("canary", LONG), ("merge", "m", LONG),
+        ("view", LONG), ("export", LONG, "--html", "h"), ("compare", LONG, LONG), ("retry", LONG),
+        ("merge", "m", LONG),
     ],
 )  # fmt: skip
 def test_a_name_that_no_file_can_have_is_one_line(

@@ -23,7 +23,6 @@ MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 
 COMMANDS: dict[str, list[str]] = {
     "retry": ["retry", "RUN", "--status", "unparsed"],
-    "canary": ["canary", "RUN", "--samples", "1"],
     "replay": ["replay", "RUN", "--model", "live"],
     "replay of misses": ["replay", "RUN", "--record-mode", "all"],
     "fork": ["fork", "RUN", "s00", "--at", "0"],
@@ -146,7 +145,7 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: 
     plain = (own / "config.yaml").read_text()
     for options, what in NAMED:
         (own / "config.yaml").write_text(yaml.safe_dump({**yaml.safe_load(plain), **options}))
-        for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run"), ("canary", "run")):
+        for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run")):
             code, said, told = editloupe(*command)
             assert (code, said) == (2, ""), (options, command)
             assert what in " ".join(told.split()) and "--trust" in told, (options, command)
@@ -185,7 +184,6 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
         ("compare", "run"),
         ("gate", "run", "--require", "mean(if) >= 0"),
         ("rescore", "run", "--option", "mask_pad=0.1"),
-        ("canary", "run"),
     ):
         code, _, told = editloupe(*words)
         assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words

@@ -102,7 +102,6 @@ def test_every_command_that_asks_says_so(editloupe: Run, edits: Edits, nobody: i
     assert editloupe("judge", edits(2), "--criteria", "if", "--out", "run")[0] == 0
     files = ("edits/edited/s00.png", "edits/edited/s01.png")
     for words in (
-        ("canary", "run", "--backend", uri),
         ("replay", "run", "--model", "live", "--backend", uri),
         ("fork", "run", "s00", "--at", "0", "--backend", uri),
         ("rank", "--source", "edits/source/s00.png", "--instruction", "Red.", *files, "--backend", uri),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from editloupe.data.human import human_column, metric_and_rater, named, names_of, turn_and_metric, value_on
-from editloupe.reports.run import Run
+from editloupe.figures.run import Run
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric
-from tests.reports.runs import IF, finding, sample, write_run
+from tests.figures.runs import IF, finding, sample, write_run
 
 TEN = Metric(id="follows_instruction", short="FI", domain=Interval(low=0, high=10))
 KNOWN = names_of([TEN, Metric(id="coherent", domain=Binary())])

@@ -57,7 +57,7 @@ def reader_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
-LONG = ("--ablate", "--to sft")
+LONG = ("--ablate", "--sft")
 """What takes long in a block that is run by `slow` tests alone: other tests do it with fewer samples, or beside others."""
 
 

@@ -1,4 +1,4 @@
-"""Runs to be exported: native tool calls, a label that is none, a backend that fails, several targets, a fork."""
+"""Runs to be exported: native tool calls, a label that is none, a backend that fails, several targets."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import json
 from pathlib import Path
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Message, Reply, Request, TextPart, ToolCall, Usage, message_hash
+from editloupe.chat import Reply, Request, ToolCall, Usage
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import Unavailable
-from editloupe.findings import Finding
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from editloupe.runs.store import RunStore
-from editloupe.traces.events import Header, MessageEvent, ModelCall
-from editloupe.traces.read import read_trace
-from editloupe.traces.record import TraceWriter
 from tests.conftest import final, pngs
 
 ZOOM = {"target_image": "Edited Image", "bbox": [250, 250, 500, 500]}
@@ -69,44 +64,6 @@ def oracle_run(folder: Path) -> Path:
     judge = JudgeConfig(backend=ScriptedLMM(script))
     drive(open_setup(RunConfig(path=data, judge=judge, option={"mode": "oracle"}, concurrency=1)), folder / "run")
     return folder / "run"
-
-
-def baseline_run(folder: Path) -> Path:
-    """The embedded judge: no LMM."""
-    drive(open_setup(RunConfig(path=edits(folder / "edits", count=2), concurrency=1)), folder / "run")
-    return folder / "run"
-
-
-def add_fork(run: Path, *, at: int = 1) -> str:
-    """A fork of s00's first finding after step `at`, by another backbone with another label. Its path inside the run."""
-    finding = next(f for f in RunStore.read(run).current() if f.sample_id == "s00")
-    assert finding.trace is not None
-    trace = read_trace(run / finding.trace)
-    heads = [e.head for e in trace.events if isinstance(e, ModelCall)]
-    stem = Path(finding.trace).name.removesuffix(".jsonl")
-    name = f"forks/{stem[:2]}/{stem}.1.jsonl"
-    parent = {"trace": finding.trace, "head": heads[at], "step": at, "tools": 1, "why": "fork", "changes": {"backend": "x"}}
-    judge = {**trace.header.judge, "backend": "scripted/other"}
-    said = Message(role="assistant", parts=(TextPart(text=final("Over Modification", "Another one thinks otherwise.")),))
-    reply = Reply(text=said.text, model="other", usage=Usage(input_tokens=7, output_tokens=3))
-    with TraceWriter(run / name) as writer:
-        header = trace.header.model_dump() | {"judge": judge, "judge_id": "0123456789abcdef", "parent": parent}
-        writer.append(Header(**header))
-        hint = Message.of_text("user", "Look again.")
-        asked = message_hash(hint, heads[at])
-        writer.append(MessageEvent(hash=asked, parent=heads[at], message=hint.to_json()))
-        call = ModelCall(ordinal=at, request_key="k", head=asked, choices=None, reply=reply.to_json(), seconds=0.01)
-        writer.append(call)
-        writer.append(MessageEvent(hash=message_hash(said, asked), parent=asked, message=said.to_json()))
-        told = finding.to_json() | {
-            "judge_id": "0123456789abcdef",
-            "label": "Over Modification",
-            "value": 3.0,
-            "trace": name,
-        }
-        told["answer"] = {"kind": "label", "name": "Over Modification", "value": 3.0}
-        writer.finish(Finding.from_json(told))
-    return name
 
 
 def _script(request: Request) -> str | Reply | Exception:

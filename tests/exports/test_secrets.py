@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.exports.atif import write_atif
 from editloupe.exports.episodes import Source
 from editloupe.exports.findings import write_findings
 from editloupe.exports.inspect_log import write_inspect
-from editloupe.exports.junit import write_junit
 from editloupe.exports.otel import write_otel
-from editloupe.exports.training import Answers, write_sft
+from editloupe.exports.sft import Answers, write_sft
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from tests.backends.loopback import Body
@@ -45,11 +43,9 @@ def test_a_key_that_an_endpoint_repeats_is_in_no_export(tmp_path: Path, monkeypa
     source = Source(folder=tmp_path / "run")
     out = tmp_path / "out"
     assert write_otel(source, out / "spans.jsonl", content=True) == 4
-    assert write_atif(source, out / "atif") == 4
     write_inspect(source, out / "log.json")
     for name in ("f.jsonl", "f.csv"):
         write_findings(source, out / name)
-    write_junit(source, out / "junit.xml")
     assert write_sft(Answers(source=source), out / "training", turns="all").rows == 2
     files = [path for path in out.rglob("*") if path.is_file()]
     assert len(files) > 8

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from editloupe import Finding, Run, Sample
+from editloupe.figures.judged import Judged
+from editloupe.figures.report import tables_of
 from editloupe.protocols.base import make_protocol, scored
-from editloupe.reports.judged import Judged
-from editloupe.reports.report import tables_of
 from editloupe.scores import MetricSet, Score
 from editloupe.stats.table import Table
 from tests.guards.frozen import Figure

@@ -63,7 +63,7 @@ def test_it_is_compared_with_the_same_numbers(run: Path, editloupe: Program) -> 
         found[about] = {**values(one["figures"]), "difference": one["difference"]["value"], "common": one["common"]}
     # People said nothing of the other criterion.
     for one in (one for one in told["human_agreement"] if one["criterion"] == "instruction_following"):
-        found[f"people and {name_of(one['judge'])} | {one['criterion']}"] = values(one["figures"])
+        found[f"people and {name_of(one['judge'])} | {one['criterion']}"] = values(one["all"]["figures"])
     for one in told["costs"]:
         spent = {name: one["usage"].get(name) for name in ("input_tokens", "output_tokens")}
         found[f"cost | {name_of(one['judge'])}"] = {"verdicts": one["verdicts"], "findings": one["findings"], **spent}

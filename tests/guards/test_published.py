@@ -124,7 +124,7 @@ def test_edivals_agreement_with_people(tmp_path: Path, editloupe: Program) -> No
     words = [word for judge, lines in judges.items() for word in ("--scores", put(tmp_path / f"{judge}.csv", lines))]
     human = put(tmp_path / "people.csv", people)
     found: Found = {}
-    for judge in align(editloupe, *words, "--human", human, "--yes-from", "0.5"):
+    for judge in align(editloupe, *words, "--human", human):
         (metric,) = judge["criteria"]
         for group in (metric["all"], *metric["by"]["edit_type"]):
             figures = {name: group["figures"][name]["value"] for name in ("accuracy", "pearson", "kappa", "f1")}
@@ -238,12 +238,15 @@ def joined(row: Row, pairs: Iterable[tuple[float, float]]) -> str:
 
 @pytest.mark.shared
 @needs("human-ratings")
-def test_genai_bench(editloupe: Program) -> None:
+def test_genai_bench(tmp_path: Path, editloupe: Program) -> None:
     votes = SHARED / "human-ratings" / "genaibench_image_edit_pairwise.csv"
+    known, listed = {"A>B", "B>A", "A=B=Good", "A=B=Bad"}, rows(votes)
     found: Found = {}
     for judge in ("gpt4o", "videollava", "idefics2", "llava", "blip2", "random", "minicpm-V-2.5", "qwenVL"):
-        (said,) = align(editloupe, "--votes", votes, "--columns", f"vote=human_vote,verdict={judge}_vote")
-        exact = said["pairs"][0]["figures"]["four_exact"]
+        lines = [f"{row['idx']},{row[f'{judge}_vote']}" for row in listed if row[f"{judge}_vote"] in known]
+        of_judge = ("--scores", put(tmp_path / f"{judge}.csv", ["item,label", *lines]))
+        (said,) = align(editloupe, *of_judge, "--human", votes, "--columns", "item=idx,label=human_vote")
+        exact = said["criteria"][0]["all"]["figures"]["exact"]
         found[judge] = {name: exact[name] for name in ("value", "adjusted", "judged", "asked")}
     holds("genaibench", found)
 
@@ -252,11 +255,13 @@ def test_genai_bench(editloupe: Program) -> None:
 
 
 def align(program: Program, *words: str | Path) -> list[dict[str, Any]]:
-    """The judges of `editloupe align`."""
-    code, out, err = program("align", *words, *FEW)
+    """Each judge's agreement with people, by criterion."""
+    code, out, err = program("compare", *words, *FEW)
     assert code == 0, err
-    judges: list[dict[str, Any]] = json.loads(out)["judges"]
-    return judges
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in json.loads(out)["human_agreement"]:
+        found.setdefault(one["judge"], []).append(one)
+    return [{"judge": judge, "criteria": criteria} for judge, criteria in found.items()]
 
 
 def put(path: Path, lines: Sequence[str]) -> Path:

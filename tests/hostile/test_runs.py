@@ -32,9 +32,8 @@ COMMANDS = {
     "judge again": "judge --config RUN/config.yaml --out NEW",
     "measure": "measure RUN --measures mse --mask none --out NEW",
     "judge its samples": "judge RUN --out NEW",
-    "canary": "canary RUN",
     "pages": "export RUN --html NEW",
-    "exports": "export RUN --otel NEW/a --atif NEW/b --inspect NEW/c --findings NEW/d.csv --junit NEW/e --content",
+    "exports": "export RUN --otel NEW/a --inspect NEW/c --findings NEW/d.csv --sft NEW/e --content",
     "runs": "runs ALL",
     # What writes into a run that was there before.
     "rescore into it": "rescore OTHER --rubric dlebench --out RUN",

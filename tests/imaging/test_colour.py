@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.imaging.colour import Tone, estimate_tone
+from editloupe.imaging.colour import estimate_tone
 from tests.imaging.drawn import textured
 
 
@@ -32,24 +32,35 @@ def test_a_large_changed_object_is_no_tone() -> None:
 
 def test_identical_images_have_no_tone() -> None:
     picture = textured(160, 120)
-    assert estimate_tone(picture, picture) == Tone()
+    assert estimate_tone(picture, picture).neutral
 
 
 def test_a_flat_image_has_an_offset_and_no_gain() -> None:
     first = np.full((64, 64, 3), 100, dtype=np.uint8)
     tone = estimate_tone(first, first + 12)
     # 100 + 12 = 112, and nothing is known of other levels but the offset.
-    assert tone.table[100] == pytest.approx((112, 112, 112), abs=0.1)
-    assert tone.table[200] == pytest.approx((212, 212, 212), abs=1)
+    assert tone.applied(first[:1, :1]).ravel() == pytest.approx((112, 112, 112), abs=0.1)
+    assert tone.applied(first[:1, :1] + 100).ravel() == pytest.approx((212, 212, 212), abs=1)
 
 
-def test_a_gamma_of_the_whole_picture_is_followed() -> None:
+@pytest.mark.parametrize("gamma", [0.6, 0.8, 1.1, 1.7])
+def test_a_gamma_of_the_whole_picture_is_followed(gamma: float) -> None:
     first = textured(320, 240)
-    curve = np.rint(255 * (np.arange(256) / 255) ** 1.1).astype(np.uint8)
+    curve = np.rint(255 * (np.arange(256) / 255) ** gamma).astype(np.uint8)
     tone = estimate_tone(first, curve[first])
-    # 128: 255 · (128 / 255)^1.1 = 119.5; 60: 51.9; 200: 195.2.
-    for level, expected in ((60, 51.9), (128, 119.5), (200, 195.2)):
-        assert tone.table[level] == pytest.approx((expected,) * 3, abs=1)
+    for level, close in ((20, 2), (60, 1), (128, 1), (200, 1), (240, 2)):
+        expected = 255 * (level / 255) ** gamma
+        grey = np.full((1, 1, 3), level, dtype=np.uint8)
+        assert tone.applied(grey).ravel() == pytest.approx((expected,) * 3, abs=close)
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.4])
+def test_a_saturation_of_the_whole_picture_is_followed(factor: float) -> None:
+    first = np.clip(textured(320, 240) // 2 + np.array([90, 60, 30]), 0, 255).astype(np.uint8)
+    grey = first @ np.array([0.299, 0.587, 0.114])
+    second = np.clip(np.rint(grey[..., None] + factor * (first - grey[..., None])), 0, 255).astype(np.uint8)
+    tone = estimate_tone(first, second)
+    assert np.abs(tone.applied(first) - second).mean() < 1.5
 
 
 def test_rounded_and_exact_tone_agree() -> None:

@@ -6,13 +6,11 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.data.images import RGB, read_with_profile
+from editloupe.data.images import RGB
 from editloupe.imaging.align import align
-from editloupe.imaging.colour import LostProfile
 from editloupe.imaging.differences import localize
 from editloupe.imaging.orientation import UPRIGHT, Orientation
 from editloupe.values import Box
-from tests.data.profiles import DISPLAY_P3
 from tests.imaging.drawn import jpeg, textured, with_square
 
 ALL = [Orientation(mirrored=m, quarters=q) for m in (False, True) for q in range(4)]
@@ -36,7 +34,7 @@ def test_every_orientation_is_undone_and_told(orientation: Orientation) -> None:
     found = localize(picture, second)
     assert found.alignment.orientation == orientation
     assert found.regions == ()
-    assert bool(found.whole_changes) == (orientation != UPRIGHT) == found.widespread
+    assert (orientation != UPRIGHT) == found.widespread
     assert not found.alignment.resized
 
 
@@ -96,23 +94,11 @@ def test_a_symmetric_picture_that_was_turned_is_undone(quarters: int) -> None:
     found = localize(picture, second)
     (region,) = found.regions
     there = found.alignment.to_image_2(region.box)
-    assert found.alignment.orientation.quarters % 2 == quarters % 2 and found.whole_changes
+    assert found.alignment.orientation.quarters % 2 == quarters % 2
     # As mirrored too, the square lies in one of two places of image 1, but in one of image 2.
     rows, columns = np.nonzero((np.abs(second.astype(int) - (250, 20, 20)) < 30).all(axis=2))
     assert there is not None
     assert there.iou(Box(columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)) > 0.7
-
-
-@pytest.mark.parametrize("lost_by", [1, 2])
-def test_a_turned_picture_may_have_lost_its_colour_profile(lost_by: int) -> None:
-    bare = textured(320, 240)
-    tagged = read_with_profile(bare, DISPLAY_P3)
-    assert tagged is not None
-    first, second, profiles = (bare, tagged, (None, DISPLAY_P3)) if lost_by == 1 else (tagged, bare, (DISPLAY_P3, None))
-    found = localize(first, laid(second, Orientation(mirrored=True)), profiles=profiles)
-    assert found.whole_changes == ("mirrored",)
-    assert found.alignment.lost_profile == LostProfile(name="Display P3", image=lost_by)  # type: ignore[arg-type]
-    assert found.regions == () and found.tone_most < 2
 
 
 def test_unrelated_pictures_local_edits_and_a_symmetric_picture_are_not_turned() -> None:
@@ -131,7 +117,7 @@ def test_images_are_taken_as_they_lie_where_turns_are_not_to_be_undone() -> None
     picture = textured(320, 240)
     found = localize(picture, np.ascontiguousarray(picture[:, ::-1]), turns=False)
     assert found.alignment.orientation == UPRIGHT
-    assert found.regenerated and found.regions
+    assert found.regenerated
 
 
 def test_orientations_are_told_in_words() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from editloupe.answers import Label
+from editloupe.figures.summary import Summary, summarise
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.protocols.dlebench.tables import edit_type_name
-from editloupe.reports.summary import Summary, summarise
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
@@ -79,12 +79,12 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
     )
     assert [s.normalised for s in scores if s.metric == IF] == [100, 100, 0]
     found = summary_of(scores)
-    assert {row: cells[IF].mean for row, cells in found.rows.items()} == {"Change Color": 100, "Removal Object": 0}
-    assert (found.macro[IF].mean, found.micro[IF].mean) == (50, pytest.approx(200 / 3))
+    assert {row: cells[IF].value for row, cells in found.rows.items()} == {"Change Color": 100, "Removal Object": 0}
+    assert (found.macro[IF].value, found.micro[IF].value) == (50, pytest.approx(200 / 3))
     # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
-    assert found.rows["Change Color"][VC].mean == pytest.approx(250 / 3)
-    assert found.macro[VC].mean == pytest.approx(250 / 6)
-    assert found.macro["overall"].mean == pytest.approx((50 + 250 / 6) / 2)
+    assert found.rows["Change Color"][VC].value == pytest.approx(250 / 3)
+    assert found.macro[VC].value == pytest.approx(250 / 6)
+    assert found.macro["overall"].value == pytest.approx((50 + 250 / 6) / 2)
     assert (found.types_present["overall"], found.types_known) == (2, 7)
 
 
@@ -103,9 +103,9 @@ def test_a_failure_has_a_status_and_no_number():
     ]
     found = summary_of(scores)
     # The type without any verdict is missing from the macro mean; it does not pull it to zero.
-    assert found.macro[IF].mean == 100.0
+    assert found.macro[IF].value == 100.0
     assert (found.rows["Change Count"][IF].judged, found.rows["Change Count"][IF].asked) == (1, 2)
-    assert found.rows["Change Shape"]["overall"].mean is None
+    assert found.rows["Change Shape"]["overall"].value is None
     assert found.types_present == {IF: 1, VC: 1, "overall": 1}
     assert found.statuses[IF] == {"refused": 2}
 
@@ -114,11 +114,11 @@ def test_types_that_the_paper_does_not_know_keep_their_own_name():
     scores = scores_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
     found = summary_of(scores)
     # Value 2 → (2−1)/3·100.
-    assert {row: cells[IF].mean for row, cells in found.rows.items()} == {
+    assert {row: cells[IF].value for row, cells in found.rows.items()} == {
         "style": pytest.approx(100 / 3), "(none)": pytest.approx(100 / 3),
     }  # fmt: skip
     # None of the seven types is there: no mean over them.
-    assert found.macro[IF].mean is None
+    assert found.macro[IF].value is None
 
 
 def test_edit_types_are_known_by_their_usual_spellings():

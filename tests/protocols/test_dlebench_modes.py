@@ -12,11 +12,11 @@ from PIL import Image
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request, Sampling
 from editloupe.errors import ConfigError, DataError
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.judged import judged_in
 from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.traces.read import read_trace

@@ -19,9 +19,9 @@ import pytest
 from editloupe import plugins
 from editloupe.protocols.base import Group, Known
 from editloupe.scores import Score
+from tests.figures.checks import Checks
+from tests.figures.runs import answered, sample, write_protocol_run
 from tests.protocols.edival_published import COUNTS
-from tests.reports.checks import Checks
-from tests.reports.runs import answered, sample, write_protocol_run
 from tests.toys.install import install
 
 Program = Callable[..., tuple[int, str, str]]
@@ -42,16 +42,16 @@ class Typed(Checks):
 
 
 def judges_of(program: Program, *words: str) -> list[Any]:
-    """What `editloupe align` says of each judge, of its one criterion."""
-    code, out, err = program("align", *words, "--human", "people.csv", "--json", "--resamples", "100")
+    """What `editloupe compare` says of each judge, of its one criterion."""
+    code, out, err = program("compare", *words, "--human", "people.csv", "--json", "--resamples", "100")
     assert code == 0, err
-    judges: list[Any] = json.loads(out)["judges"]
+    judges: list[Any] = json.loads(out)["human_agreement"]
     return judges
 
 
 @pytest.fixture
 def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The lines of Table 5; people.csv, and a table of answers a judge, are made of them. CLIP's are similarities."""
+    """The lines of Table 5; people.csv, and a table of answers a judge, are made of them."""
     monkeypatch.chdir(tmp_path)
     table = (Path(__file__).parent / "edival_agreement.csv").read_text(encoding="utf-8")
     listed = list(csv.DictReader(table.splitlines()))
@@ -62,8 +62,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, s
         given = sorted(((h, j) for name, (j, h) in CELLS.items() for _ in range(int(row[name]))), reverse=True)
         for number, (human, answer) in enumerate(given):
             item = f"{row['edit_type']}-{number}"
-            said = answer if row["judge"] != "CLIP_dir" else 0.21 if answer else 0.19
-            judges[row["judge"]].append(f"{item},{said}\n")
+            judges[row["judge"]].append(f"{item},{answer}\n")
             if row["judge"] == JUDGES[0]:
                 people.append(f"{item},{row['edit_type']},{human}\n")
     for name, lines in {"people": people, **judges}.items():
@@ -71,16 +70,15 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, s
     return listed
 
 
-TABLES = [*(word for judge in JUDGES for word in ("--scores", f"{judge}.csv")), "--yes-from", "0.2"]
+TABLES = [*(word for judge in JUDGES for word in ("--scores", f"{judge}.csv"))]
 
 
 def test_the_papers_table_5_comes_out_to_three_decimals(printed: list[dict[str, str]], editloupe: Program) -> None:
     found: dict[tuple[str, str], Any] = {}
-    for judge in judges_of(editloupe, *TABLES):
-        (metric,) = judge["criteria"]
+    for metric in judges_of(editloupe, *TABLES):
         for group in (metric["all"], *metric["by"]["edit_type"]):
-            found[group["name"], judge["judge"].partition(".csv")[0]] = group["figures"]
-    assert judge["judge"] == "CLIP_dir.csv, yes from 0.2" and len(printed) == 30
+            found[group["name"], metric["judge"].partition(".csv")[0]] = group["figures"]
+    assert len(printed) == 30
     for row in printed:
         figures = found[row["edit_type"], row["judge"]]
         for ours, theirs in (("pearson", "plcc"), ("kappa", "kappa"), ("f1", "f1")):
@@ -91,28 +89,6 @@ def test_the_papers_table_5_comes_out_to_three_decimals(printed: list[dict[str, 
     # The text says 81.3, 75.2 and 65.4.
     accuracy = {judge: round(100 * found["all", judge]["accuracy"]["value"], 1) for judge in JUDGES}
     assert accuracy == {"EdiVal-IF": 81.4, "Qwen2.5-VL": 80.9, "CLIP_dir": 61.3}
-    # Without a threshold numbers are no labels.
-    (judge,) = judges_of(editloupe, "--scores", "CLIP_dir.csv")
-    assert "kappa" not in judge["criteria"][0]["all"]["figures"]
-    for words, said in (
-        (("--yes-from", "0.2"), "--yes-from goes with --scores"),
-        (("--scores", "CLIP_dir.csv", "--yes-from", "much"), "--yes-from much: expected a number"),
-    ):
-        code, _, err = editloupe("align", *words, "--human", "people.csv")
-        assert code == 2 and said in " ".join(err.split())
-
-
-def test_judges_stand_side_by_side_by_edit_type(printed: list[dict[str, str]], editloupe: Program) -> None:
-    code, out, err = editloupe("align", *TABLES, "--human", "people.csv", "--markdown", "--resamples", "100")
-    assert code == 0, err
-    table = out.partition("judges side by side")[2]
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")]
-    assert lines[0] == ["Edit type", "Judge", "Accuracy", "Cohen κ", "F1 of good", "Pearson r"]
-    assert len(lines) == 2 + 30
-    assert [line[1] for line in lines[2:5]] == ["EdiVal-IF.csv", "Qwen2.5-VL.csv", "CLIP_dir.csv, yes from 0.2"]
-    remove = {line[1]: line[2:] for line in lines if line[0] == "subject_remove"}["EdiVal-IF.csv"]
-    assert [cell.split(" ")[0] for cell in remove] == ["0.7700", "0.5409", "0.7837", "0.5473"]
-    assert "(300/300)" in remove[0] and [line[0].strip("*") for line in lines[-3:]] == ["all"] * 3
 
 
 def test_all_figures_side_by_side_rest_on_the_same_labels(
@@ -126,7 +102,7 @@ def test_all_figures_side_by_side_rest_on_the_same_labels(
         lines = [f"{item},{score}\n" for item, score in zip("abcdef", scores, strict=True)]
         Path(f"{name}.csv").write_text("item,score\n" + "".join(lines), encoding="utf-8")
     found = judges_of(editloupe, "--scores", "rules.csv", "--scores", "lmm.csv")
-    rules, lmm = (judge["criteria"][0]["all"]["figures"] for judge in found)
+    rules, lmm = (judge["all"]["figures"] for judge in found)
     for figures in (rules, lmm):
         assert {figures[name]["judged"] for name in ("accuracy", "kappa", "f1", "pearson")} == {5}
     assert rules["pearson"]["value"] == pytest.approx(1)
@@ -136,7 +112,7 @@ def test_all_figures_side_by_side_rest_on_the_same_labels(
     Path("few.csv").write_text("item,score\ne,0\nf,0\n", encoding="utf-8")
     Path("people.csv").write_text("item,label\ne,0\nf,0\n", encoding="utf-8")
     (judge,) = judges_of(editloupe, "--scores", "few.csv")
-    assert judge["criteria"][0]["all"]["figures"]["accuracy"]["value"] == 1
+    assert judge["all"]["figures"]["accuracy"]["value"] == 1
 
 
 def test_runs_and_tables_are_compared_on_the_labels_of_turns(
@@ -153,11 +129,10 @@ def test_runs_and_tables_are_compared_on_the_labels_of_turns(
         write_protocol_run(tmp_path / name, "typed", Checks.metrics, [a, b], {f"toy/{name}": findings})
     people = "sample,editor,turn,kept_ann,kept_ben\na,e,1,yes,yes\na,e,2,no,yes\nb,e,1,no,no\nb,e,2,no,no\n"
     Path("people.csv").write_text(people, encoding="utf-8")
-    Path("clip.csv").write_text("item,editor,turn,score\na,e,1,0.3\na,e,2,0.1\nb,e,1,0.1\n", encoding="utf-8")
-    command = ("rules", "lmm", "--scores", "clip.csv", "--yes-from", "0.2")
-    found = {judge["judge"]: judge["criteria"][0] for judge in judges_of(editloupe, *command)}
-    rules, lmm, clip = found.values()
-    assert [name.split(" ")[-1] for name in found] == ["rules", "lmm", "0.2"]
+    Path("clip.csv").write_text("item,editor,turn,score\na,e,1,1\na,e,2,0\nb,e,1,0\n", encoding="utf-8")
+    command = ("rules", "lmm", "--scores", "clip.csv")
+    rules, lmm, clip = judges_of(editloupe, *command)
+    assert clip["judge"] == "clip.csv"
     assert rules["all"]["figures"]["accuracy"]["value"] == pytest.approx(2 / 3)
     # φ of (yes, yes, no) and (yes, no, no): (1 · 1 − 1 · 0) / sqrt(2 · 1 · 1 · 2) = 0.5
     assert rules["all"]["figures"]["pearson"]["value"] == pytest.approx(0.5)
@@ -165,7 +140,7 @@ def test_runs_and_tables_are_compared_on_the_labels_of_turns(
     assert (accuracy["value"], accuracy["judged"], accuracy["asked"]) == (1.0, 2, 3)
     # The table names no edit type; the runs do.
     assert [group["name"] for group in clip["by"]["edit_type"]] == ["add", "swap"]
-    assert lmm["raters"] == 2 and lmm["all"]["ceiling"]["fleiss_kappa"]["judged"] == 4
-    code, out, err = editloupe("align", *command, "--human", "people.csv", "--resamples", "100")
+    assert lmm["raters"] == ["ann", "ben"] and lmm["all"]["ceiling"]["fleiss_kappa"]["judged"] == 4
+    code, out, err = editloupe("compare", *command, "--human", "people.csv", "--resamples", "100")
     plugins.forget()
-    assert code == 0 and "judges side by side" in out, err
+    assert code == 0 and "Judges and people (people.csv)" in out and "clip.csv" in out, err

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from editloupe.figures.run import Run
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
 from editloupe.protocols.result_mapping import ResultSaid, read_said
-from editloupe.reports.run import Run
 from tests.protocols import edival_files
 
 Program = Callable[..., tuple[int, str, str]]
@@ -139,7 +139,7 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     assert run["identity"]["options"]["rules"] == {"like": "paper", "chains": "complete"}
 
 
-def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Program) -> None:
+def test_the_run_is_read_by_report_and_compare(folder: Path, editloupe: Program) -> None:
     assert editloupe(*IMPORT)[0] == 0
     scores = {
         (one["sample"], one["turn"], one["part"]): (one["value"], one["missing"])
@@ -156,9 +156,9 @@ def test_the_run_is_read_by_report_compare_and_align(folder: Path, editloupe: Pr
         *tables
     }
     put(folder / "people.csv", PEOPLE)
-    code, out, err = editloupe("align", "run", "--human", "people.csv", "--json", "--resamples", "100")
+    code, out, err = editloupe("compare", "run", "--human", "people.csv", "--json", "--resamples", "100")
     assert code == 0, err
-    found = json.loads(out)["judges"][0]["criteria"][0]["all"]["figures"]["accuracy"]
+    found = json.loads(out)["human_agreement"][0]["all"]["figures"]["accuracy"]
     # Yes to yes, no to yes, yes to no, yes to yes.
     assert (found["value"], found["judged"], found["asked"]) == (0.5, 4, 4)
     assert editloupe("import", "edival", "results", "--data", "data", "--out", "other")[0] == 0

@@ -21,12 +21,12 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, ReplyError
+from editloupe.figures.compare import compare
+from editloupe.figures.judged import judged_in
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
 from editloupe.protocols.giebench.questions import Question, read_question, shown
 from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
-from editloupe.reports.compare import compare
-from editloupe.reports.judged import judged_in
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -364,9 +364,9 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
         (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-        code, said, err = editloupe("align", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
         assert code == 0, err
-        (found,) = json.loads(said)["judges"][0]["criteria"]
+        (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]
         assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
 

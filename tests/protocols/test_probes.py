@@ -16,9 +16,9 @@ from editloupe.data.images import ImageStore
 from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
 from editloupe.errors import ConfigError, DataError
+from editloupe.figures.judged import judged_in
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.judged import judged_in
 from editloupe.rubrics import rubric_path
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore

@@ -15,10 +15,10 @@ from editloupe.answers import Number, Scale
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, DataError
+from editloupe.figures.ranking import by_scores
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.protocols.unicbench.protocol import UnicBench
-from editloupe.reports.ranking import by_scores
 from editloupe.rubrics import load_rubric, rubric_path
 from editloupe.runs.worker import Worker
 from editloupe.scores import Score

@@ -8,10 +8,11 @@ from math import fsum
 
 import pytest
 
+from editloupe.figures.closing import score_tables
+from editloupe.figures.score_frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.unicbench.terms import TASKS
-from editloupe.reports.closing import score_tables
 from editloupe.stats.table import Row, Table
 from editloupe.values import Sample
 from tests.guards.doors import tables
@@ -138,7 +139,7 @@ def test_neither_editors_nor_languages_are_ever_put_together() -> None:
     assert not {"scores-by-language"} & {*report(made)}
     protocol = make_protocol("unicbench", {})
     scores = scored(protocol, [sample for sample, _ in made], [finding for _, of in made for finding in of])
-    closing = score_tables(protocol, scores)
+    closing = score_tables(protocol, score_frame(scores))
     assert [table.title for table in closing] == ["Language: en", "Language: cn"]
     found = {
         (language, row.keys["editor"]): row.cells[1].value

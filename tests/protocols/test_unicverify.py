@@ -18,13 +18,13 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, DataError, MeasureError, ReplyError
+from editloupe.figures.judged import judged_in
+from editloupe.figures.report import tables_of
 from editloupe.findings import Finding
 from editloupe.measures.base import open_measure, run_measure
 from editloupe.protocols.base import Known, make_protocol, planned
 from editloupe.protocols.unicverify.alignment import PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, UnicVerify
-from editloupe.reports.judged import judged_in
-from editloupe.reports.report import tables_of
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score

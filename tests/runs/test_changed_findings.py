@@ -120,14 +120,14 @@ def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloup
         (0, "report", run, "--json"),
         (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
         (0, "compare", run, run.with_name("other"), "--resamples", "100"),
-        (0, "align", run, "--human", people, "--resamples", "100"),
+        (0, "compare", run, "--human", people, "--resamples", "100"),
         (0, "rescore", run, "--rubric", "dlebench"),
         (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
     ):
         found, shown[words[0]], err = editloupe(*words)
         assert found == code, (words, err)
         assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[words[0]] + err, words
-    assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["align"] + shown["compare"]
+    assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["compare"]
     seen = [f.sample_id for one in RunReader(run).samples() for f in one.findings]
     assert seen == [f.sample_id for f in Run(run).findings] == ["s01", "s02", "s03"]
     with pytest.raises(ConfigError, match=r"cannot be merged: .* has the value 400"):

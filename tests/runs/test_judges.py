@@ -15,9 +15,9 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
 from editloupe.data.samples import load_sample
 from editloupe.errors import ConfigError, RunMismatch
+from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
-from editloupe.reports.judged import judged_in
 from editloupe.rubrics import rubric_path
 from editloupe.runs.judges import Entry
 from editloupe.runs.merge import merge

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import http.client
 import io
@@ -10,11 +9,10 @@ import json
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,8 +22,10 @@ from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import RunConfig
 from editloupe.runs.setup import open_setup
-from editloupe.service.queue import JudgeQueue
 from tests.conftest import final
+
+if TYPE_CHECKING:
+    from editloupe.service.judging import Service
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
@@ -33,7 +33,7 @@ VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect 
 
 def needs_extra() -> None:
     """Skip where the extra is not installed."""
-    for name in ("fastapi", "uvicorn", "multipart", "prometheus_client"):
+    for name in ("httpx", "prometheus_client"):
         pytest.importorskip(name, reason="needs the extra `serve`")
 
 
@@ -78,14 +78,24 @@ def edit(number: int, **more: Any) -> dict[str, Any]:
     return {"id": f"edit-{number}", "instruction": f"Paint mug {number} blue.", **pictures, **more}
 
 
-class Service:
+class Client:
     """A running service.   lmm: its backbone."""
 
-    def __init__(self, port: int, queue: JudgeQueue, lmm: ScriptedLMM, server: Any) -> None:
-        self.port, self.queue, self.lmm, self.server = port, queue, lmm, server
+    def __init__(self, port: int, lmm: ScriptedLMM | None = None, service: Service | None = None) -> None:
+        self.port, self._lmm, self._service = port, lmm, service
+
+    @property
+    def lmm(self) -> ScriptedLMM:
+        assert self._lmm is not None, "a service in a process of its own has its backbone there"
+        return self._lmm
+
+    @property
+    def service(self) -> Service:
+        assert self._service is not None, "it runs in a process of its own"
+        return self._service
 
     def ask(
-        self, path: str, body: Any = None, *, method: str | None = None, headers: dict[str, str] | None = None
+        self, path: str, body: Any = None, *, method: str | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], Any]:
         """(status, headers, JSON or text) of one request on a connection of its own. body: JSON, or bytes as they are."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -111,52 +121,47 @@ def serving(
     max_queue: int = 32,
     timeout_s: float = 30.0,
     max_body: int = 2_000_000,
-    max_pixels: int = 1_000_000,
     token: str | None = None,
-    body_s: float = 60.0,
     root: Path | None = None,
+    image_hosts: tuple[str, ...] = (),
     protocol: str = "dlebench",
     options: Mapping[str, Any] | None = None,
     criteria: tuple[str, ...] | None = None,
     backend: str = "",
-    mode: str = "plain",
     roles: Mapping[str, ScriptedLMM] | None = None,
-    max_turns: int = 6,
-) -> Iterator[Service]:
+) -> Iterator[Client]:
     """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it.
 
     script: of who has the role "judge"; None for a protocol without it.   backend: asked in its place.
-    roles: who has the protocol's other roles.
-    criteria, mode: options of DLEBench, unless `options` holds a protocol's own.
+    roles: who has the protocol's other roles.   criteria: of DLEBench, unless `options` holds a protocol's own.
     """
     needs_extra()
     import uvicorn
 
-    class Server(uvicorn.Server):
-        """Looks a hundred times a second whether it shall stop, in place of ten times."""
-
-        async def main_loop(self) -> None:
-            counter = 0
-            while not await self.on_tick(counter):
-                counter += 1
-                await asyncio.sleep(0.01)
-
     from editloupe.cli.serve import _listen
-    from editloupe.service.http_guard import Limits
-    from editloupe.service.judge_http import make_app
+    from editloupe.service.app import make_app
+    from editloupe.service.edits import Sources
+    from editloupe.service.judging import Service
 
     lmm = ScriptedLMM(script or [])
-    lmm.requests = deque(maxlen=4)  # type: ignore[assignment]  # a soak must measure the service's memory, not the script's
-    option = {"mode": mode, "criteria": criteria} if options is None else dict(options)
+    option = {"mode": "plain", "criteria": criteria} if options is None else dict(options)
     judge = {} if script is None else {"backend": backend or lmm}
     role = {name: {"backend": one} for name, one in (roles or {}).items()}
-    setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role, max_turns=max_turns))
-    queue = JudgeQueue(setup, out, concurrency=concurrency, max_queue=max_queue, timeout_s=timeout_s)
-    hosts = frozenset({"127.0.0.1", "localhost"})
-    limits = Limits(max_body=max_body, max_pixels=max_pixels, token=token, hosts=hosts, body_s=body_s)
-    app = make_app(queue, limits, root=root, on_close=lambda _: None)
+    setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role))
+    sources = Sources(root=root, hosts=frozenset(image_hosts), max_bytes=max_body)
+    service = Service(
+        setup,
+        out,
+        sources=sources,
+        max_pixels=1_000_000,
+        concurrency=concurrency,
+        waiting=max_queue,
+        timeout_s=timeout_s,
+    )
+    app = make_app(service, max_body=max_body, token=token, hosts=("127.0.0.1", "localhost"), on_close=lambda _: None)
     listening = _listen("127.0.0.1", 0)
-    server = Server(uvicorn.Config(app, http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=10))
+    config = uvicorn.Config(app, http="h11", ws="none", log_level="critical", timeout_graceful_shutdown=10)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -164,7 +169,7 @@ def serving(
         while not server.started:
             assert thread.is_alive() and time.monotonic() < deadline, "the service does not start"
             time.sleep(0.01)
-        yield Service(listening.getsockname()[1], queue, lmm, server)
+        yield Client(listening.getsockname()[1], lmm, service)
     finally:
         server.should_exit = True
         thread.join(timeout=30)

@@ -41,8 +41,8 @@ def in_python(uri: str, folder: Path, editloupe: Run) -> str:
 
 def over_http(uri: str, folder: Path, editloupe: Run) -> str:
     with http.serving(folder.parent / "run", backend=uri, criteria=("if",)) as service:
-        status, _, said = service.ask("/v1/judge/batch", {"edits": [http.edit(number) for number in range(EDITS)]})
-    findings = [one["verdict"]["findings"][0] for one in said["results"]]
+        status, _, said = service.ask("/v1/judge", [http.edit(number) for number in range(EDITS)])
+    findings = [one["findings"][0] for one in said]
     assert (status, [one["status"] for one in findings]) == (200, ["backend_failed"] * EDITS)
     return str(findings[-1]["reason"])
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from editloupe.runs.store import RunStore
-from tests.service.loopback_judge import IF_LABELS, Service, edit
+from tests.service.loopback_judge import IF_LABELS, Client, edit
 from tests.service.test_judge_http import command
 
 CLIENTS = 64
@@ -44,7 +44,7 @@ main()
 class Clients:
     """Threads that ask for edits of their own, and some for shared ones, and check each answer."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Client) -> None:
         self.service = service
         self.stop, self.lock = threading.Event(), threading.Lock()
         self.statuses: Counter[str] = Counter()

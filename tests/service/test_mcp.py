@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def talk(root: Path, conversation: Callable[[Any], Awaitable[None]], mode: str = "auto") -> None:
+def talk(root: Path, conversation: Callable[[Any], Awaitable[None]]) -> None:
     """A real client with a server process of its own."""
     mcp = pytest.importorskip("mcp", reason="needs the extra `mcp`")
     import anyio
@@ -51,7 +51,7 @@ def talk(root: Path, conversation: Callable[[Any], Awaitable[None]], mode: str =
     async def main() -> None:
         # A file of its own: the client's default is whatever sys.stderr was when it was imported.
         with anyio.fail_after(60), (root.parent / "stderr.txt").open("w") as log:
-            async with mcp.Client(mcp.stdio_client(server, errlog=log), mode=mode) as client:
+            async with mcp.Client(mcp.stdio_client(server, errlog=log)) as client:
                 await conversation(client)
 
     anyio.run(main)
@@ -62,9 +62,7 @@ def said(result: Any) -> str:
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-# Both generations of the protocol: the handshake of 2025, and requests that each stand alone.
-@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
-def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Path, mode: str):
+def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Path):
     async def conversation(client: Any) -> None:
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"open_images", "zoom_in", "localize_differences", "enhancer"} <= set(offered)
@@ -97,7 +95,7 @@ def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Pa
         gone = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]})
         assert gone.is_error and "the images are: 'Original Image'" in said(gone)
 
-    talk(folder, conversation, mode)
+    talk(folder, conversation)
 
 
 def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder: Path):
@@ -111,20 +109,18 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
             (str(secret), "is outside"),
             ("/etc/no-such-file", "is outside"),
             ("link.png", "is outside"),
-            ("loop.png", "loop.png"),
+            ("loop.png", "cannot be followed"),
             ("nope.png", "no such file"),
             ("notes.txt", "not an image"),
             ("sub", "is a folder"),
             ("a\0b", "expected the path"),
             (7, "expected the path"),
-            (secret.as_uri(), "original: the file:// address: is outside"),
-            ("file://elsewhere/share/before.png", "original: the file:// address: expected the path"),
+            (secret.as_uri(), "original: the path is outside"),
+            ("file://elsewhere/share/before.png", "no such file"),
             ("https://example.org/before.png", "nothing is fetched"),
-            (address[:-7] + "?", "original: the data: address holds no base64"),
-            ("data:image/png;base64", "no comma"),
-            ("data:text/plain,hello", "not an image"),
+            (address[:-7] + "?", "original: not base64"),
             ("x" * 100_000, "File name too long"),
-            (f"data:image/png;base64,{'A' * (45 * 2**20)}", "more than 32 MiB in a data: address"),
+            (f"data:image/png;base64,{'A' * (100 * 2**20)}", "more than 32 MiB"),
         ):
             refused = await client.call_tool("open_images", {"original": path})
             assert refused.is_error and told in said(refused), (str(path)[:80], said(refused)[:300])

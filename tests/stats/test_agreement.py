@@ -145,8 +145,8 @@ def test_an_interval_holds_its_figure_and_widens_with_fewer_images():
     widths = []
     for clusters in (list(range(200)), [i // 20 for i in range(200)]):
         found = label_figures(Paired.of(list(x), list(y), clusters), FOUR)["weighted_kappa"]
-        assert found.interval is not None and found.value is not None
-        assert found.interval.low < found.value < found.interval.high
+        assert found.low is not None and found.high is not None and found.value is not None
+        assert found.low < found.value < found.high
         widths.append(found.clusters)
     assert widths == [200, 10]
 

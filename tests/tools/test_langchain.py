@@ -86,7 +86,7 @@ def test_a_picture_can_be_named_in_a_later_call_and_a_checkpointer_keeps_what_ca
     (message,) = answered(tools, call("zoom_in", target_image="Crop 1", bbox=BOX), keep=True)
     assert message.artifact["names"] == ["Crop 2"]
     assert json.loads(json.dumps(message.artifact)) == message.artifact
-    assert (message.artifact["tool"], message.artifact["version"]) == ("zoom_in", "2; Lanczos")
+    assert (message.artifact["tool"], message.artifact["version"]) == ("zoom_in", "3; Lanczos")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,7 @@ def test_a_picture_can_be_named_in_a_later_call_and_a_checkpointer_keeps_what_ca
     [
         ({"target_image": "Crop 7", "bbox": BOX}, "the images are: 'Original Image', 'Edited Image'"),
         ({"target_image": "Edited Image", "bbox": [600, 0, 500, 500]}, "empty or inverted"),
-        # LangChain would turn "100" into 100 and drop `more`, had it the pydantic class.
-        ({"target_image": "Edited Image", "bbox": ["100", 0, 500, 500]}, "'100' is not of type 'integer'"),
+        # LangChain would drop `more`, had it the pydantic class.
         ({"target_image": "Edited Image", "bbox": BOX, "more": 1}, "'more' was unexpected"),
         ({"bbox": BOX}, "'target_image' is a required property"),
         ({}, "'target_image' is a required property"),

@@ -108,3 +108,20 @@ def test_a_repeated_call_is_told_so() -> None:
 
 def test_the_label_is_repeated_in_the_text() -> None:
     assert "Looking for: a red mug." in zoom(context_of(320, 240), [100, 100, 400, 400], label="a red mug").text
+
+
+def test_a_look_into_a_crop_is_cut_from_the_image_that_it_shows() -> None:
+    context = context_of(2000, 1600)
+    first = zoom(context, [100, 100, 900, 900])
+    # Reduced or not, the crop shows px 40..1960 of 2000 and 0..1600 of 1600.
+    views = {**context.views, "Crop 1": first.views[0]}
+    seen = ToolContext(images=context.images, views=views, crops=1)
+    found = Toolbox(tools={"zoom_in": ZoomIn()}).call(
+        "zoom_in", {"target_image": "Crop 1", "bbox": [400, 400, 500, 500]}, seen
+    )
+    (view,) = found.views
+    assert view.origin == context.image("Edited Image")
+    (x0, y0, x1, y1), scale = first.views[0].region, first.views[0].region.width
+    assert x0 + 0.4 * scale - 40 < view.region.x0 < x0 + 0.4 * scale
+    assert "cut anew from the image that it shows" in found.text
+    assert Box(x0, y0, x1, y1).intersection(view.region) == view.region

@@ -258,23 +258,22 @@ def test_the_loss_is_on_the_answer_alone(tiny: Path, drawn: Path):
 
 
 def exported(editloupe: Cli, data: Path, out: Path) -> None:
-    """Write out/NAME/sft.jsonl for both questions of the protocol, as they are asked of a model, with the true answers."""
+    """Write out/all/NAME.jsonl for both questions of the protocol, as they are asked of a model, with the true answers."""
     (out / "found.jsonl").write_text(json.dumps(f"<Start Final Answer>{line_of('p0')}</Start Final Answer>") + "\n")
     (out / "asked.jsonl").write_text(json.dumps("<Start Final Answer>yes</Start Final Answer>") + "\n")
     (out / "find.md").write_text("List what differs.\n")
     (out / "ask.md").write_text("Asked for: {{ instruction }} In the {{ color }} box {{ change }}. Was it asked for?\n")
     roles = (f"detector=scripted/{out / 'found.jsonl'}", f"coherence=scripted/{out / 'asked.jsonl'}")
     judge(editloupe, data, out, *roles, to=out / "scripted")
+    assert editloupe("export", out / "scripted", "--sft", out / "all")[0] == 0
+    rows = [json.loads(line) for line in (out / "all" / "sft.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 2 * len(PAIRS)
+    for one in rows:
+        pair, metric = one["lineage"]["sample"], one["lineage"]["metric"]
+        true = line_of(pair) if metric == "differences" else "yes" if PAIRS[pair][0] == "ADD" else "no"
+        one["messages"][-1]["content"] = [{"type": "text", "text": f"<Start Final Answer>{true}</Start Final Answer>"}]
     for metric in ("differences", "coherence"):
-        assert editloupe("export", out / "scripted", "--to", "sft", "--criterion", metric, "--out", out / metric)[0] == 0
-        file = out / metric / "sft.jsonl"
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        assert len(rows) == len(PAIRS)
-        for one in rows:
-            pair = one["lineage"]["sample"]
-            true = line_of(pair) if metric == "differences" else "yes" if PAIRS[pair][0] == "ADD" else "no"
-            one["messages"][-1]["content"] = [{"type": "text", "text": f"<Start Final Answer>{true}</Start Final Answer>"}]
-        write_rows(file, rows)
+        write_rows(out / "all" / f"{metric}.jsonl", [one for one in rows if one["lineage"]["metric"] == metric])
 
 
 def judge(editloupe: Cli, data: Path, out: Path, *roles: str, to: Path) -> None:
@@ -304,7 +303,7 @@ def test_three_stages_train_a_detector_and_a_judge_that_the_protocol_asks(editlo
 
     data = draw(tmp_path / "pairs")
     exported(editloupe, data, tmp_path)
-    found, asked = (tmp_path / metric / "sft.jsonl" for metric in ("differences", "coherence"))
+    found, asked = (tmp_path / "all" / f"{metric}.jsonl" for metric in ("differences", "coherence"))
     base = build(tmp_path / "base", spread=0.2, layers=2, words=words_in(found, asked))
     at_once = ("--batch-size", "6", "--rows-at-once", "6")
 

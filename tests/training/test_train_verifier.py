@@ -91,7 +91,7 @@ def test_each_message_of_the_model_in_a_dialogue_is_learnt_with_the_pictures_bef
 @pytest.mark.parametrize(
     ("stage", "row", "said"),
     [
-        ("sft", dpo_row(0), "line 2: expected a row of editloupe export --to sft with messages, images"),
+        ("sft", dpo_row(0), "line 2: expected a row of editloupe export --sft with messages, images"),
         ("dpo", sft_row(0), "with prompt, chosen, rejected, images"),
         ("sft", "{", "line 2: expected a row"),
         ("sft", {**sft_row(0), "images": ["gone.png"]}, "gone.png; images are named relative to the file"),
@@ -109,12 +109,6 @@ def test_a_row_that_cannot_be_trained_on_is_named_before_a_model_loads(
         main([stage, str(file), "--out", str(file.parent / "model")])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
-
-
-def test_an_empty_file_is_refused(written: Callable[..., Path], capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit):
-        main(["dpo", str(written("rows.jsonl", [])), "--out", "model"])
-    assert "has no rows" in capsys.readouterr().err
 
 
 def test_the_papers_settings_are_the_defaults_and_the_unknown_ones_are_called_so(capsys: pytest.CaptureFixture[str]):
@@ -161,10 +155,8 @@ def trained(stage: str, data: Path, *words: str) -> dict[str, Any]:
         "2",
         "--accumulate",
         "1",
-        "--set",
-        "logging_steps=1",
-        "--set",
-        "use_cpu=true",
+        *("--set", "logging_steps=1"),
+        "--set=use_cpu=true",
     )
     done = subprocess.run(
         [sys.executable, str(SCRIPT), stage, str(data), "--out", str(out), *base, *words],
@@ -217,21 +209,6 @@ def test_both_stages_train_a_model_that_loads_and_answers(written: Callable[...,
     assert answer(tmp_path / "dpo-model", [tmp_path / name for name in pair_names(0)])
 
 
-@needs_train
-def test_the_same_command_goes_on_from_the_last_checkpoint(written: Callable[..., Path], tiny: Path):
-    data = written("sft.jsonl", [sft_row(i) for i in range(6)])
-    words = ("--base", str(tiny), "--learning-rate", "1e-3", "--set", "save_steps=2")
-    first = trained("sft", data, *words)
-    for rest in (data.parent / "sft-model").glob("checkpoints/checkpoint-3/*"):
-        rest.unlink()
-    (data.parent / "sft-model" / "checkpoints" / "checkpoint-3").rmdir()
-    second = trained("sft", data, *words)
-    # Two updates are read from the checkpoint; the third is made again, perhaps on another batch.
-    assert second["updates"] == len(second["losses"]) == 3
-    assert second["losses"][:2] == first["losses"][:2]
-    assert second["losses"][2] < first["losses"][0]
-
-
 def answer(folder: Path, images: list[Path]) -> int:
     """How many tokens a trained model says about two pictures."""
     from transformers import Qwen2_5_VLForConditionalGeneration
@@ -253,20 +230,21 @@ def test_what_editloupe_exports_of_a_verifier_can_be_read(
     editloupe: Callable[..., tuple[int, str, str]], edits: Callable[..., Path]
 ):
     folder = edits(2)
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    for row in rows:
-        row |= {"edit_class": "Hallucination", "reference_instruction": "Paint the square red."}
+    rows = [json.loads(line) | {"human_is_changed": 1} for line in (folder / "metadata.jsonl").read_text().splitlines()]
     (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reply = '<Start Final Answer>{"is_changed": true, "instruction": "Add a dog."}</Start Final Answer>'
-    Path("verify.jsonl").write_text(json.dumps(reply) + "\n")
-    words = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "scripted/verify.jsonl", "--out", "v")
-    assert editloupe("judge", folder, *words)[0] == 0
-    for stage in ("sft", "dpo"):
-        code, _, told = editloupe("export", "v", "--to", stage, "--out", stage)
-        assert code == 0, told
+    said = {
+        "right": '{"is_changed": true, "instruction": "Add a dog."}',
+        "wrong": '{"is_changed": false, "instruction": ""}',
+    }
+    for name, answer in said.items():
+        Path(f"{name}.jsonl").write_text(json.dumps(f"<Start Final Answer>{answer}</Start Final Answer>") + "\n")
+        words = ("--option", "matching=none", "--backend", f"scripted/{name}.jsonl", "--out", name)
+        assert editloupe("judge", folder, "--protocol", "unicverify", *words)[0] == 0
+    assert editloupe("export", "right", "--sft", "sft")[0] == 0
+    code, _, told = editloupe("export", "right", "wrong", "--sft", "dpo", "--dpo", "--agree-with", "samples")
+    assert code == 0, told
     answers = list(read_rows(Path("sft/sft.jsonl"), "sft"))
     assert len(answers) == 2 and all(len(row["images"]) == 2 for row in answers)
     assert "Add a dog." in answers[0]["completion"][0]["content"][0]["text"]
     pairs = list(read_rows(Path("dpo/dpo.jsonl"), "dpo"))
-    assert ["Paint the square red." in str(row["chosen"]) for row in pairs] == [True, True]
-    assert ["Add a dog." in str(row["rejected"]) for row in pairs] == [True, True]
+    assert [("Add a dog." in str(row["chosen"]), "false" in str(row["rejected"])) for row in pairs] == [(True, True)] * 2

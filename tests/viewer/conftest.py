@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,19 +13,6 @@ from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.viewer.runs import make_run
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-ARGUMENTS = [
-    "--no-sandbox",  # the tests may run as root, where Chromium's sandbox does not start
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--force-color-profile=srgb",
-]
 
 
 @pytest.fixture(scope="session")
@@ -53,15 +37,3 @@ def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "pages"
     export(Site.of([RunReader(run)]), out)
     return out
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert path, "no Chromium: set CHROMIUM, or install Debian's package chromium"
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield found
-        found.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import http.client
 import json
 import os
@@ -18,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 from editloupe.errors import ConfigError
-from editloupe.reports.human_labels import read_people
+from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
@@ -113,8 +112,8 @@ def test_a_label_counts_where_people_are_read(rated: Viewer, folder: Path, editl
     assert store.samples["painter/s01"].human[METRIC] == {"human": "Flawless Execution", "anna": "Wrong Action"}
     found = read_people(store)
     assert found.ratings["painter", "s01", 0, ""][METRIC]["anna"] == "Wrong Action"
-    code, out, _ = editloupe("align", folder, "--json", "--resamples", "100")
-    assert code == 0 and "2 raters" in out
+    code, out, _ = editloupe("compare", folder, "--json", "--resamples", "100")
+    assert code == 0 and '"raters": ["human", "anna"]' in " ".join(out.split())
     # The matrix: 2 of 3 steps apart, 67 of 100.
     rows = json.loads(rated.site.rows(rated.site.runs[0]))["rows"]
     assert [row["human"] for row in rows if row["id"] in ("s01", "s04")] == [66.67, 0.0]
@@ -128,7 +127,7 @@ def test_a_label_stands_in_compare(folder: Path, editloupe: Run, tmp_path: Path)
     def exact() -> float:
         _, out, _ = editloupe("compare", folder, other, "--json", "--resamples", "100")
         found = next(h for h in json.loads(out)["human_agreement"] if h["criterion"] == METRIC)
-        return float(found["figures"]["exact"]["value"])
+        return float(found["all"]["figures"]["exact"]["value"])
 
     # Of five judged samples, the judge differs from people on s02 and s03, of which it says "Wrong Action".
     assert exact() == pytest.approx(3 / 5)
@@ -250,31 +249,6 @@ def test_labels_go_along_when_shards_are_merged(rated: Viewer, folder: Path, tmp
     store = RunStore.read(tmp_path / "whole")
     assert [(g.rater, g.finding.reason) for g in store.people.values()] == [("anna", "Grey.")]
     assert len((tmp_path / "whole" / "people.jsonl").read_text().splitlines()) == 1
-
-
-@pytest.mark.parametrize("name", ["people.csv", "people.jsonl", "people.parquet"])
-def test_an_exported_table_is_what_align_reads(
-    rated: Viewer, folder: Path, editloupe: Run, tmp_path: Path, name: str
-) -> None:
-    send(rated, label("Wrong Action", "=1+1"))
-    code, out, _ = editloupe("export", folder, "--human", tmp_path / name)
-    # Five ratings of the data, whose sixth row could not be read, and anna's.
-    assert code == 0 and "6 ratings by people" in out
-    own = read_people(RunStore.read(folder)).ratings
-    table = read_people(RunStore.read(folder), tmp_path / name).ratings
-    assert table == own
-    if name.endswith("csv"):
-        with (tmp_path / name).open(newline="", encoding="utf-8") as file:
-            (row,) = (row for row in csv.DictReader(file) if row["rater"] == "anna")
-        assert row["item"] == "s01" and row["label"] == "Wrong Action"
-        assert row["reason"].lstrip("'\t") == "=1+1" and not row["reason"].startswith("=")
-
-
-def test_a_run_that_nobody_rated_has_no_table(folder: Path, editloupe: Run, tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-    (folder / "samples.jsonl").write_text("".join(json.dumps({**line, "human": {}}) + "\n" for line in lines))
-    code, _, err = editloupe("export", folder, "--human", tmp_path / "people.csv")
-    assert code != 0 and "nobody has rated anything" in err
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 81])

@@ -33,7 +33,12 @@ def test_a_run_over_probes_has_a_page_with_plots_and_their_tables(runs: list[Pat
     site = Site.of([RunReader(runs[0])])
     assert 'href="trial.html"' in text(site.at("index.html"))
     page = text(site.at("trial.html"))
-    for words in ("accuracy on plain probes", "refused", "accuracy by failure and area", "Detection thresholds by failure"):
+    for words in (
+        "accuracy on plain probes",
+        "refused",
+        "accuracy by failure and area",
+        "truth in rows, verdicts in columns",
+    ):
         assert words in page
     for name in ("trial-radar", "trial-radar-narrow", "trial-heat-1-visual-consistency"):
         assert f"trial/{name}.svg" in page and text(site.at(f"trial/{name}.svg")).startswith("<svg")

@@ -1,7 +1,7 @@
 """The folder of a set of differences: its splits, and its rows for judging and for training.
 
 A split is a folder with `metadata.jsonl` (an ImageFolder, which `editloupe judge` reads), `sft.jsonl` (dialogues as
-`editloupe export --to sft` writes them) and `images/`, which both name.
+`editloupe export --sft` writes them) and `images/`, which both name.
 """
 
 from __future__ import annotations

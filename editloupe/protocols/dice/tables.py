@@ -1,6 +1,6 @@
 """DICE's tables: detection (Table 1), coherence (Table 2), editors (Table 3), edit types, and the means of patched CLIP.
 
-Table 4, the correlation with people, is `editloupe align RUN --pair METRIC=RATING,…`.
+Table 4, the correlation with people, is `editloupe compare RUN --pair METRIC=RATING,…`.
 
 Average precision is over all images of all editors for which the data gives areas (rows `given`) and the detector's answer
 is known (a value of `no_change`); the others are counted. The dimension `areas_given` of `no_change`, the number of areas
@@ -89,7 +89,7 @@ def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str
         metrics=tuple(metric.id for metric in patch_metrics(patches)),
         overall=False,
         caption="CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption. How they "
-        "go with people's ratings (the paper's Table 4): editloupe align with --pair.",
+        "go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
     )
     of_areas = [partial(make, detector=detector, side=side) for make in (detection, coherent_areas)]
     return (

@@ -4,12 +4,10 @@
     python -m examples.training.dice.train_dice inpainted inpainted/sft.jsonl --base models/stage1 --out models/detector
     python -m examples.training.dice.train_dice coherence judged/sft.jsonl --out models/coherence
 
-Run it from the root of the repository, with `pip install "editloupe[train]"`. The rows are those of `editloupe export --to
-sft`: two pictures, a question and the answer; the loss is on the answer alone. An adapter as the base is merged first, and
-the merged model is kept in OUT/base. OUT is an adapter folder: `--backend transformers/OUT` judges with it. The same
+Run it from the root of the repository, with `pip install "editloupe[train]"`. The rows are those of `editloupe export
+--sft`: two pictures, a question and the answer; the loss is on the answer alone. An adapter as the base is merged first,
+and the merged model is kept in OUT/base. OUT is an adapter folder: `--backend transformers/OUT` judges with it. The same
 command continues from the last checkpoint. `accelerate launch -m` in place of `python -m` trains on several GPUs.
-
-README.md beside this file says what is known of the paper and what was chosen here.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (BadRow, OSError) as error:
         parser.error(str(error))
     if not rows:
-        parser.error(f"{args.data} has no rows; expected what editloupe export --to sft writes")
+        parser.error(f"{args.data} has no rows; expected what editloupe export --sft writes")
     if args.out.exists() and not args.out.is_dir():
         parser.error(f"--out {args.out} is a file; name a folder")
     try:

@@ -1,0 +1,262 @@
+"""The means of all samples, and what stands at the end of a run: scores, labels, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import Field
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from editloupe import files
+from editloupe.errors import EditLoupeError
+from editloupe.figures import render
+from editloupe.figures.escape import plain, safe
+from editloupe.figures.judged import judged_in, to_go
+from editloupe.figures.label_tables import label_tables
+from editloupe.figures.score_frame import score_frame
+from editloupe.figures.summary import TableScores, specs, summarise
+from editloupe.figures.tables import spec_table
+from editloupe.protocols.base import EvalProtocol
+from editloupe.runs.index import is_large
+from editloupe.runs.store import RunStore
+from editloupe.scores import Score
+from editloupe.stats.bootstrap import Drawing
+from editloupe.stats.spec import CellKind, TableSpec
+from editloupe.stats.table import Table
+from editloupe.values import Json, Serialisable, is_empty, parse_json
+
+if TYPE_CHECKING:
+    import polars
+
+MANY_EDITORS: Final = 3
+"""Above this number a table for each editor would bury the reader: they share one, and another has all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanOfAll(Serialisable):
+    """The mean of all samples of a run for one metric, by one judge."""
+
+    metric: str
+    """Its id; "overall" for the mean of all metrics, where they share a scale."""
+    short: str
+    """Its name in columns."""
+    mean: float | None
+    """In the unit of the protocol's tables; None if nothing was judged."""
+    judged: int
+    asked: int
+
+    @property
+    def text(self) -> str:
+        """What a list shows: "IF 56.67 (9/10)"."""
+        return f"{self.short} {'–' if self.mean is None else f'{self.mean:.4g}'} ({self.judged}/{self.asked})"
+
+
+def means_table(
+    protocol: EvalProtocol, frame: polars.DataFrame, *, together: bool, drawing: Drawing | None = None
+) -> Table | None:
+    """Return the means of all samples, a row an editor and a column a metric; None if there is no score.
+
+    Where rows, such as languages, are never put together, they are the rows of the protocol's first table.
+    together: add a row over all editors.   drawing: how intervals are drawn; None for none.
+    """
+    first = specs(protocol)[0]
+    cell: CellKind = first.cell if first.cell in ("rate", "geometric_mean", "count") else "mean"
+    spec = replace(first, title="Means of all samples", name="means", columns="metric", metrics=(), transposed=False)
+    if first.apart:
+        spec = replace(spec, overall=False)
+    else:
+        spec = replace(spec, rows="editor", order=(), cell=cell, overall=together)
+    return spec_table(spec, frame, protocol.metrics, drawing=drawing)
+
+
+def means_of_all(protocol: EvalProtocol, frame: polars.DataFrame) -> tuple[MeanOfAll, ...]:
+    """Return the mean of each metric over all samples; () where rows are never put together, and without a score."""
+    table = None if specs(protocol)[0].apart else means_table(protocol, frame, together=True)
+    if table is None:
+        return ()
+    return tuple(
+        MeanOfAll(
+            metric=str(column.keys["metric"]),
+            short=column.title,
+            mean=cell.value if isinstance(cell.value, float) else None,
+            judged=cell.judged or 0,
+            asked=cell.asked or 0,
+        )
+        for column, cell in zip(table.columns[1:], table.rows[-1].cells[1:], strict=True)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a run stands, as far as it is known."""
+
+    means: Mapping[str, tuple[MeanOfAll, ...]] = field(default_factory=dict)
+    """Judge id → means; "" for what nobody with the role "judge" found."""
+    to_go: int | None = None
+    """Samples about which some judge was not asked everything yet; None where they were not counted."""
+
+
+def standing_of_run(folder: Path) -> Standing:
+    """Return where a run stands.
+
+    The means of a large run are those that `editloupe judge` wrote at its end, if no finding came since: it is not read
+    whole.
+    """
+    if is_large(folder):
+        return Standing(means=_remembered(folder))
+    try:
+        store = RunStore.read(folder)
+        found = judged_in(store)
+    except EditLoupeError:
+        return Standing()
+    waiting = set().union(*map(to_go, found))
+    unbegun = set(store.judges()) - {one.judge_id for one in found}
+    return Standing(
+        means={one.judge_id: means_of_all(one.protocol, one.frame) for one in found},
+        to_go=len(store.samples) if unbegun else len(waiting),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written(Serialisable):
+    """What of a summary is read again."""
+
+    judge_id: str
+    means: tuple[MeanOfAll, ...]
+
+
+def _remembered(folder: Path) -> dict[str, tuple[MeanOfAll, ...]]:
+    found: dict[str, tuple[MeanOfAll, ...]] = {}
+    try:
+        last = (folder / "findings.jsonl").stat().st_mtime_ns
+        for path in sorted((folder / "report").glob("summary*.json")):
+            if path.stat().st_mtime_ns >= last:
+                one = _Written.from_json(parse_json(files.read_bytes(path)))
+                found[one.judge_id] = one.means
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading(Serialisable):
+    """What stands above the numbers, so that no table travels without it."""
+
+    judge: str
+    """URI, with the judge's name."""
+    describes: str
+    """What kind of judge: "pixel baseline: ... not an LMM"."""
+    mode: str
+    """The protocol's option of this name; "" if it has none."""
+    rubric: str
+    """The rubric's id, or the protocol's name."""
+    by: Annotated[Literal["rubric", "protocol"], Field(exclude_if=lambda by: by == "rubric")] = "rubric"
+    """Which of the two it is."""
+    ablations: Annotated[tuple[str, ...], Field(exclude_if=is_empty)] = ()
+    """What of the tools was hidden."""
+    notes: tuple[str, ...] = ()
+    """Absent tools and the like."""
+
+    @property
+    def text(self) -> str:
+        """The heading as one line."""
+        ablated = f" ablated by {' and '.join(self.ablations)}" if self.ablations else ""
+        asked = f"mode {self.mode}{ablated}; {self.by} {self.rubric}" if self.mode else f"protocol {self.rubric}{ablated}"
+        return f"Judge: {self.judge} ({self.describes}); {asked}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """What the scores of one judge come to, in all forms in which it is told."""
+
+    scored: bool
+    """Whether there is any score."""
+    agreement: tuple[str, ...] = ()
+    """How far the judge agrees with itself."""
+    tables: str = ""
+    """The closing tables as Markdown."""
+    brief: tuple[Table, ...] = ()
+    """The means of all samples (`brief_tables`)."""
+    means: tuple[MeanOfAll, ...] = ()
+    editors: tuple[Mapping[str, Json], ...] = ()
+    """What `summarise` has of each editor."""
+
+    @classmethod
+    def of(cls, protocol: EvalProtocol, scores: Sequence[Score], agreement: Sequence[str]) -> Closing:
+        """Return what these scores come to."""
+        frame = score_frame(scores)
+        return cls(
+            scored=bool(scores),
+            agreement=tuple(agreement),
+            tables="\n".join(map(render.markdown, closing_tables(protocol, frame))),
+            brief=tuple(brief_tables(protocol, frame)) if scores else (),
+            means=means_of_all(protocol, frame),
+            editors=tuple(one.to_json() for one in summarise(protocol, scores)),
+        )
+
+    def terminal(self, heading: Heading) -> RenderableType:
+        """Return the heading with its notes and the means as Rich renderables."""
+        notes = (plain(note, "yellow") for note in heading.notes)
+        return Group(plain(heading.text, "bold"), *notes, Text(), *map(render.terminal, self.brief))
+
+    def markdown(self, heading: Heading) -> str:
+        """Return the heading with its notes and the closing tables as Markdown."""
+        notes = (f"> {safe(note)}\n" for note in heading.notes)
+        return "\n".join([safe(heading.text), "", *notes, *([self.tables] if self.tables else [])])
+
+    def summary(self, heading: Heading, *, judge_id: str) -> dict[str, Json]:
+        """Return the numbers for programs, of all samples and by editor; a number that does not exist is null.
+
+        judge_id: "" where nobody has the role "judge".
+        """
+        means: list[Json] = [one.to_json() for one in self.means]
+        return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": list(self.editors)}
+
+
+def closing_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
+    """Return the tables at the end of a run: the protocol's first one with a column a metric, then the labels."""
+    return [*score_tables(protocol, frame), *label_tables(frame, protocol.metrics)]
+
+
+def brief_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
+    """Return the means of all samples, a row an editor and a column a metric.
+
+    Where rows, such as languages, are never put together, they are the tables of `score_tables`.
+    """
+    if specs(protocol)[0].apart:
+        return score_tables(protocol, frame)
+    table = means_table(protocol, frame, together=False)
+    return [] if table is None else [table]
+
+
+def score_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
+    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together.
+
+    Where rows are never put together, those are tables with a row an editor, one for each row.
+    """
+    made = (spec_table(spec, own, protocol.metrics) for spec, own in _wanted(protocol, frame))
+    return [table for table in made if table is not None]
+
+
+def _wanted(protocol: EvalProtocol, frame: polars.DataFrame) -> Iterator[tuple[TableSpec, polars.DataFrame]]:
+    """Yield the specification and the scores of each of the tables."""
+    spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores", transposed=False)
+    by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
+    editors = frame["editor"].unique(maintain_order=True)
+    if spec.rows == "editor":
+        yield spec, frame
+    elif len(editors) <= MANY_EDITORS:
+        for editor in editors:
+            yield replace(spec, title=f"Editor: {editor}" if editor else "Scores"), frame.filter(editor=editor)
+    elif spec.apart:
+        found = TableScores.of(spec, frame, protocol.metrics)
+        for row in found.rows:
+            title = f"{spec.rows.replace('_', ' ').capitalize()}: {row}"
+            yield replace(by_editor, title=title), found.where(row=row).frame
+    else:
+        yield by_editor, frame
+        yield replace(spec, title=f"All {len(editors)} editors together"), frame

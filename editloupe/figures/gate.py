@@ -1,0 +1,451 @@
+"""Does a run hold what is required of it: `METRIC OPERATOR NUMBER`, found, compared and told. Undefined never passes."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from editloupe.answers import fold
+from editloupe.errors import ConfigError
+from editloupe.figures.columns import HumanLabels, JudgeColumn, Key, RatedItem
+from editloupe.figures.judged import Judged
+from editloupe.figures.people import PeopleOptions, agreement
+from editloupe.figures.readings import MetricReading
+from editloupe.figures.summary import OVERALL, TableScores, on_hundred, specs, summary
+from editloupe.findings import FAILURES
+from editloupe.scores import Metric, MetricSet, Score
+from editloupe.stats.table import Table, simple
+from editloupe.values import Json, sample_key
+
+People: TypeAlias = tuple[JudgeColumn, Mapping[Key, RatedItem], HumanLabels]
+"""A judge's column, the items, and people's ratings of them."""
+
+Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
+
+AGREEMENT: Final = (
+    "spearman", "kendall", "pearson", "mae", "bias", "exact", "kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal",
+    "alpha_interval", "accuracy", "f1",
+)  # fmt: skip
+
+METRICS: Final[Mapping[str, str]] = {
+    "asked, asked(C)": "verdicts that were asked for, of all criteria or of C",
+    "judged, judged(C)": "verdicts that there are",
+    "unjudged, unjudged(C)": "share of those asked for that there are not, 0..1",
+    "status(S)": "share of those asked for that ended with status S, such as refused, 0..1",
+    "mean(C), mean(overall)": "mean score of all samples, in the unit of the protocol's tables (of DLEBench 0..100); "
+    "overall: the mean of the criteria",
+    "macro(C), macro(overall)": "the same, every edit type of the benchmark counting alike",
+    "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
+    "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of "
+    + ", ".join(AGREEMENT),
+    "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
+}
+"""What a requirement may speak of; C is a criterion by id or short name."""
+
+_ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
+    "asked": (0, 1),
+    "judged": (0, 1),
+    "unjudged": (0, 1),
+    "status": (1, 1),
+    "mean": (1, 1),
+    "macro": (1, 1),
+    "share": (2, 2),
+    **dict.fromkeys(AGREEMENT, (1, 2)),
+    **dict.fromkeys(("accuracy", "f1"), (1, 3)),
+}
+"""Least and most arguments of each metric."""
+_SHARES: Final = ("unjudged", "status", "share")
+_COUNTS: Final = ("asked", "judged")
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    **dict.fromkeys(_SHARES, (0, 1)),
+    **dict.fromkeys(_COUNTS, (0, math.inf)),
+    **dict.fromkeys(("exact", "accuracy", "f1"), (0, 1)),
+    **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (-1, 1)),
+    **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (-math.inf, 1)),
+    "mae": (0, math.inf),
+}
+"""Least and greatest value of each metric that has the same in every run."""
+
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_FORM = re.compile(
+    r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
+)
+_ANY: Final = (-math.inf, math.inf)
+_WIDE: Final = 10
+"""On a scale up to here or more, a bound of 1 looks like "all of it"."""
+_LITTLE: Final = 0.05
+"""Share of a scale below which a bound looks like a value of another scale."""
+_NAMED: Final = 3
+"""Samples that a failed requirement names."""
+_DECIMALS: Final = 9
+"""A figure that is equal to the bound to so many decimals is equal to it: 0.1 + 0.2 is 0.3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One line."""
+
+    text: str
+    """As it was written."""
+    metric: str
+    arguments: tuple[str, ...]
+    """As written, without spaces around them."""
+    operator: str
+    bound: float
+
+    @property
+    def human(self) -> bool:
+        """Whether it needs people's labels."""
+        return self.metric in AGREEMENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One requirement and one figure of one judge."""
+
+    judge: str
+    requirement: Requirement
+    value: float | None = None
+    """What was found; None where there is none, and then `why` says so."""
+    basis: str = ""
+    """How much was judged, in words."""
+    why: str = ""
+    of: str = ""
+    """What the figure is of, where the requirement speaks of several criteria."""
+    worst: tuple[str, ...] = ()
+    """Of a requirement that failed: up to three samples by key that it failed by, the worst first."""
+    remark: str = ""
+    """What is odd about the bound; "" for nothing."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the requirement holds."""
+        if self.value is None:
+            return "undefined"
+        holds = _OPERATORS[self.requirement.operator]
+        return "passed" if holds(round(self.value, _DECIMALS), round(self.requirement.bound, _DECIMALS)) else "failed"
+
+    @property
+    def name(self) -> str:
+        """The requirement, and the criterion where it speaks of several."""
+        return f"{self.requirement.text} ({self.of})" if self.of else self.requirement.text
+
+    @property
+    def found(self) -> str:
+        """The figure as text."""
+        return "undefined" if self.value is None else f"{self.value:.6g}"
+
+    @property
+    def about(self) -> str:
+        """The basis of the figure, or why there is none."""
+        return self.why if self.value is None else self.basis
+
+    @property
+    def summary(self) -> str:
+        """In one line: what was required, what was found, and its basis or why there is nothing."""
+        return f"{self.name}: {self.found}" + (f" ({self.about})" if self.about else "")
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the outcome as JSON."""
+        return {
+            "judge": self.judge,
+            "require": self.requirement.text,
+            "of": self.of or None,
+            "value": self.value,
+            "rests": self.basis or None,
+            "why": self.why or None,
+            "verdict": self.verdict,
+            "worst": list(self.worst),
+            "remark": self.remark or None,
+        }
+
+
+def parse(text: str, rubric: MetricSet) -> Requirement:
+    """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"--require {text!r}: expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'"
+        )
+    metric, inside, bound = match[1].lower(), match[2], float(match[4])
+    arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
+    if metric not in _ARGUMENTS:
+        raise ConfigError(f"--require {text!r}: unknown metric {metric!r}; known: {', '.join(_ARGUMENTS)}")
+    least, most = _ARGUMENTS[metric]
+    if not least <= len(arguments) <= most or not all(arguments):
+        form = next(form for form in METRICS if form.startswith(metric) or (metric in AGREEMENT and form.startswith("F(")))
+        raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
+    if not math.isfinite(bound):
+        raise ConfigError(f"--require {text!r}: the bound is not finite")
+    found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
+    _check_arguments(found, rubric)
+    return found
+
+
+def _check_arguments(requirement: Requirement, rubric: MetricSet) -> None:
+    text, arguments = requirement.text, requirement.arguments
+    if requirement.metric == "status":
+        if arguments[0] not in FAILURES:
+            raise ConfigError(f"--require {text!r}: no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
+        return
+    if requirement.human:
+        if arguments[0] != "human":
+            raise ConfigError(f"--require {text!r}: agreement is with people: expected {requirement.metric}(human)")
+        arguments = arguments[1:]
+    for name in arguments[:1]:
+        if name.casefold() != "overall" or requirement.metric not in ("mean", "macro"):
+            rubric.metric(name)
+    if len(arguments) > 1:
+        _label(rubric.metric(arguments[0]), arguments[1], text)
+
+
+def _label(criterion: Metric, wanted: str, text: str) -> str:
+    """The label as the metric spells it. A metric that lists none may have any."""
+    if not criterion.levels:
+        return wanted
+    for level in criterion.levels:
+        if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
+            return level.name
+    names = ", ".join(level.name for level in criterion.levels)
+    raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
+
+
+def remark(judged: Judged, one: Requirement) -> str:
+    """Return what is odd about the bound of a requirement; "" for nothing.
+
+    It is at the end of the scale, or it looks like a share, or like the value of a label.
+
+    Raises ConfigError for a bound outside the scale of its metric in this run.
+    """
+    low, high = _range(judged, one)
+    bound, holds = one.bound, _OPERATORS[one.operator]
+    named = f"--require {one.text!r}: {one.text.partition(one.operator)[0].strip()}"
+    scale = f"is {_KINDS.get(one.metric, 'a number of')} {_span(low, high)}"
+    ends = holds(low, bound), holds(high, bound)
+    says = "nothing can break it" if all(ends) else "nothing can meet it"
+    if not low <= bound <= high:
+        hint = "; 2 % is 0.02" if one.metric in _SHARES else ""
+        raise ConfigError(f"{named} {scale}, so that {says}{hint}")
+    if ends[0] == ends[1]:
+        return f"{named} {scale}, so that {says}"
+    if one.metric in _COUNTS and 0 < bound < 1:
+        return f"{named} {scale}, and {bound:g} looks like a share; require unjudged, which is one"
+    if one.metric in ("mean", "macro") and one.operator[0] == ">":
+        if _looks_like_a_share(bound, high):
+            meant = low + bound * (high - low)
+            return f"{named} {scale}, and {bound:g} looks like a share; that share of the scale is {meant:g}"
+        for metric in _metrics(judged, one):
+            values = [level.value for level in metric.levels]
+            if values and min(values) <= bound <= max(values) and low < bound < low + _LITTLE * (high - low):
+                meant = low + (bound - min(values)) / (max(values) - min(values)) * (high - low)
+                label = f"the value of a label, {min(values):g} to {max(values):g}"
+                return f"{named} {scale}, and {bound:g} looks like {label}; on the scale it is {meant:.3g}"
+    return ""
+
+
+_KINDS: Final = {**dict.fromkeys(_SHARES, "a share,"), **dict.fromkeys(_COUNTS, "a count,")}
+
+
+def _looks_like_a_share(bound: float, high: float) -> bool:
+    """Return whether a least mean was meant as a share of a scale for ratings, which ends at 100 or before."""
+    return 1 < high <= 100 and (0 < bound < 1 or (bound == 1 and high >= _WIDE))
+
+
+def _span(low: float, high: float) -> str:
+    if low == -math.inf:
+        return f"{high:g} or less"
+    return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+
+
+def _range(judged: Judged, requirement: Requirement) -> tuple[float, float]:
+    """Return the least and the greatest value that a figure can have; infinite where there is none."""
+    if requirement.metric not in ("mean", "macro"):
+        return _RANGES.get(requirement.metric, _ANY)
+    spec, metrics = specs(judged.protocol)[0], _metrics(judged, requirement)
+    ranges = {(0.0, 100.0) if on_hundred(spec, one) else one.domain.bounds or _ANY for one in metrics}
+    return ranges.pop() if len(ranges) == 1 else _ANY
+
+
+def _metrics(judged: Judged, requirement: Requirement) -> list[Metric]:
+    """Return what a mean is of."""
+    name = requirement.arguments[0]
+    return judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
+
+
+def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
+    """Every requirement's figure, or figures where it speaks of several criteria.
+
+    people: the judge's scores joined with people's ratings; called where a requirement needs them.
+    Raises ConfigError for a bound outside the scale of its metric in this run.
+    """
+    joined: People | None = None
+    for requirement, odd in [(one, remark(judged, one)) for one in requirements]:
+        checked = Checked(judge=judged.name, requirement=requirement, remark=odd)
+        if requirement.human:
+            joined = people() if joined is None else joined
+            yield from _agreement(judged, checked, joined)
+        else:
+            found = _figure(judged, checked)
+            yield replace(found, worst=_worst(judged, requirement)) if found.verdict == "failed" else found
+
+
+def of_editor(judged: Judged, editor: str) -> Judged:
+    """The same for one editor's samples alone. Raises ConfigError, which lists those there are."""
+    if editor not in judged.editors:
+        known = ", ".join(e or "(not named)" for e in judged.editors)
+        raise ConfigError(f"{judged.folder}: no editor {editor!r}; it has {known}")
+    kept = tuple(s for s in judged.scores if s.editor == editor)
+    return replace(judged, name=f"{judged.name}, {editor}", scores=kept)
+
+
+def _figure(judged: Judged, checked: Checked) -> Checked:
+    metric, arguments = checked.requirement.metric, checked.requirement.arguments
+    if metric in ("mean", "macro"):
+        return _mean(judged, checked, arguments[0], by_type=metric == "macro")
+    criterion = judged.metrics.metric(arguments[0]).id if arguments and metric != "status" else None
+    scores = [s for s in judged.scores if criterion in (None, s.metric)]
+    if not scores:
+        return replace(checked, why=f"{criterion or 'nothing'} was not asked in this run")
+    there = [s for s in scores if s.value is not None]
+    basis = f"{len(there)} of {len(scores)} judged"
+    match metric:
+        case "asked" | "judged":
+            return replace(checked, value=len(scores if metric == "asked" else there), basis=basis)
+        case "unjudged":
+            counts = sorted(Counter(score.missing for score in scores if score.missing is not None).items())
+            why = ", ".join(f"{n} {status}" for status, n in counts)
+            return replace(checked, value=1 - len(there) / len(scores), basis=f"{why} of {len(scores)}" if why else basis)
+        case "status":
+            ended = sum(s.missing == arguments[0] for s in scores)
+            return replace(checked, value=ended / len(scores), basis=f"{ended} of {len(scores)}")
+        case _:
+            label = _label(judged.metrics.metric(arguments[0]), arguments[1], checked.requirement.text)
+            if not there:
+                return replace(checked, why="nothing was judged")
+            if all(s.label is None for s in there):
+                return replace(checked, why=f"{criterion} has numbers and no labels")
+            named = sum(fold(s.label or "") == fold(label) for s in there)
+            return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
+
+
+def _worst(judged: Judged, requirement: Requirement) -> tuple[str, ...]:
+    """The samples by which a figure is on the wrong side of its bound, the worst first."""
+    metric, arguments, low = requirement.metric, requirement.arguments, requirement.operator in (">=", ">")
+    of_all = not arguments or metric == "status" or arguments[0].casefold() == OVERALL
+    criterion = None if of_all else judged.metrics.metric(arguments[0])
+    scores = [s for s in judged.scores if criterion is None or s.metric == criterion.id]
+    found: list[Score] = []
+    match metric:
+        case "mean" | "macro":
+            placed = [(s.value if s.normalised is None else s.normalised, s) for s in scores]
+            there = [(value, s) for value, s in placed if value is not None]
+            middle = sum(value for value, _ in there) / len(there)
+            found = [
+                s for value, s in sorted(there, key=lambda one: one[0] if low else -one[0]) if (value <= middle) is low
+            ]
+        case "judged" | "unjudged" if low is (metric == "judged"):
+            found = [s for s in scores if s.value is None]
+        case "status" if not low:
+            found = [s for s in scores if s.missing == arguments[0]]
+        case "share" if criterion is not None:
+            label = fold(_label(criterion, arguments[1], requirement.text))
+            found = [s for s in scores if s.value is not None and (fold(s.label or "") == label) is not low]
+    return tuple(dict.fromkeys(s.key for s in found))[:_NAMED]
+
+
+def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Checked:
+    column = OVERALL if name.casefold() == OVERALL else judged.metrics.metric(name).id
+    if column != OVERALL and column not in judged.criteria:
+        return replace(checked, why=f"{column} was not asked in this run")
+    # In the unit of the protocol's tables: 0 to 100, or the metric's own.
+    spec = replace(specs(judged.protocol)[0], metrics=(), cell="mean")
+    if not by_type:
+        # That table may be of turns or parts alone, and the metric of samples as wholes.
+        spec = replace(spec, rows="editor", columns="metric")
+    found = summary(TableScores.of(spec, judged.frame, judged.asked))
+    if column not in found.micro:
+        return replace(checked, why="the metrics have no scale in common; name one of them")
+    if by_type and not spec.order:
+        why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
+        return replace(checked, why=why)
+    cell = (found.macro if by_type else found.micro)[column]
+    basis = f"{cell.judged} of {cell.asked} judged"
+    if by_type:
+        basis += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
+    if cell.value is None:
+        return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else basis)
+    return replace(checked, value=cell.value, basis=basis)
+
+
+def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Checked]:
+    column, items, people = joined
+    metric, arguments = checked.requirement.metric, checked.requirement.arguments
+    rated = {name for key in items for name in people.ratings.get(key, ())}
+    wanted = [judged.metrics.metric(name) for name in arguments[1:2]]
+    options = PeopleOptions(good=arguments[2] if len(arguments) > 2 else None)
+    criteria = wanted or [c for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
+    if not criteria:
+        yield replace(checked, why="people rated no criterion that was judged")
+    for criterion in criteria:
+        one = replace(checked, of="" if wanted else criterion.short)
+        if criterion.id not in rated or criterion.id not in judged.criteria:
+            why = "people did not rate it" if criterion.id not in rated else "it was not asked in this run"
+            yield replace(one, why=f"{criterion.id}: {why}")
+            continue
+        figures = agreement(column, items, people, criterion, options).all.figures
+        if metric not in figures:
+            yield replace(one, why=f"say from which label on an edit is good: {metric}(human, {criterion.short}, LABEL)")
+            continue
+        found = figures[metric]
+        between = "" if found.low is None else f"; {found.low:.3g} to {found.high:.3g}"
+        basis = f"{found.judged} of {found.asked} rated ones judged{between}"
+        told = replace(one, value=found.value, basis=basis, why=found.why)
+        yield replace(told, worst=_furthest(told.requirement, joined, criterion)) if told.verdict == "failed" else told
+
+
+def _furthest(requirement: Requirement, joined: People, criterion: Metric) -> tuple[str, ...]:
+    """The samples on which the judge is furthest from people's mean; of a bias, in the direction of the failure."""
+    column, items, people = joined
+    answers = [column.of(criterion.id).get(key) for key in items]
+    reading = MetricReading(answers, [people.ratings.get(key, {}).get(criterion.id, {}) for key in items], criterion)
+    apart = [
+        (score - mean, key)
+        for score, mean, key in zip(reading.scores, reading.means, items, strict=True)
+        if score is not None and mean is not None
+    ]
+    if requirement.metric == "bias":
+        sign = -1 if requirement.operator in (">=", ">") else 1
+        placed = [(sign * gap, key) for gap, key in apart]
+    else:
+        placed = [(abs(gap), key) for gap, key in apart]
+    far = [key for gap, key in sorted(placed, key=lambda one: -one[0]) if gap > 0]
+    return tuple(dict.fromkeys(sample_key(editor, id_) for editor, id_, *_ in far))[:_NAMED]
+
+
+def table(checked: Sequence[Checked], title: str) -> Table:
+    """Return the outcome as a table. The judge is named where there are several."""
+    several = len({one.judge for one in checked}) > 1
+    head = (*(["Judge"] if several else []), "Requirement", "Found", "Result", "Rests on")
+    rows = [
+        (
+            *([one.judge] if several else []),
+            one.name,
+            "–" if one.verdict == "undefined" else one.found,
+            one.verdict if one.verdict == "passed" else one.verdict.upper(),
+            one.about,
+        )
+        for one in checked
+    ]
+    return simple("gate", title, head, rows, caption="\n".join(remarks(checked)))
+
+
+def remarks(checked: Iterable[Checked]) -> list[str]:
+    """Return what is odd about bounds, each remark once."""
+    return list(dict.fromkeys(one.remark for one in checked if one.remark))

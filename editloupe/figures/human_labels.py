@@ -1,0 +1,298 @@
+"""Human labels: read from a run's samples or from a table, named by the run's metrics. What cannot be used is counted.
+
+A table is long (a row a rating: item, editor, rater, criterion, label) or wide (a row an item, a column a criterion, with
+the rater in its name if there are several). A judge's scores from elsewhere are read in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
+from editloupe.data.tables import MetadataTable, TableLine, shown
+from editloupe.errors import ConfigError
+from editloupe.figures.columns import HumanLabels, Key, RatedItem, key_name
+from editloupe.figures.judged import protocol_of, scores_by_people
+from editloupe.figures.labels import (
+    as_rating,
+    column_names,
+    find_roles,
+    is_blank,
+    lines_named,
+    number_of,
+    read_labels,
+    text_of,
+)
+from editloupe.runs.people import Given
+from editloupe.runs.store import RunStore
+from editloupe.scores import Metric, Score
+from editloupe.values import Json, Sample
+
+ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "item": ("item", "item_id", "sample_id", "sample", "id", "image_id", "image", "key", "uid", "idx"),
+    "editor": ("editor", "model", "system", "method", "generator"),
+    "turn": ("turn",),
+    "part": ("part",),
+    "rater": ("rater", "rater_id", "annotator", "annotator_id", "worker", "worker_id", "user"),
+    "criterion": ("criterion", "criteria", "metric", "dimension", "aspect"),
+    "label": ("value", "score", "rating", "label", "human", "answer"),
+    "edit_type": ("edit_type", "task", "category", "type"),
+    "area": ("area", "area_ratio", "relative_area"),
+    "source": ("source", "source_id", "source_image", "source_file_name"),
+}
+"""What a column may be, with the names by which it is found, the likeliest first."""
+
+ONLY: Final = "score"
+"""The metric of a table with one column of ratings and no metric's name."""
+
+
+def labels_in(
+    samples: Iterable[Sample],
+    metrics: Sequence[Metric],
+    source: str,
+    ratings: Sequence[str] = (),
+    people: Iterable[Given] = (),
+    scores: Iterable[tuple[str, Score]] = (),
+) -> HumanLabels:
+    """Return the ratings that a run's samples carry, whose names the run has read as metrics.
+
+    people: what people said while they looked at the run; of these, what is about parts of samples is added.
+    scores: what the protocol makes of their answers, by rater; added where the rater gave no rating.
+    ratings: names of further ratings, which are no metrics of the run.
+    """
+    known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
+    names = names_of([*ratings, *metrics])
+    found: dict[Key, dict[str, dict[str, float | str]]] = {}
+    unknown: dict[str, int] = {}
+    broken: list[str] = []
+    for sample in samples:
+        for name, by_rater in (named(sample.human, names) if ratings else sample.human).items():
+            turn, metric = turn_and_metric(name)
+            if metric not in known:
+                unknown[name] = unknown.get(name, 0) + len(by_rater)
+                continue
+            for rater, raw in by_rater.items():
+                try:
+                    value = as_rating(raw)
+                except ValueError as error:
+                    place = key_name((sample.editor, sample.id, turn, ""))
+                    broken.append(f"{known[metric]} of {place} by {rater}: {error}; left out")
+                    continue
+                if value is not None:
+                    key = (sample.editor, sample.id, turn, "")
+                    found.setdefault(key, {}).setdefault(metric, {})[rater] = value
+    for given in people:
+        finding, rating = given.finding, given.rating
+        if finding.part and finding.metric in known and rating is not None:
+            about = (finding.editor, finding.sample_id, finding.turn, finding.part)
+            found.setdefault(about, {}).setdefault(finding.metric, {})[given.rater] = rating
+    for rater, score in scores:
+        if score.metric in known and score.value is not None:
+            about = (score.editor, score.sample_id, score.turn, score.part)
+            found.setdefault(about, {}).setdefault(score.metric, {}).setdefault(rater, score.value)
+    strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
+    return HumanLabels(
+        source=source,
+        items={key: RatedItem(key=key, source=key[1]) for key in found},
+        ratings=found,
+        metrics=tuple(dict.fromkeys(name for ratings in found.values() for name in ratings)),
+        notes=(*strangers, *broken),
+    )
+
+
+def read_people(
+    store: RunStore, human: Path | None = None, columns: str | None = None, *, ratings: Sequence[str] = ()
+) -> HumanLabels:
+    """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
+
+    columns: role → column as the user wrote it, if names do not say it.
+    ratings: names of further ratings, which are no metrics of the run.
+    """
+    metrics = store.metric_set().metrics
+    if human is not None:
+        return read_human(human, metrics, column_names(columns, "--columns"), ratings)
+    source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
+    by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
+    found = labels_in(store.samples.values(), metrics, source, ratings, store.people.values(), by_protocol)
+    if not found.ratings:
+        text = f" ({'; '.join(found.notes)})" if found.notes else ""
+        raise ConfigError(
+            f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, add columns "
+            "human_<criterion> to the metadata and judge again, or give labels with editloupe annotate"
+        )
+    return found
+
+
+def read_human(
+    file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()
+) -> HumanLabels:
+    """Read people's ratings of a run's metrics, and of `ratings`. Raises as `read_label_table`."""
+    names: list[Metric | str] = [*ratings, *metrics]
+    only = metrics[0].id if len(names) == 1 and metrics else None
+    return read_label_table(file, known=names_of(names), columns=columns, option="--columns", only=only)
+
+
+def read_label_table(
+    file: Path, *, known: Known | None, columns: Mapping[str, str], option: str, only: str | None = None
+) -> HumanLabels:
+    """Read a table of ratings, or of one judge's scores.
+
+    known: which metrics there are; None if every column of numbers is one.   columns: from `column_names`.
+    only: the metric that is meant if the table names none.
+    Raises ConfigError and SampleError if nothing in it can be used; lines that cannot be used are in its notes.
+    """
+    table = read_labels(file)
+    roles, named = find_roles(table, columns, option, ROLES, "item")
+    wide, strays = _named_wide(named, known, option), list[str]()
+    if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
+        wide, strays = _wide(table, set(roles.values()), known)
+    if "label" not in roles and not wide:
+        if strays:
+            raise ConfigError(
+                f"{file}: {'; '.join(strays)}; expected finite numbers, or nothing, in every line of a column of ratings: "
+                f"mend the file, or say that it holds ratings, words included: {option} CRITERION=COLUMN"
+            )
+        raise ConfigError(
+            f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "
+            f"found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
+        )
+    reader = _LabelReader(roles=roles, wide=wide, known=known, only=only or ONLY)
+    for line in table.lines:
+        reader.add(line)
+    notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
+    return HumanLabels(
+        source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes
+    )
+
+
+@dataclass(kw_only=True)
+class _LabelReader:
+    """Gathers a table's lines by item, and counts those that cannot be used."""
+
+    roles: Mapping[str, str]
+    wide: Mapping[str, tuple[str, str]]
+    """JudgeColumn → (metric, rater); empty for a long table."""
+    known: Known | None
+    only: str
+    items: dict[Key, RatedItem] = field(default_factory=dict)
+    ratings: dict[Key, dict[str, dict[str, float | str]]] = field(default_factory=dict)
+    metrics: dict[str, None] = field(default_factory=dict)
+    left_out: dict[str, list[int]] = field(default_factory=dict)
+    twice: list[int] = field(default_factory=list)
+    split: dict[tuple[Key, str, str], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.metrics |= dict.fromkeys(metric for metric, _ in self.wide.values())
+
+    def add(self, line: TableLine) -> None:
+        item, turn = self._text(line, "item"), self._text(line, "turn") or "0"
+        if line.fault is not None:
+            self._leave(line, line.fault)
+        elif item is None:
+            self._leave(line, "names no item")
+        elif not turn.isdecimal():
+            self._leave(line, f"names the turn {turn!r}, which is no whole number")
+        else:
+            self._take(line, (self._text(line, "editor") or "", item, int(turn), self._text(line, "part") or ""))
+
+    def _take(self, line: TableLine, key: Key) -> None:
+        if key not in self.items:
+            area = number_of(line.values.get(self.roles["area"])) if "area" in self.roles else None
+            source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
+            self.items[key] = RatedItem(key=key, source=source, edit_type=edit_type, area=area)
+            self.ratings[key] = {}
+        for column, (metric, rater) in self.wide.items():
+            self._rate(line, key, metric, rater, line.values.get(column))
+        if not self.wide and (named := self._metric(line)) is not None:
+            self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
+
+    def notes(self, name: str) -> list[str]:
+        """Return what could not be used; ratings that were given twice with different values are taken out."""
+        notes = [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
+        if self.twice:
+            notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
+        if self.split:
+            places = [n for lines in self.split.values() for n in lines]
+            one = "rater" in self.roles or self.wide
+            hint = "" if one else "; if these are several raters, name them in a column rater"
+            notes.append(
+                f"{name}: given again with another value, and left out both times: {len(self.split)} "
+                f"({lines_named(places)}){hint}"
+            )
+        for key, metric, rater in self.split:
+            del self.ratings[key][metric][rater]
+        return notes
+
+    def _text(self, line: TableLine, role: str) -> str | None:
+        return text_of(line.values.get(self.roles[role])) if role in self.roles else None
+
+    def _metric(self, line: TableLine) -> str | None:
+        text = self._text(line, "criterion") if "criterion" in self.roles else self.only
+        named = "criterion" in self.roles and self.known is not None
+        found = self.known(text) if text is not None and named and self.known is not None else text
+        if found is None:
+            self._leave(line, "names no criterion" if text is None else f"rates {text!r}, which is no criterion here")
+        else:
+            self.metrics.setdefault(found)
+        return found
+
+    def _rate(self, line: TableLine, key: Key, metric: str, rater: str, value: Json) -> None:
+        try:
+            rating = as_rating(value)
+        except ValueError as error:
+            self._leave(line, f"holds no rating: {error}")
+            return
+        if rating is None:
+            return
+        given = self.ratings[key].setdefault(metric, {})
+        if rater not in given:
+            given[rater] = rating
+        elif given[rater] == rating:
+            self.twice.append(line.number)
+        else:
+            self.split.setdefault((key, metric, rater), []).append(line.number)
+
+    def _leave(self, line: TableLine, what: str) -> None:
+        self.left_out.setdefault(what, []).append(line.number)
+
+
+def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> dict[str, tuple[str, str]]:
+    """JudgeColumn → (metric, rater) of those that the user named."""
+    found = {}
+    for role, column in named.items():
+        name, _, rater = role.partition("@")
+        metric = name if known is None else known(name)
+        if metric is None:
+            raise ConfigError(f"{option} {role}={column}: {name!r} is no role ({', '.join(ROLES)}) and no criterion here")
+        found[column] = metric, rater or NO_RATER
+    return found
+
+
+def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """JudgeColumn → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
+
+    And the columns that would be of numbers but for a few values (the fewer half), with the first of these, in words.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    strays = []
+    for column in table.columns:
+        if column in taken:
+            continue
+        if known is not None:
+            place = metric_and_rater(column, known)
+            if place is not None:
+                found[column] = place
+            continue
+        cells = [(line.number, line.values.get(column)) for line in table.lines if line.fault is None]
+        cells = [(number, value) for number, value in cells if not is_blank(value)]
+        others = [(number, value) for number, value in cells if number_of(value) is None]
+        if column and not others:
+            found[column] = (column, NO_RATER)
+        elif column and 2 * len(others) <= len(cells):
+            number, value = others[0]
+            more = f" (and {len(others) - 1} more such)" if len(others) > 1 else ""
+            strays.append(f"column {column!r} holds no finite number on line {number}: {shown(value)}{more}")
+    return found, strays

@@ -1,0 +1,384 @@
+"""What a report reads of a run: one judge's scores of the run's samples, from findings alone and with no model."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from editloupe.backends.base import NOT_LMMS, parse_uri
+from editloupe.data.human import ADJUDICATED
+from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.figures.score_frame import score_frame
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
+from editloupe.protocols.imported import Published, published_in
+from editloupe.protocols.repeats import Repeats
+from editloupe.runs.judges import names_of, titled
+from editloupe.runs.lock import writer
+from editloupe.runs.people import Given
+from editloupe.runs.store import RunStore
+from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
+from editloupe.tasks import About
+from editloupe.values import Sample
+
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One judge over one run."""
+
+    name: str
+    """Unique in a report."""
+    title: str = ""
+    """What the run calls the judge."""
+    folder: Path
+    judge_id: str
+    """"" for the scores of a protocol in which nobody has the role "judge"."""
+    backend: str
+    """URI; "" where nobody has the role "judge"."""
+    mode: str
+    """The protocol's option of this name; "" if it has none."""
+    ablations: tuple[str, ...]
+    """What of the tools was hidden."""
+    metrics: MetricSet
+    protocol: EvalProtocol
+    criteria: tuple[str, ...]
+    """Ids of the metrics that were asked."""
+    samples: Mapping[str, Sample]
+    """By key."""
+    findings: tuple[Finding, ...]
+    scores: tuple[Score, ...]
+    """In the order of the samples; those without a value say why."""
+    repeats: Repeats = field(default_factory=Repeats)
+    """How often each question was asked, and how the answers were joined."""
+    published: tuple[Published, ...] = ()
+    """Of imported results: the means as their own script computes them."""
+    people: tuple[Given, ...] = ()
+    """What people said of parts of samples; what they said of samples and turns is in `samples`."""
+    people_scores: tuple[tuple[str, Score], ...] = ()
+    """(rater, score) that the protocol makes of people's answers, as `scores_by_people` returns them."""
+    notes: tuple[str, ...] = ()
+    """What could not be read."""
+
+    @property
+    def answer_form(self) -> str:
+        """How an LMM was asked for its answers: "tags", or how many of them were held to a JSON schema; "" for others."""
+        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
+            return ""
+        answers = [f for f in self.of_models if f.status == "ok"]
+        held = sum("schema_answers" in f.counts for f in answers)
+        return f"JSON schema in {held} of {len(answers)} answers" if held else "tags"
+
+    @property
+    def editors(self) -> tuple[str, ...]:
+        """In the order of the samples."""
+        return tuple(dict.fromkeys(score.editor for score in self.scores))
+
+    @property
+    def asked(self) -> list[Metric]:
+        """The metrics that were asked, in the protocol's order."""
+        return [metric for metric in self.metrics.metrics if metric.id in self.criteria]
+
+    @cached_property
+    def frame(self) -> polars.DataFrame:
+        """The scores as a frame (`frame.score_frame`)."""
+        return score_frame(self.scores, self.samples)
+
+    @property
+    def untold(self) -> int:
+        """Findings of an LMM whose tokens its endpoint did not tell, so that nobody knows what it spent.
+
+        What was never asked (a missing output) and a call that failed before any answer cost nothing.
+        """
+        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
+            return 0
+        return sum(
+            f.trace is not None
+            and f.usage.input_tokens is None
+            and f.usage.output_tokens is None
+            and not (f.status == "backend_failed" and not f.turns)
+            for f in self.of_models
+        )
+
+    @property
+    def of_models(self) -> tuple[Finding, ...]:
+        """The findings without those of measures and keys, which ask no model and spend nothing."""
+        return tuple(f for f in self.findings if f.role != "measure")
+
+    def describe(self) -> str:
+        """Return who judged what and how, in one line."""
+        judge = titled(self.title or self.backend, self.backend)
+        hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
+        mode = f"; mode {self.mode}{hidden}" if self.mode else hidden.replace(", ", "; ", 1)
+        name = self.protocol.name
+        asked = f"rubric {self.metrics.id}" if hasattr(self.protocol.options, "rubric") else f"protocol {name}"
+        return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
+
+
+def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
+    """Every judge of every run, in order.
+
+    same_metrics: False for runs that may have different ones (`on_shared_metrics`).
+    Raises ConfigError: no run, a run named twice, a run without findings, runs of different metrics.
+    """
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        known = seen.setdefault(folder.resolve(), folder)
+        if known is not folder:
+            raise ConfigError(f"{known} and {folder} are the same run; name each run once")
+    found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
+    if not found:
+        raise ConfigError("; ".join(why_empty(RunStore.read(folder)) for folder in folders))
+    first = found[0]
+    for other in found[1:]:
+        if same_metrics and other.metrics != first.metrics:
+            raise ConfigError(
+                f"{other.folder} was judged by {other.metrics.id} on {_listed(other.metrics.metrics)}, {first.folder} by "
+                f"{first.metrics.id} on {_listed(first.metrics.metrics)}: their metrics differ; report them one by one"
+            )
+    return _named(found)
+
+
+def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str, ...]]:
+    """Return the judges with the metrics that all of their runs have, and remarks on the others; all where none differ.
+
+    A metric of one id that is defined in two ways, as by two rubrics, is not shared. Raises ConfigError if no metric is.
+    """
+    metrics = found[0].metrics
+    if all(judged.metrics == metrics for judged in found):
+        return list(found), ()
+    by_run = {judged.folder: judged.metrics.metrics for judged in found}
+    shared = tuple(metric for metric in metrics.metrics if all(metric in own for own in by_run.values()))
+    if not shared:
+        listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
+        raise ConfigError(
+            f"the runs have no metric in common: {listed}. Compare runs that were judged on one metric at least"
+        )
+    ids, kept = {metric.id for metric in shared}, []
+    for judged in found:
+        other = {metric.id for metric in judged.metrics.metrics} - ids
+        kept.append(
+            replace(
+                judged,
+                metrics=replace(metrics, metrics=shared),
+                criteria=tuple(id_ for id_ in judged.criteria if id_ in ids),
+                scores=tuple(score for score in judged.scores if score.metric in ids),
+                # What a verdict on another metric took is no cost of these.
+                findings=tuple(finding for finding in judged.findings if finding.metric not in other),
+            )
+        )
+    notes = [f"compared on what all runs have: {_listed(shared)}"]
+    for metric in dict.fromkeys(m for own in by_run.values() for m in own if m.id not in ids):
+        where = [str(folder) for folder, own in by_run.items() if metric in own]
+        alike = any(m.id == metric.id and m != metric for own in by_run.values() for m in own)
+        notes.append(f"left out: {_listed([metric])}, {'as it is defined' if alike else 'only'} in {' and '.join(where)}")
+    return kept, tuple(notes)
+
+
+def _listed(metrics: Iterable[Metric]) -> str:
+    """For example "Instruction Following (IF), Visual Consistency (VC)"."""
+    return ", ".join(m.name if m.short in (m.name, m.id) else f"{m.name} ({m.short})" for m in metrics)
+
+
+def judged_in(store: RunStore) -> list[Judged]:
+    """Return every judge of a run that has findings.
+
+    Raises ConfigError: no findings, a protocol that is not installed, or published means of another shape.
+    """
+    folder, identity = store.folder, store.info.get("identity")
+    if not store.findings:
+        raise ConfigError(why_empty(store))
+    options, metrics, protocol = store.options(), store.metric_set(), protocol_of(store)
+    ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
+    mode = str(options.get("mode") or "")
+    hidden = tuple(str(a) for a in ablations) if isinstance(ablations, list) else ()
+    published = published_in(store.spec.record)
+    found = []
+    by_people = tuple(scores_by_people(store, protocol))
+    names = store.judge_names()
+    judges: Iterable[tuple[str, str]] = store.judges().items()
+    if not names:
+        # Measures, or roles of the protocol's own: their findings are one reading of the samples.
+        names, judges = {"": ", ".join(names_of(store.info.get("judges")).values()) or store.protocol}, [("", "")]
+    for judge_id, uri in judges:
+        findings = store.current(judge_id or None)
+        if not findings:
+            continue
+        rows = [
+            (str(row["editor"]), str(row["id"]), None if (kind := row.get("edit_type")) is None else str(kind))
+            for row in store.rejected.values()
+        ]
+        samples = [s for key, s in store.samples.items() if key not in store.rejected]
+        rule = Repeats.of_run(store.info, findings)
+        scores = _asked(scored(protocol, samples, findings, rule))
+        criteria = tuple(m.id for m in metrics.metrics if any(s.metric == m.id for s in scores))
+        asked = {f.metric for f in findings}
+        criteria = criteria or tuple(m.id for m in metrics.metrics if m.id in asked)
+        scores += rejected_scores(protocol, rows, criteria)
+        found.append(
+            Judged(
+                name=", ".join(filter(None, [names[judge_id], mode, *hidden])),
+                folder=folder,
+                judge_id=judge_id,
+                title=names[judge_id],
+                backend=uri,
+                mode=mode,
+                repeats=rule,
+                ablations=hidden,
+                metrics=metrics,
+                protocol=protocol,
+                criteria=criteria,
+                samples=store.samples,
+                findings=tuple(findings),
+                scores=tuple(scores),
+                people=tuple(given for given in store.people.values() if given.finding.part),
+                people_scores=by_people,
+                published=tuple(one for one in published if one.judge_id == judge_id),
+                notes=tuple(
+                    f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))
+                ),
+            )
+        )
+    return found
+
+
+def why_empty(store: RunStore) -> str:
+    """Return why there is nothing to report of a run in which no judge has a finding, and what to do."""
+    folder = shlex.quote(str(store.folder))
+    if (process := writer(store.folder)) is not None:
+        return f"{store.folder} is under way (process {process}), with no finding yet"
+    go_on = f"editloupe judge --config {shlex.quote(str(store.folder / 'config.yaml'))} --out {folder}"
+    if not store.config():
+        go_on = f"editloupe judge PATH --out {folder}"
+    if store.info.get("judges"):
+        return f"{store.folder} holds no finding yet; judge something first: {go_on}"
+    if store.people or any(sample.human for sample in store.samples.values()):
+        alike = f"compare people among themselves with editloupe compare {folder}"
+        return f"{store.folder} has no judge, only people answered; {alike}, or let a judge join: {go_on}"
+    return f"{store.folder} has no judge and no answer yet; ask people with editloupe annotate {folder}, or judge: {go_on}"
+
+
+def to_go(judged: Judged) -> set[str]:
+    """Return the keys of the samples about which a judge was not asked everything yet."""
+    return {score.key for score in judged.scores if score.missing == NOT_JUDGED}
+
+
+def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
+    """Return a line for each judge that has not been asked everything yet."""
+    lines = []
+    for judged in all_judged:
+        if left := len(to_go(judged)):
+            process = writer(judged.folder)
+            state = "" if process is None else f" is under way (process {process})"
+            given = len({score.key for score in judged.scores})
+            lines.append(f"Incomplete: {judged.folder}{state}; of {given} samples, {judged.name} has {left} to go.")
+    return tuple(lines)
+
+
+def protocol_of(store: RunStore) -> EvalProtocol:
+    """Return the protocol that a run was asked by. Raises ConfigError for one that is not installed."""
+    try:
+        return make_protocol(store.protocol, store.options())
+    except UnknownPlugin as error:
+        raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
+
+
+def scores_by_people(store: RunStore, protocol: EvalProtocol) -> Iterator[tuple[str, Score]]:
+    """Yield (rater, score) for what the protocol makes of each rater's answers, as it makes scores of a judge's.
+
+    Only where people answered questions that are no ratings by themselves: intermediate ones, parts of samples, two edits
+    beside each other. A metric of a sample that the rater has rated directly is left out. The adjudicator's scores rest on
+    what was settled and on what the raters agree on.
+    """
+    metrics = store.metrics()
+    if all(g.of_metric and not g.finding.part and g.finding.metric in metrics for g in store.people.values()):
+        return
+    roles = store.roles()
+    others = [f for f in store.current() if roles.get(f.judge_id, f.role) != "judge"]
+    said: dict[str, dict[QuestionKey, Finding]] = {}
+    rated = set()
+    for given in store.people.values():
+        said.setdefault(given.rater, {})[given.finding.question] = given.finding
+        if given.rating is not None:
+            rated.add((given.rater, given.finding.metric, given.finding.about))
+    if ADJUDICATED in said:
+        said[ADJUDICATED] = {**_unanimous(said), **said[ADJUDICATED]}
+    by_group = groups(list(store.samples.values()))
+    for rater, own in said.items():
+        keys = {finding.sample_key for finding in own.values()}
+        # Scores of a sample may rest on what was said of others of its group.
+        asked = [s for group in by_group if {s.key for s in group} & keys for s in group]
+        # What others found of a question that the rater answered is not the rater's.
+        found = [f for f in others if f.question not in own]
+        for score in scored(protocol, asked, [*found, *own.values()]):
+            about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
+            if score.value is not None and (rater, score.metric, about) not in rated:
+                yield rater, score
+
+
+def _unanimous(said: Mapping[str, Mapping[QuestionKey, Finding]]) -> dict[QuestionKey, Finding]:
+    """What several raters answered, and all of them alike."""
+    answers: dict[QuestionKey, list[Finding]] = {}
+    for rater, own in said.items():
+        for question, finding in own.items() if rater != ADJUDICATED else ():
+            if finding.answer is not None:
+                answers.setdefault(question, []).append(finding)
+    return {q: found[0] for q, found in answers.items() if len(found) > 1 and len({str(f.answer) for f in found}) == 1}
+
+
+def _asked(scores: list[Score]) -> list[Score]:
+    """Without the metrics that were not asked: those of which no score rests on a finding or says anything."""
+    asked = {score.metric for score in scores if score.findings or score.missing != NOT_JUDGED}
+    return [score for score in scores if score.metric in asked]
+
+
+def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
+    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError, also where the run has none."""
+    found = judged_in(store)
+    if not found:
+        raise ConfigError(why_empty(store))
+    if wanted is None:
+        return found
+    named = [j for j in found if j.judge_id in store.judges_called(wanted)]
+    if not named:
+        known = ", ".join(f"{j.title} ({j.judge_id})" for j in found)
+        raise ConfigError(f"{store.folder}: no judge {wanted!r}; it has {known}")
+    return named
+
+
+def _named(found: list[Judged]) -> list[Judged]:
+    """Each under a name of its own, by which all figures are kept.
+
+    Where two are alike, the run's folder follows with as many of its parents as tell them apart, then the judge's id, and
+    a number where even these are the same.
+    """
+    paths = _telling({j.folder.resolve() for j in found})
+    tells: tuple[Callable[[Judged], str], ...] = (lambda j: paths[j.folder.resolve()], lambda j: j.judge_id[:6])
+    for tell in tells:
+        names = [j.name for j in found]
+        found = [replace(j, name=f"{j.name} ({tell(j)})") if names.count(j.name) > 1 else j for j in found]
+    taken: set[str] = set()
+    unique = []
+    for j in found:
+        name = next(n for k in count(1) if (n := j.name if k == 1 else f"{j.name} #{k}") not in taken)
+        taken.add(name)
+        unique.append(replace(j, name=name))
+    assert len(taken) == len(unique), "a judge's name is the key of its figures"
+    return unique
+
+
+def _telling(folders: Collection[Path]) -> dict[Path, str]:
+    """Each folder by the shortest end of its path that no other one has: "run", or "jan/run" beside "feb/run"."""
+    found = {}
+    for folder in folders:
+        ends = (Path(*folder.parts[-depth:]) for depth in range(1, len(folder.parts) + 1))
+        alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
+        found[folder] = next(alone, folder).as_posix()
+    return found

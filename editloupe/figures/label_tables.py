@@ -1,0 +1,150 @@
+"""Tables that every run has: how often each label was given, why scores are missing, how far a judge agrees with itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from editloupe.figures.summary import BY_EDITOR, counted, statuses
+from editloupe.protocols.repeats import Repeats
+from editloupe.scores import Metric
+from editloupe.stats.table import BarPlot, Cell, Column, Row, Table, label_columns, numbers, words
+from editloupe.values import Json
+
+if TYPE_CHECKING:
+    import polars
+
+_LABELS: Final = (
+    "Samples by label, and the label's share of what was judged; samples judged of asked; then those without a label, and "
+    "why."
+)
+
+
+def label_tables(
+    frame: polars.DataFrame, metrics: Sequence[Metric], *, caption: str = "", keys: Mapping[str, Json] | None = None
+) -> list[Table]:
+    """Return how often each label was given to each editor, and why scores are missing.
+
+    A metric with labels has a table of its own; the others share one of what is missing.
+    """
+    found, numbers_alone = [], []
+    frame = counted(BY_EDITOR, frame)
+    for metric in metrics:
+        own = frame.filter(metric=metric.id)
+        labels = [level.name for level in reversed(metric.levels)] or sorted(own["label"].drop_nulls().unique())
+        if labels:
+            found.append(_label_table(metric, own, labels, caption, keys or {}))
+        elif len(own):
+            numbers_alone.append(metric)
+    missing = _missing_table(numbers_alone, frame, keys or {})
+    return found if missing is None else [*found, missing]
+
+
+def by_editor(frame: polars.DataFrame) -> dict[str, polars.DataFrame]:
+    """Return the scores of each editor, editors in order of appearance."""
+    return {key[0]: own for key, own in frame.partition_by("editor", as_dict=True, maintain_order=True).items()}
+
+
+def _missing_table(metrics: Sequence[Metric], frame: polars.DataFrame, keys: Mapping[str, Json]) -> Table | None:
+    """A row an editor and status, a column a metric; None if nothing is missing."""
+    rows = []
+    for editor, own in by_editor(frame).items():
+        lost = [statuses(own.filter(metric=metric.id)["missing"]) for metric in metrics]
+        for status in dict.fromkeys(status for of in lost for status in of):
+            counts = (Cell(value=of.get(status, 0), name="count") for of in lost)
+            cells = (words(editor or "(not named)"), words(status), *counts)
+            rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
+    if not rows:
+        return None
+    return Table(
+        name="missing",
+        title="Not judged",
+        columns=(*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics)),
+        rows=tuple(rows),
+        fixed=2,
+        caption="Scores without a value, by what happened to the question.",
+        keys=keys,
+        at_once=6,
+    )
+
+
+def _label_table(
+    metric: Metric, frame: polars.DataFrame, labels: Sequence[str], caption: str, keys: Mapping[str, Json]
+) -> Table:
+    editors = by_editor(frame)
+    counts = [Counter(own["label"]) for own in editors.values()]
+    lost = [statuses(own["missing"]) for own in editors.values()]
+    judged = [len(own["value"].drop_nulls()) for own in editors.values()]
+    rows = []
+    for label in labels:
+        cells = []
+        for count, of in zip(counts, judged, strict=True):
+            n, share = count[label], count[label] / of if of else None
+            note = "" if share is None else f"{100 * share:.0f} %"
+            cells.append(Cell(value=n, name="count", note=note, more={"share": share}))
+        rows.append(Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label}))
+    shares = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
+    rows.append(Row(cells=(words("Judged"), *shares), strong=True))
+    for status in dict.fromkeys(status for of in lost for status in of):
+        cells = [Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost]
+        rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
+    names = {editor: editor or "(not named)" for editor in editors}
+    name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
+    bars = tuple(
+        (editor, tuple((label, count[label]) for label in labels))
+        for editor, count in zip(names.values(), counts, strict=True)
+    )
+    return Table(
+        name=name,
+        title=title,
+        columns=(*label_columns("Label"), *(Column(title=n, keys={"editor": editor}) for editor, n in names.items())),
+        rows=tuple(rows),
+        caption=" ".join(filter(None, (_LABELS, caption))),
+        keys=keys,
+        at_once=6,
+        plots=(BarPlot(name=name, title=title, rows=bars, goods=_goods(metric, labels)),) if any(judged) else (),
+    )
+
+
+def _goods(metric: Metric, labels: Sequence[str]) -> tuple[float, ...]:
+    """How good each label is, 0 to 100; () for labels without an order."""
+    known = {level.name: metric.normalise(level.value) or 0.0 for level in metric.levels}
+    if not metric.better or not known.keys() >= set(labels):
+        return ()
+    return tuple(known[label] if metric.better == "higher" else 100 - known[label] for label in labels)
+
+
+def consistency_table(
+    frame: polars.DataFrame, metrics: Sequence[Metric], rule: Repeats, *, keys: Mapping[str, Json] | None = None
+) -> Table | None:
+    """Return how far a judge agrees with itself, a row an editor and metric; None where each question was asked once."""
+    if rule.count == 1:
+        return None
+    rows = []
+    for editor, scores in by_editor(frame).items():
+        for metric in metrics:
+            own = scores.filter(metric=metric.id)
+            bits: list[float] = own["entropy"].drop_nulls().to_list()
+            missing, same = own["missing"].to_list(), sum(b == 0 for b in bits)
+            mean = sum(bits) / len(bits) if bits else None
+            highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
+            cells = (
+                words(editor or "(not named)"),
+                words(metric.short),
+                Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
+                Cell(value=mean, name="mean_entropy_bits", digits=2, more=highest),
+                *(Cell(value=missing.count(x), name=x) for x in ("abstained", "contradictory")),
+            )
+            if len(own):
+                rows.append(Row(cells=cells, keys={"editor": editor, "metric": metric.id, "repeats": rule.count}))
+    above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
+    return numbers(
+        "self-consistency",
+        f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
+        ("Editor", "", "All the same", "Mean entropy", "Abstained", "Contradictory"),
+        rows,
+        fixed=2,
+        caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
+        keys=keys,
+    )

@@ -1,0 +1,437 @@
+"""Plots of tables by matplotlib: SVG for pages, readable on light and dark and read out; PDF and PNG for a paper.
+
+What is ordered from worst to best (labels) has the colours and marks of `TONES`; what is not (editors, judges) has those of
+`COLOURS`. Each series has a hatch, a dash and a mark of its own, since colour alone does not tell series apart. Without
+matplotlib there are no plots, and pages show the tables alone.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import textwrap
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal
+from xml.sax.saxutils import escape
+
+from editloupe.errors import ConfigError
+from editloupe.figures.escape import safe
+from editloupe.stats.table import (
+    BarPlot,
+    Dots,
+    HeatPlot,
+    HistogramPlot,
+    MeansPlot,
+    Plot,
+    RadarPlot,
+    ScatterPlot,
+    SizePlot,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH: Final = 720
+"""Px of a plot in a file of its own."""
+
+NARROW: Final = 350
+"""Px of a plot on a phone."""
+
+COLOURS: Final = ("#3b82c4", "#c9651c", "#2a9d74", "#b5569a", "#94831a", "#7d6be0")
+"""In the order of the series; each has a contrast of at least 3 with light and with dark ground."""
+
+TONES: Final = ("#d1483a", "#d17f24", "#8f9a26", "#2a9d74")
+"""From worst to best."""
+
+NO_PLOTS: Final = "No plots: they need matplotlib; install it with pip install 'editloupe[plots]'."
+
+_INK: Final = "#1c2024"
+"""Text and axes, which SVG draws in the colour of the page."""
+_DPI: Final = 96
+_HATCHES: Final = ("", "//", "..", "xx", "--", "oo")
+_DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_MARKS: Final = ("o", "s", "^", "D", "v", "P")
+_AREA: Final = "Target area, share of the image"
+_STEPS: Final = 3
+"""Bars of a histogram of areas for each power of ten. The paper does not name its intervals."""
+_SETTINGS: Final[Any] = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+    "svg.fonttype": "none",
+    "svg.hashsalt": "editloupe",
+    "font.size": 9.5,
+    "text.parse_math": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.6,
+}
+_STYLE: Final = (
+    f"svg{{color:{_INK}}}@media(prefers-color-scheme:dark){{svg{{color:#e4e7ea}}}}@media print{{svg{{color:{_INK}}}}}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """One line of `cumulative`, or one panel of `histogram`: shares of the image above 0 up to 1.
+
+    Raises ValueError: a value outside 0 < v ≤ 1.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    unknown: int = 0
+    """How many more have no share that is known."""
+    of: str = "target"
+    """What is counted, in the singular."""
+
+    def __post_init__(self) -> None:
+        wrong = next((value for value in self.values if not 0 < value <= 1), None)
+        if wrong is not None:
+            raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong!r}")
+
+    @property
+    def counted(self) -> str:
+        """Return how many are known, and how many more are not, in words."""
+        known = f"{len(self.values):,} {self.of}{'s' * (len(self.values) != 1)}"
+        return f"{known}, {self.unknown:,} more of unknown area" if self.unknown else known
+
+
+def available() -> bool:
+    """Return whether plots can be drawn."""
+    return find_spec("matplotlib") is not None
+
+
+def draw(plot: Plot, *, width: float = WIDTH) -> str:
+    """Return a plot as SVG of `width` px, under its title. Raises ConfigError without matplotlib."""
+    figure = _figure(plot, width)
+    title = textwrap.fill(safe(plot.title), max(20, int(width / 7)))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    return _as_svg(figure, plot.title, _told(plot))
+
+
+def picture(plot: Plot, form: Literal["pdf", "png"]) -> bytes:
+    """Return a plot for a paper. Raises ConfigError without matplotlib."""
+    written = io.BytesIO()
+    dated = {"CreationDate": None} if form == "pdf" else {"Software": None}
+    _figure(plot, WIDTH).savefig(written, format=form, dpi=300, bbox_inches="tight", metadata=dated)
+    return written.getvalue()
+
+
+def cumulative(series: Sequence[Shares]) -> str:
+    """Return cumulative distributions of area shares, one line a series, as SVG (DLEBench, Figure 3).
+
+    The line of a series reaches 100 % where all its known values lie; unknown ones are no part of it and are counted in the
+    legend. A series without a known value has no line.
+    """
+    figure, axes = _canvas(WIDTH, 4.4)
+    for number, one in enumerate(series):
+        if one.values:
+            values = sorted(one.values)
+            shares = [100 * (i + 1) / len(values) for i in range(len(values))]
+            axes.step(
+                [values[0], *values], [0, *shares], where="post", label=_label(f"{one.name}: {one.counted}"),
+                color=COLOURS[number % len(COLOURS)], linestyle=_DASHES[number % len(_DASHES)],
+            )  # fmt: skip
+    _log_shares(axes, [value for one in series for value in one.values])
+    axes.set_ylabel("Targets of at most this area, %")
+    axes.set_ylim(0, 103)
+    _legend(axes)
+    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
+    for one in series:
+        under = [
+            f"{100 * sum(v < area for v in one.values) / len(one.values):.0f} % are under {100 * area:g} %"
+            for area in (0.001, 0.01, 0.1)
+            if one.values
+        ]
+        sentences.append(f"{one.name}: {one.counted}; {', '.join(under) or 'no line'}.")
+    return _as_svg(figure, "Target objects by area", " ".join(sentences))
+
+
+def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
+    """Return counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4)."""
+    figure, panels = _panels(width, max(1, len(series)))
+    for axes, one in zip(panels, series, strict=False):
+        _areas(axes, one, [value for own in series for value in own.values])
+    return _as_svg(figure, title, " ".join(_told_areas(title, one) for one in series))
+
+
+def _figure(plot: Plot, width: float) -> Figure:
+    match plot:
+        case MeansPlot():
+            return _means(plot, width)
+        case BarPlot():
+            return _bars(plot, width)
+        case HeatPlot():
+            return _heat(plot, width)
+        case RadarPlot():
+            return _radar(plot, width)
+        case HistogramPlot():
+            figure, (axes,) = _panels(width, 1)
+            _areas(axes, _shares(plot), plot.shares)
+            return figure
+        case ScatterPlot():
+            return _scatter(plot, width)
+        case SizePlot():
+            return _sizes(plot, width)
+
+
+def _canvas(width: float, height: float, **more: Any) -> tuple[Figure, Axes]:
+    """A figure of `width` px and `height` inches, with one pair of axes."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise ConfigError(NO_PLOTS) from error
+    from matplotlib.figure import Figure
+
+    mpl.rcParams.update(_SETTINGS)
+    figure = Figure(figsize=(width / _DPI, height), dpi=_DPI, layout="constrained")
+    return figure, figure.add_subplot(**more)
+
+
+def _panels(width: float, count: int) -> tuple[Figure, list[Axes]]:
+    figure, first = _canvas(width, 2.8 * count)
+    if count == 1:
+        return figure, [first]
+    figure.clear()
+    return figure, [figure.add_subplot(count, 1, number + 1) for number in range(count)]
+
+
+def _as_svg(figure: Figure, title: str, told: str) -> str:
+    """A figure as SVG with its title and what it shows in words, its ink in the colour of the page."""
+    written = io.StringIO()
+    with warnings.catch_warnings():
+        # A letter that matplotlib's own font lacks is drawn by the reader's.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = re.sub(r"<metadata>.*?</metadata>", "", written.getvalue(), flags=re.DOTALL)
+    text = re.sub(re.escape(_INK), "currentColor", text[text.index("<svg") :])
+    head = f'<title id="t">{escape(safe(title))}</title><desc id="d">{escape(safe(told))}</desc><style>{_STYLE}</style>'
+    text = re.sub(r'(<svg[^>]*?) width="([\d.]+)pt" height="([\d.]+)pt"', _in_px, text, count=1)
+    return re.sub(r"<svg([^>]*)>", r'<svg role="img" aria-labelledby="t d"\1>', text, count=1).replace(">", f">{head}", 1)
+
+
+def _in_px(match: re.Match[str]) -> str:
+    width, height = (f"{float(points) / 72 * _DPI:.0f}" for points in (match[2], match[3]))
+    return f'{match[1]} width="{width}" height="{height}"'
+
+
+def _means(plot: MeansPlot, width: float) -> Figure:
+    """Bars with intervals: a group a row, a bar a series."""
+    many = len(plot.series)
+    figure, axes = _canvas(width, 0.9 + 0.22 * len(plot.rows) * max(2, many))
+    for number, (name, cells) in enumerate(plot.series):
+        places = [row + (number + 0.5) / many * 0.8 - 0.4 for row in range(len(plot.rows))]
+        there = [
+            (y, cell, float(cell.value)) for y, cell in zip(places, cells, strict=True) if isinstance(cell.value, float)
+        ]
+        ends = [(0 if c.low is None else v - c.low, 0 if c.high is None else c.high - v) for _, c, v in there]
+        axes.barh(
+            [y for y, *_ in there], [v for *_, v in there], height=0.8 / many, label=_label(name),
+            color=COLOURS[number % len(COLOURS)], hatch=_HATCHES[number % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
+            xerr=[[max(0.0, low) for low, _ in ends], [max(0.0, high) for _, high in ends]] if ends else None,
+            error_kw={"ecolor": _INK, "elinewidth": 1, "capsize": 2},
+        )  # fmt: skip
+    _named_rows(axes, plot.rows)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("Mean, 0 to 100, with its 95 % interval")
+    _legend(axes, only_several=True)
+    return figure
+
+
+def _bars(plot: BarPlot, width: float) -> Figure:
+    """Stacked bars: how often each label was given, in the order of the table, a row each."""
+    labels = [label for label, _ in plot.rows[0][1]] if plot.rows else []
+    figure, axes = _canvas(width, 1.3 + 0.3 * len(plot.rows))
+    left = [0.0] * len(plot.rows)
+    totals = [max(1, sum(n for _, n in own)) for _, own in plot.rows]
+    for number, label in enumerate(labels):
+        good = plot.goods[number] if plot.goods else None
+        shares = [100 * own[number][1] / total for (_, own), total in zip(plot.rows, totals, strict=True)]
+        axes.barh(
+            range(len(plot.rows)), shares, left=left, height=0.7, label=_label(label), color=_colour(number, good),
+            hatch=_HATCHES[_place(number, good) % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
+        )  # fmt: skip
+        left = [at + share for at, share in zip(left, shares, strict=True)]
+    names = [name for name, _ in plot.rows]
+    _named_rows(axes, [""] if names == ["(not named)"] else names)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("Share of what was judged, %")
+    _legend(axes)
+    return figure
+
+
+def _heat(plot: HeatPlot, width: float) -> Figure:
+    """A grid of shares, coloured from worst to best, with the number in each square."""
+    figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("tones", TONES)
+    for y, own in enumerate(plot.cells):
+        for x, cell in enumerate(own):
+            if cell is None:
+                continue
+            value, judged, asked = cell
+            shade = "none" if value is None else colours(value / 100)
+            axes.add_patch(_square(x, y, shade))
+            text = "–" if value is None else f"{value:.0f}"
+            counts = f"\n{judged}/{asked}" if judged != asked else ""
+            axes.text(
+                x, y, f"{text}{counts}", ha="center", va="center", fontsize=8, color=_INK if value is None else "#000"
+            )
+    axes.set_xlim(-0.5, len(plot.columns) - 0.5)
+    axes.set_xticks(range(len(plot.columns)), [safe(name) for name in plot.columns], rotation=20 if width < WIDTH else 0)
+    axes.set_xlabel(safe(plot.columns_title))
+    _named_rows(axes, plot.rows)
+    return figure
+
+
+def _square(x: float, y: float, shade: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=shade, edgecolor=_INK, linewidth=0.4)
+
+
+def _radar(plot: RadarPlot, width: float) -> Figure:
+    """Figures of 0 to 100 on axes of their own, a line a series; a figure that is missing leaves a gap."""
+    figure, axes = _canvas(width, width / _DPI * 0.75, projection="polar")
+    angles = [2 * math.pi * i / max(1, len(plot.axes)) for i in range(len(plot.axes))]
+    for number, (name, values) in enumerate(plot.series):
+        line = [math.nan if value is None else value for value in (*values, *values[:1])]
+        axes.plot(
+            [*angles, *angles[:1]], line, label=_label(name), color=COLOURS[number % len(COLOURS)],
+            linestyle=_DASHES[number % len(_DASHES)], marker=_MARKS[number % len(_MARKS)], markersize=4,
+        )  # fmt: skip
+    axes.set_xticks(angles, [safe(name) for name in plot.axes])
+    axes.set_ylim(0, 100)
+    axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
+    _legend(axes)
+    return figure
+
+
+def _areas(axes: Axes, shares: Shares, all_values: Sequence[float]) -> None:
+    """How many have which area, with the count above each bar. A bar holds shares from its left edge on."""
+    # What is an edge on paper may lie a bit below it in floating point.
+    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in shares.values)
+    for step, count in counts.items():
+        low, high = 10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS)
+        bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
+        axes.bar_label(bar, padding=1)
+    _log_shares(axes, all_values)
+    axes.set_ylabel(f"{shares.of.capitalize()}s")
+    axes.set_title(safe(f"{shares.name}: {shares.counted}" if shares.name else shares.counted), fontsize=9.5, loc="left")
+
+
+def _scatter(plot: ScatterPlot, width: float) -> Figure:
+    """Scores against areas; dots of one score are spread a little, so that they do not cover each other."""
+    figure, axes = _canvas(width, 4.2)
+
+    def place(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        return [(x, min(100.0, max(0.0, y + 4 * ((i % 9) / 8 - 0.5)))) for i, (x, y) in enumerate(points)]
+
+    _dots(axes, plot.groups, place)
+    if plot.trend:
+        axes.plot(*zip(*plot.trend, strict=True), color=_INK, linewidth=1.6, label=_label(plot.trend_title))
+    else:
+        axes.plot([], [], " ", label=_label(plot.trend_title))
+    _log_shares(axes, [x for group in plot.groups for x, _ in group.points])
+    axes.set_ylabel("Score, 0 to 100")
+    axes.set_ylim(-4, 104)
+    _legend(axes)
+    return figure
+
+
+def _sizes(plot: SizePlot, width: float) -> Figure:
+    """Widths and heights of targets on two log axes, coloured by score."""
+    figure, axes = _canvas(width, 4.6)
+    _dots(axes, plot.groups, list)
+    points = [point for group in plot.groups for point in group.points]
+    _log_shares(axes, [x for x, _ in points], title="Target width, share of the image's")
+    _log_shares(axes, [y for _, y in points], title="Target height, share of the image's", which="y")
+    _legend(axes)
+    return figure
+
+
+def _dots(
+    axes: Axes, groups: Sequence[Dots], place: Callable[[Sequence[tuple[float, float]]], list[tuple[float, float]]]
+) -> None:
+    for number, group in enumerate(groups):
+        x, y = zip(*place(group.points), strict=True) if group.points else ((), ())
+        at = _place(number, group.good)
+        label = _label(f"{group.name}: {len(group.points)}")
+        axes.scatter(
+            x, y, s=16, alpha=0.75, color=_colour(number, group.good), marker=_MARKS[at % len(_MARKS)], label=label
+        )
+
+
+def _named_rows(axes: Axes, names: Iterable[str]) -> None:
+    """The first row on top; a long name is cut."""
+    listed = [safe(name) for name in names]
+    cut = [name if len(name) <= 32 else f"{name[:31]}…" for name in listed]
+    axes.set_yticks(range(len(listed)), cut)
+    axes.set_ylim(len(listed) - 0.5, -0.5)
+
+
+def _log_shares(axes: Axes, values: Sequence[float], *, title: str = _AREA, which: Literal["x", "y"] = "x") -> None:
+    """An axis of shares over whole decades, down to that of the smallest value."""
+    decade = min(-3, math.floor(math.log10(min(values, default=1.0)) + 1e-9))
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    getattr(axes, f"set_{which}scale")("log")
+    getattr(axes, f"set_{which}lim")(10.0**decade, 1.15)
+    getattr(axes, f"set_{which}label")(f"{title} (log scale)")
+    ticks = [10.0**n for n in range(decade, 1)]
+    axis.set_ticks(ticks, labels=[f"{100 * tick:.10f}".rstrip("0").rstrip(".") + " %" for tick in ticks])
+
+
+def _legend(axes: Axes, *, only_several: bool = False) -> None:
+    """Below the plot, where there is room for names."""
+    _, names = axes.get_legend_handles_labels()
+    if len(names) > int(only_several):
+        figure = axes.get_figure()
+        assert figure is not None
+        figure.legend(loc="outside lower left", frameon=False, ncols=1 if max(map(len, names)) > 24 else 2, fontsize=8.5)
+
+
+def _label(name: str) -> str:
+    """A name for a legend, which leaves out those that begin with an underscore."""
+    return f" {safe(name)}" if name.startswith("_") else safe(name)
+
+
+def _place(number: int, good: float | None) -> int:
+    """The place of a group among the colours: of a label by how good it is."""
+    return number if good is None else min(3, max(0, round(good / 100 * 3)))
+
+
+def _colour(number: int, good: float | None) -> str:
+    return COLOURS[number % len(COLOURS)] if good is None else TONES[_place(number, good)]
+
+
+def _shares(plot: HistogramPlot) -> Shares:
+    return Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
+
+
+def _told(plot: Plot) -> str:
+    """What is read out in the picture's place."""
+    match plot:
+        case ScatterPlot():
+            return plot.description
+        case SizePlot():
+            counts = ", ".join(f"{group.name} {len(group.points)}" for group in plot.groups)
+            return f"{plot.title}: {counts}. {plot.note}"
+        case HistogramPlot():
+            return _told_areas(plot.title, _shares(plot))
+        case _:
+            return f"{plot.title}; the table has its numbers."
+
+
+def _told_areas(title: str, shares: Shares) -> str:
+    name = f"{title}, {shares.name}" if shares.name else title
+    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in shares.values)
+    steps = (
+        f"{100 * 10 ** (s / _STEPS):.2g} to {100 * 10 ** ((s + 1) / _STEPS):.2g} %: {n}" for s, n in sorted(counts.items())
+    )
+    return "; ".join(filter(None, (f"{name}: {shares.counted}", ", ".join(steps)))) + "."

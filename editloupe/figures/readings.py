@@ -1,0 +1,226 @@
+"""Answers of judges and people as numbers on one scale: a metric's, or the one that the values show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from editloupe.answers import fold
+from editloupe.data.human import ADJUDICATED, settled, value_on
+from editloupe.errors import ConfigError
+from editloupe.figures.columns import Answer
+from editloupe.scores import Binary, Metric
+from editloupe.stats.agreement import DECIMALS, LabelScale
+
+_NAMED: Final = 6
+MOST_LABELS: Final = 10
+"""Numbers without a metric count as labels if judge and people use the same, or whole ones, and no more than these."""
+
+YES_OR_NO: Final = LabelScale(values=(0.0, 1.0), names=("no", "yes"), ordered=False)
+"""Of a metric of yes and no, and of numbers that are all 0 or 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruler:
+    """How one metric's answers are read."""
+
+    scale: LabelScale | None
+    """The labels; None for numbers without labels."""
+    number: Callable[[float | str], float | None]
+    """An answer's place on the scale; None if it has none."""
+    good: float | None
+    """The value from which on an item is good; None if nothing divides the scale."""
+    one_scale: bool = True
+    """False where judge and people use different units, so that only correlations say something."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether more than equality counts."""
+        return self.scale is None or self.scale.ordered
+
+    def read(self, answer: Answer) -> float | None:
+        """Return an answer's place on the scale."""
+        return None if answer is None else self.number(round(answer, DECIMALS) if isinstance(answer, float) else answer)
+
+
+def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = (), good: str | None = None) -> Ruler:
+    """Return how the answers of judges (`ours`) and people (`theirs`) are read.
+
+    good: the label or number from which on an item is good, as the user wrote it.
+    Raises ConfigError if it is none of the metric, and for numbers and words that nothing says how to compare.
+    """
+    if isinstance(metric, str):
+        return _ruler_shown(metric, ours, theirs, good)
+    if isinstance(metric.domain, Binary):
+        words = [answer for answer in (*ours, *theirs) if isinstance(answer, str)]
+        if any(value_on(metric, word) is None for word in words):
+            # Options whose order means nothing: two wrong answers are not the same answer.
+            return _words(metric.id, words, good)
+    scale = None
+    if metric.levels:
+        scale = LabelScale(
+            values=tuple(float(level.value) for level in metric.levels), names=tuple(x.name for x in metric.levels)
+        )
+    elif isinstance(metric.domain, Binary):
+        scale = YES_OR_NO
+    threshold = scale.values[1] if scale is not None and len(scale.values) == 2 else None
+    if good is not None:
+        threshold = value_on(metric, _typed(good))
+        if threshold is None:
+            known = ", ".join(scale.names) if scale is not None else f"it has {metric.domain.bounds or 'finite numbers'}"
+            raise ConfigError(f"--good-from {good!r} is no label of {metric.id}: {known}")
+    return Ruler(scale=scale, number=lambda answer: value_on(metric, answer), good=threshold)
+
+
+def ruler_of_two(metric: Metric | str) -> Ruler:
+    """Return how a metric's answers are read beside people's ratings on a scale of their own: any numbers."""
+
+    def number(answer: float | str) -> float | None:
+        if isinstance(answer, float):
+            return answer
+        return None if isinstance(metric, str) else value_on(metric, answer)
+
+    return Ruler(scale=None, number=number, good=None, one_scale=False)
+
+
+class MetricReading:
+    """One judge's answers and people's ratings of the same items, as numbers; what is no label is left out and counted."""
+
+    def __init__(
+        self,
+        answers: Sequence[Answer],
+        rated: Sequence[Mapping[str, float | str]],
+        metric: Metric | str,
+        good: str | None = None,
+        *,
+        one_scale: bool = True,
+    ) -> None:
+        """Read the items' answers and ratings (by rater), one each. Raises as `ruler`.
+
+        one_scale: False for ratings on a scale of their own.
+        """
+        name = metric if isinstance(metric, str) else metric.id
+        given = [value for ratings in rated for value in ratings.values()]
+        self.ruler = ruler(metric, answers, given, good) if one_scale else ruler_of_two(metric)
+        unknown: Counter[tuple[str, str]] = Counter()
+
+        def read(answer: Answer, whose: str) -> float | None:
+            found = self.ruler.read(answer)
+            if answer is not None and found is None:
+                unknown[whose, f"{answer:g}" if isinstance(answer, float) else repr(answer)] += 1
+            return found
+
+        self.scores = [read(answer, "the judge's") for answer in answers]
+        given_by = [{rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated]
+        self.settled = [r.get(ADJUDICATED) for r in given_by]
+        """The adjudicated rating of each item; None without one. It stands for people's, and is no rater's."""
+        self.ratings = [{rater: v for rater, v in r.items() if rater != ADJUDICATED} for r in given_by]
+        self.labels = [_most_frequent(settled(r), self.ruler.scale) for r in given_by]
+        self.unread = [f"{name}: {text}" for text in self._unread(unknown)]
+        self.notes = [*self.unread, *(f"{name}: {text}" for text in self._remarks())]
+
+    def _unread(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
+        """What is no label."""
+        scale = self.ruler.scale
+        if unknown:
+            text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
+            text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
+            expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
+            yield f"no label of the metric and left out: {text}{expected}"
+
+    @property
+    def adjudicated(self) -> list[str]:
+        """How many ratings were settled, in words; [] for none."""
+        count = sum(rating is not None for rating in self.settled)
+        return [f"{_n(count, 'adjudicated rating')}: each stands for people's, and is no rater's vote"] if count else []
+
+    def _remarks(self) -> Iterable[str]:
+        """What else was left out, and why."""
+        scale = self.ruler.scale
+        yield from self.adjudicated
+        if scale is not None:
+            drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
+            if drawn:
+                yield f"{_n(drawn, 'item')} without a most frequent human label, left out of figures on labels"
+            between = sum(score is not None and score not in scale.values for score in self.scores)
+            if between:
+                yield f"{_n(between, 'score')} of the judge between two labels, left out of figures on labels"
+        people = zip(self.scores, self.ratings, self.settled, strict=True)
+        alone = sum(s is not None and not r and by_all is None for s, r, by_all in people)
+        if alone:
+            yield f"{_n(alone, 'judged item')} without a human rating"
+
+    @property
+    def means(self) -> list[float | None]:
+        """People's mean of each item, or what it was settled as; None without a rating."""
+        means = [sum(r.values()) / len(r) if r else None for r in self.ratings]
+        return [mean if by_all is None else by_all for mean, by_all in zip(means, self.settled, strict=True)]
+
+
+def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:
+    """The one label that more raters gave than any other; None for a draw, and for ratings between labels."""
+    if scale is None or not ratings:
+        return None
+    counts = Counter(ratings.values()).most_common(2)
+    if len(counts) > 1 and counts[0][1] == counts[1][1]:
+        return None
+    return counts[0][0] if counts[0][0] in scale.values else None
+
+
+def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], good: str | None) -> Ruler:
+    """What the values themselves show."""
+    judged, rated = (
+        {round(v, DECIMALS) if isinstance(v, float) else v for v in a if v is not None} for a in (ours, theirs)
+    )
+    given = judged | rated
+    words = sorted(v for v in given if isinstance(v, str))
+    if words and len(words) < len(given):
+        text = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
+        raise ConfigError(
+            f"{name} holds numbers and words ({text}), and nothing says how they go together; expected one kind, "
+            "or a rubric that names the labels (--rubric)"
+        )
+    if words:
+        return _words(name, words, good)
+    numbers = sorted(float(v) for v in given)
+    yes_or_no = bool(numbers) and set(numbers) <= {*YES_OR_NO.values}
+    threshold = 1.0 if yes_or_no else numbers[1] if len(numbers) == 2 else None
+    if good is not None:
+        wanted = _typed(good)
+        if isinstance(wanted, str):
+            raise ConfigError(f"--good-from {good!r}: {name} has numbers; expected the number from which on it is good")
+        threshold = wanted
+    # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
+    closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
+    scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
+    if yes_or_no:
+        scale = YES_OR_NO
+    return Ruler(scale=scale, number=lambda answer: answer if isinstance(answer, float) else None, good=threshold)
+
+
+def _words(name: str, words: Iterable[str], good: str | None) -> Ruler:
+    """Words without an order. The good one is put last, so that "at least good" means this word."""
+    labels = {fold(word): word for word in sorted(words)}
+    if good is not None and fold(good) not in labels:
+        raise ConfigError(f"--good-from {good!r} is no label of {name}: {', '.join(labels.values())}")
+    order = sorted(labels, key=lambda folded: (good is not None and folded == fold(good), folded))
+    codes = {folded: float(i) for i, folded in enumerate(order)}
+    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in order), ordered=False)
+    return Ruler(
+        scale=scale,
+        number=lambda answer: codes.get(fold(str(answer))),
+        good=None if good is None else codes[fold(good)],
+    )
+
+
+def _typed(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _n(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,217 @@
+"""Show tables in a terminal, as Markdown, CSV, JSON and HTML."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import SimpleNamespace
+from typing import Final
+
+from markupsafe import Markup
+from rich.box import Box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from editloupe.figures.escape import csv_cell, markdown_row, plain, safe
+from editloupe.stats.table import Row, Table
+from editloupe.values import Json
+
+_FIXED_SHARE = 0.4
+"""Of the width for the first columns, whose words may go on below."""
+
+
+def terminal(table: Table, *, at_once: int | None = None) -> RenderableType:
+    """Return a Rich renderable. A wide table is shown in parts, each with the first columns.
+
+    at_once: how many further columns a part has at most; None for the table's own number.
+    """
+    return _Terminal(table, table.at_once if at_once is None else at_once)
+
+
+def markdown(table: Table, *, level: int = 2) -> str:
+    """Return a heading, the notes, the table and the caption."""
+    columns = [table.columns[i] for i in table.shown]
+    lines = [f"{'#' * level} {safe(table.title)}", "", *(f"> {safe(note)}\n" for note in table.notes)]
+    lines.append(markdown_row(column.title for column in columns))
+    lines.append(markdown_row("---" if column.words else "---:" for column in columns))
+    for row in table.rows:
+        texts = [f"**{cell.text}**" if cell.strong else cell.text for i in table.shown for cell in (row.cells[i],)]
+        lines.append(markdown_row([f"**{texts[0]}**", *texts[1:]] if row.strong else texts))
+    return "\n".join([*lines, *(["", safe(table.caption)] if table.caption else [])]) + "\n"
+
+
+def records_csv(records: Iterable[Mapping[str, Json]], names: Sequence[str] = ()) -> str:
+    """Return records as CSV, a line each; empty where something is missing. names: the columns; () as they appear.
+
+    No cell is a formula to a spreadsheet: texts come from models and strangers (`csv_cell`).
+    """
+    lines: list[str] = []
+    if not names:
+        records = list(records)
+    columns = names or list(dict.fromkeys(name for record in records for name in record))
+    # Python quotes a carriage return in a cell only if lines end with one.
+    writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(line.removesuffix("\r\n") + "\n")))
+    for row in chain([columns], ([record.get(name) for name in columns] for record in records)):
+        writer.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
+    return "".join(lines)
+
+
+def json_text(data: Mapping[str, Json]) -> str:
+    """Return an indented JSON document."""
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def tone(normalised: float | None) -> str:
+    """Return the CSS class of a score of 0 to 100: tone-0 (worst) to tone-3 (best), tone-none without one."""
+    return "tone-none" if normalised is None else f"tone-{min(3, max(0, round(normalised / 100 * 3)))}"
+
+
+def html(table: Table) -> Markup:
+    """Return a table for a page. Colours are classes, every text is escaped."""
+    columns = [table.columns[i] for i in table.shown]
+    number = [Markup("") if column.words else Markup(' class="number"') for column in columns]
+    # A column without a title has no header cell, which a screen reader would read as an empty one.
+    head = Markup("").join(
+        Markup('<th scope="col"{}>{}</th>').format(kind, safe(column.title)) if column.title else Markup("<td></td>")
+        for kind, column in zip(number, columns, strict=True)
+    )
+    body = Markup("").join(
+        Markup("<tr{}>{}</tr>").format(Markup(' class="strong"') if row.strong else "", _html_cells(table, row, number))
+        for row in table.rows
+    )
+    notes = Markup("").join(Markup('<p class="note">{}</p>').format(safe(note)) for note in table.notes)
+    return Markup(
+        '{}<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="scores">'
+        '<caption><span class="told">{}<span class="dim">{}</span></span></caption>'
+        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
+    ).format(notes, safe(table.title), safe(table.title), safe(table.caption), head, body)
+
+
+def _html_cells(table: Table, row: Row, number: Sequence[Markup]) -> Markup:
+    found = Markup("")
+    for position, (i, kind) in enumerate(zip(table.shown, number, strict=True)):
+        cell, bar = row.cells[i], Markup("")
+        if cell.meter is not None:
+            # SVG, since a style attribute would need a laxer security policy.
+            bar = Markup(
+                '<svg class="meter" width="100%" height="5" aria-hidden="true">'
+                '<rect class="ground" width="100%" height="5"/><rect class="{}" width="{:.1f}%" height="5"/>{}</svg>'
+            ).format(tone(cell.meter), cell.meter, _interval(cell.low, cell.high))
+        shown = Markup("<strong>{}</strong>").format(safe(cell.text)) if cell.strong else safe(cell.text)
+        form = "<td{}>{}{}</td>" if position else '<th scope="row"{}>{}{}</th>'
+        found += Markup(form).format(kind, shown, bar)
+    return found
+
+
+def _interval(low: float | None, high: float | None) -> Markup:
+    """The interval of a bar of 0 to 100, as a line."""
+    if low is None or high is None:
+        return Markup("")
+    line = '<line class="interval" x1="{:.1f}%" x2="{:.1f}%" y1="2.5" y2="2.5"/>'
+    return Markup(line).format(min(100.0, max(0.0, low)), min(100.0, max(0.0, high)))
+
+
+PLAIN: Final = Box(
+    "    \n"
+    "    \n"
+    " -- \n"
+    "    \n"
+    " -- \n"
+    " -- \n"
+    "    \n"
+    "    \n",
+    ascii=True,
+)  # fmt: skip
+"""Tables as plain text: a line below the head, and one between sections."""
+
+
+def make_plain(table: RichTable) -> None:
+    """Draw a table as plain text, for what is no terminal."""
+    table.box, table.pad_edge, table.padding = PLAIN, False, (0, 1, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Terminal:
+    """A table that looks at the width of the terminal where it is shown."""
+
+    table: Table
+    at_once: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table, width = self.table, options.max_width
+        columns = [table.columns[i] for i in table.shown]
+        texts = [table.text(row) for row in table.rows]
+        widths = _widths(table, texts, width)
+        is_plain = bool(getattr(console, "plain_tables", False))
+        parts = list(_parts(table, widths, len(widths) if is_plain else self.at_once, width))
+        yield from (plain(note, "yellow") for note in table.notes)
+        for number, part in enumerate(parts, start=1):
+            shown = RichTable()
+            if is_plain:
+                make_plain(shown)
+            for i in part:
+                # Only words are broken, and only where there is no room for them.
+                bound = min(widths[i], width) if columns[i].words else None
+                title = plain(columns[i].title)
+                shown.add_column(title, justify="left" if columns[i].words else "right", overflow="fold", max_width=bound)
+            for index, row in enumerate(table.rows):
+                follows = table.rows[index + 1] if index + 1 < len(table.rows) else None
+                strong = [row.cells[i].strong for i in table.shown]
+                shown.add_row(
+                    *(plain(texts[index][i], "bold" if strong[i] else "") for i in part),
+                    style="bold" if row.strong else "dim" if row.dim else None,
+                    end_section=follows is not None and follows.strong and not row.strong,
+                )
+            told = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
+            # Not the table's own title, which would break at the table's width.
+            yield Group(Text(), plain(table.title + told, "italic"), shown)
+        if table.caption:
+            yield plain(table.caption, "dim")
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _widths(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return how wide each shown column is. Numbers are never broken; words share what is left, and break at spaces."""
+    columns = [table.columns[i] for i in table.shown]
+    cells = [[column.title, *(row[i] for row in texts)] for i, column in enumerate(columns)]
+    uncut = [_longest(found) for found in cells]
+    if 1 + sum(n + 3 for n in uncut) <= width:
+        return uncut
+    fixed = min(table.fixed, len(columns))
+    found = []
+    for i, column in enumerate(columns):
+        narrowest = _longest(word for text in cells[i] for word in text.split())
+        if not column.words:
+            found.append(max(_longest(cells[i][1:]), _longest(column.title.split())))
+        elif i < fixed < len(columns):
+            found.append(min(uncut[i], max(narrowest, int(_FIXED_SHARE * width / fixed))))
+        else:
+            found.append(narrowest)
+    if fixed == len(columns):
+        # Small needs are met first; the largest takes what is left.
+        spare = width - 1 - sum(n + 3 for n in found)
+        for i in sorted(range(len(columns)), key=lambda i: uncut[i] - found[i]):
+            more = min(uncut[i] - found[i], max(0, spare))
+            found[i], spare = found[i] + more, spare - more
+    return found
+
+
+def _parts(table: Table, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
+    """Yield the columns of one part after another: the fixed ones, and others while there is room. A frame takes 3 each."""
+    fixed = list(range(min(table.fixed, len(widths))))
+    room = width - 1 - sum(widths[i] + 3 for i in fixed)
+    part: list[int] = []
+    for i in range(len(fixed), len(widths)):
+        if part and (len(part) == at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
+            yield fixed + part
+            part = []
+        part.append(i)
+    yield fixed + part

@@ -1,0 +1,252 @@
+"""What a table's specification makes of scores: which of them it counts, by which rows, and the number of a cell.
+
+Every number is `stats.bootstrap.aggregate` of rows of the frame of scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from editloupe.errors import ConfigError
+from editloupe.figures.score_frame import OURS, score_frame
+from editloupe.protocols.base import EvalProtocol
+from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.stats.bootstrap import Drawing, Estimate, aggregate
+from editloupe.stats.spec import TableSpec
+from editloupe.tasks import STATUSES
+from editloupe.values import Sample, Serialisable
+
+if TYPE_CHECKING:
+    import polars
+
+OVERALL: Final = "overall"
+"""Stands for the mean of all metrics, where they share a scale. A metric of this name goes before it."""
+
+BY_EDITOR: Final = TableSpec(title="Scores", name="scores", rows="editor", columns="metric", overall=False)
+BY_TURN: Final = TableSpec(title="Scores by turn", name="scores-by-turn", rows="turn", columns="metric", overall=False)
+"""The tables of a protocol that has none; the second only if there are turns."""
+
+_ALWAYS: Final = ("sample", "editor", "turn", "part", "metric", "label")
+"""Columns by which every table may be."""
+
+
+def specs(protocol: EvalProtocol) -> list[TableSpec]:
+    """Return the tables that a protocol declares; for a protocol without any, by editor and by turn."""
+    return [table for table in protocol.tables if isinstance(table, TableSpec)] or [BY_EDITOR, BY_TURN]
+
+
+def counted(spec: TableSpec, frame: polars.DataFrame) -> polars.DataFrame:
+    """Return the scores that a table counts.
+
+    A table by turn or part counts the scores of turns or parts. For any other, a sample's score as a whole stands for those
+    of its turns and parts, so that nothing counts twice.
+    """
+    import polars
+
+    by = {spec.rows, spec.columns}
+    turn, part = polars.col("turn") != 0, polars.col("part") != ""
+    if by & {"turn", "part"}:
+        wanted = [one for name, one in (("turn", turn), ("part", part)) if name in by]
+        return frame.filter(*wanted)
+    whole = ~turn & ~part
+    return frame.filter(whole | ~whole.any().over("editor", "sample", "metric"))
+
+
+def on_hundred(spec: TableSpec, metric: Metric) -> bool:
+    """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
+    return spec.normalise and metric.domain.bounds is not None
+
+
+def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
+    """Return whether a mean of these metrics means something: all on 0 to 100, or all of one range and unit in one cell."""
+    if all(on_hundred(spec, metric) for metric in metrics):
+        return bool(metrics)
+    scales = {(metric.domain.bounds, metric.unit) for metric in metrics}
+    return spec.columns != "metric" and len(scales) == 1 and None not in {bounds for bounds, _ in scales}
+
+
+def ordered(spec: TableSpec, rows: Iterable[str]) -> list[str]:
+    """Return rows in the order of a table: the listed ones first, then others by name. Without a list, as they come."""
+    listed = {name: number for number, name in enumerate(spec.order)}
+    found = list(dict.fromkeys(rows))
+    return sorted(found, key=lambda row: (listed.get(row, len(listed)), row)) if spec.order else found
+
+
+@dataclass(frozen=True)
+class TableScores:
+    """The scores that a table counts, of its metrics, ready to be summed up."""
+
+    spec: TableSpec
+    metrics: Sequence[Metric]
+    """Those of the table that the scores have."""
+    frame: polars.DataFrame
+    """With `row` and `column`, the places in the table as text, and `shown`, the value as the table counts it."""
+    drawing: Drawing | None = None
+    """How intervals are drawn; None for none."""
+
+    @classmethod
+    def of(
+        cls, spec: TableSpec, frame: polars.DataFrame, metrics: Sequence[Metric], drawing: Drawing | None = None
+    ) -> TableScores:
+        """Return what a table counts of a frame. Raises ConfigError if no score has a column of the table."""
+        import polars
+
+        frame = counted(spec, frame)
+        there = set(frame["metric"])
+        own = [m for m in metrics if m.id in there and (not spec.metrics or m.id in spec.metrics)]
+        frame = frame.filter(polars.col("metric").is_in([m.id for m in own]))
+        _check_columns(spec, frame)
+        hundred = [m.id for m in own if on_hundred(spec, m)]
+        shown = polars.when(polars.col("metric").is_in(hundred)).then("normalised").otherwise("value")
+        if spec.cell == "rate":
+            shown = shown * 100
+        places = [_text(frame, name).alias(place) for name, place in ((spec.rows, "row"), (spec.columns, "column"))]
+        return cls(spec, own, frame.with_columns(shown=shown).with_columns(*places), drawing)
+
+    @cached_property
+    def rows(self) -> list[str]:
+        """The rows that the scores have, in order."""
+        return ordered(self.spec, self.frame["row"].unique(maintain_order=True))
+
+    def where(self, **values: str) -> TableScores:
+        """Return the same of those scores alone that have these values: of a row, a column or a metric."""
+        return replace(self, frame=self.frame.filter(**values))
+
+    def of_metrics(self, metrics: Sequence[Metric]) -> TableScores:
+        """Return the same of some metrics."""
+        import polars
+
+        return replace(self, metrics=metrics, frame=self.frame.filter(polars.col("metric").is_in([m.id for m in metrics])))
+
+    def number(self, *, over: Sequence[str] = ()) -> Estimate:
+        """Return the number of all these scores; of several metrics the mean of their numbers, if every metric has one.
+
+        over: further columns whose values count alike.
+        """
+        judged = self.frame.drop_nulls("shown")
+        base = Estimate(value=None, judged=len(judged), asked=len(self.frame))
+        if self.spec.cell == "count":
+            return replace(base, value=float(len(judged)))
+        if judged["metric"].n_unique() < len(self.metrics) or not len(judged):
+            return replace(base, why="nothing was judged")
+        alike = [*(["metric"] if len(self.metrics) > 1 else []), *over]
+        if self.spec.cell != "geometric_mean":
+            return aggregate(self.frame, over=alike, value="shown", drawing=self.drawing)[()]
+        least = min(judged["shown"])
+        if least <= 0:
+            return replace(base, value=0.0 if least == 0 else None)
+        logs = self.frame.with_columns(shown=self.frame["shown"].log())
+        found = aggregate(logs, over=alike, value="shown", drawing=self.drawing)[()]
+        value, low, high = (None if x is None else math.exp(x) for x in (found.value, found.low, found.high))
+        return replace(found, value=value, low=low, high=high)
+
+    @cached_property
+    def whole_rows(self) -> list[str]:
+        """The listed rows that have a number for every metric."""
+        return [row for row in self.listed if self.where(row=row).number().value is not None]
+
+    @property
+    def listed(self) -> list[str]:
+        """The rows that the table lists and the scores have."""
+        return [row for row in self.rows if row in self.spec.order]
+
+    def macro(self) -> Estimate:
+        """Return the mean over the listed rows that have a number for every metric.
+
+        A row without a number is missing, not zero. What was asked in it counts as asked.
+        """
+        import polars
+
+        whole = replace(self, frame=self.frame.filter(polars.col("row").is_in(self.whole_rows)), drawing=self.drawing)
+        asked = int(self.frame["row"].is_in(self.listed).sum())
+        return replace(whole.number(over=("row",)), asked=asked)
+
+
+def _text(frame: polars.DataFrame, name: str) -> polars.Series:
+    """A column of the frame as text: "(not named)" for no editor, "(none)" for nothing elsewhere."""
+    import polars
+
+    if name not in frame.columns:
+        return polars.Series(["(none)"] * len(frame), dtype=polars.String)
+    found = frame[name].cast(polars.String)
+    nothing = "0" if name == "turn" else ""
+    return found.fill_null(nothing).replace(nothing, "(not named)" if name == "editor" else "(none)")
+
+
+def _check_columns(spec: TableSpec, frame: polars.DataFrame) -> None:
+    """Raise ConfigError if a table is by a column that no score has. Without any value there may be no column either."""
+    if frame["missing"].is_not_null().all():
+        return
+    known = {*_ALWAYS, *(name for name in frame.columns if name not in OURS and name not in ("row", "column", "shown"))}
+    for name in (spec.rows, spec.columns):
+        if name not in known:
+            raise ConfigError(
+                f"table {spec.title!r}: no score has the column {name!r}; there are {', '.join(sorted(known))}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Serialisable):
+    """The scores of one editor, or of any other group, by row and metric."""
+
+    editor: str
+    metrics: tuple[str, ...]
+    """Ids of the metrics."""
+    rows: Mapping[str, Mapping[str, Estimate]]
+    """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
+    macro: Mapping[str, Estimate]
+    """Metric → mean over the rows that the protocol lists and that are present."""
+    micro: Mapping[str, Estimate]
+    """Metric → the same of all samples."""
+    types_present: Mapping[str, int]
+    """Metric → listed rows with a number."""
+    types_known: int
+    """How many rows the protocol lists."""
+    histogram: Mapping[str, Mapping[str, int]]
+    """Metric → label → count, every label of the metric."""
+    statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Metric → status → count, for what is not ok."""
+
+
+def summarise(
+    protocol: EvalProtocol, scores: Sequence[Score], samples: Mapping[str, Sample] | None = None
+) -> list[Summary]:
+    """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
+    frame = score_frame(scores, samples)
+    groups = frame.partition_by("editor", as_dict=True, maintain_order=True)
+    return [summary(TableScores.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in groups.items()]
+
+
+def summary(found: TableScores, editor: str = "") -> Summary:
+    """Return the summary of these scores, by the rows of their table."""
+    wanted = {OVERALL: found.metrics} if share_a_scale(found.spec, found.metrics) else {}
+    of = {name: found.of_metrics(metrics) for name, metrics in {**wanted, **{m.id: [m] for m in found.metrics}}.items()}
+    own = {m.id: of[m.id].frame if m.id in of else found.of_metrics([m]).frame for m in found.metrics}
+    return Summary(
+        editor=editor,
+        metrics=tuple(own),
+        rows={row: {name: part.where(row=row).number() for name, part in of.items()} for row in found.rows},
+        macro={name: part.macro() for name, part in of.items()},
+        micro={name: part.number() for name, part in of.items()},
+        types_present={name: len(part.whole_rows) for name, part in of.items()},
+        types_known=len(found.spec.order),
+        histogram={m.id: histogram(m, own[m.id]) for m in found.metrics},
+        statuses={m.id: statuses(own[m.id]["missing"]) for m in found.metrics},
+    )
+
+
+def histogram(metric: Metric, frame: polars.DataFrame) -> dict[str, int]:
+    """Return how often each label of a metric was given."""
+    counts = Counter(frame["label"])
+    return {level.name: counts[level.name] for level in metric.levels}
+
+
+def statuses(missing: Iterable[str | None]) -> dict[str, int]:
+    """Return how many scores are missing, by status."""
+    counts = Counter(missing)
+    return {status: counts[status] for status in (*STATUSES, NOT_JUDGED) if counts[status]}

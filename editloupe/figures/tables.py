@@ -1,0 +1,241 @@
+"""Turn scores into the tables that a protocol declares (`TableSpec`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from editloupe.errors import ConfigError
+from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_scale
+from editloupe.scores import Metric
+from editloupe.stats.bootstrap import Drawing, Estimate
+from editloupe.stats.spec import TableSpec
+from editloupe.stats.table import Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
+from editloupe.values import Json
+
+if TYPE_CHECKING:
+    import polars
+
+_LEAST_ROWS: Final = 2
+_NAMES: Final = ("rate", "geometric_mean", "count")
+"""Kinds of cells whose figure has a name of its own in files; the others are means."""
+
+
+def spec_table(
+    spec: TableSpec,
+    frame: polars.DataFrame,
+    metrics: Sequence[Metric],
+    *,
+    drawing: Drawing | None = None,
+    keys: Mapping[str, Json] | None = None,
+) -> Table | None:
+    """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
+
+    drawing: how intervals are drawn; None for none.   keys: what all figures are of, for files.
+    Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
+    """
+    found = TableScores.of(spec, frame, metrics, drawing)
+    by_metric = spec.columns == "metric"
+    if not found.metrics or (not by_metric and len(found.metrics) == 1 < len(spec.metrics)):
+        return None
+    if not by_metric and len(found.metrics) > 1 and not share_a_scale(spec, found.metrics):
+        shorts = ", ".join(metric.short for metric in found.metrics)
+        raise ConfigError(
+            f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
+            "set `normalise`, or give each a column (columns='metric')"
+        )
+    table = _Pivot(found).table(keys or {})
+    return transposed(table, spec.columns.replace("_", " ").capitalize()) if spec.transposed else table
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """One column of figures."""
+
+    title: str
+    scores: TableScores
+    keys: Mapping[str, Json]
+    """What its figures are of, for files."""
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What it is of. A figure of several is the mean of theirs."""
+        return self.scores.metrics
+
+
+class _Pivot:
+    """One table in the making."""
+
+    def __init__(self, found: TableScores) -> None:
+        self.spec, self.metrics, self.scores = found.spec, found.metrics, found
+        self.by_metric = self.spec.columns == "metric"
+        self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
+        # A row over the only row would say the same again.
+        self.sums = self.spec.overall and (bool(self.spec.order) or len(found.rows) > 1)
+        # Of other data, the mean over the benchmark's rows is that of a part, or of too few.
+        self.of_benchmark = set(found.rows) == set(self.spec.order)
+
+    def columns(self, found: TableScores) -> list[_Figures]:
+        """Return the columns of these scores."""
+        if not self.by_metric:
+            columns = []
+            for name in found.frame["column"].unique(maintain_order=True):
+                own = found.where(column=name)
+                there = set(own.frame["metric"])
+                own = own.of_metrics([m for m in found.metrics if m.id in there])
+                columns.append(_Figures(name, own, {self.spec.columns: _raw(name)}))
+            return columns
+        columns = [
+            _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
+            for m in self.metrics
+        ]
+        # A metric may be called "overall" itself.
+        together = [_Figures("Overall", found, {"metric": OVERALL})] if len(self.metrics) > 1 and self.hundred else []
+        return [*columns, *together]
+
+    def table(self, keys: Mapping[str, Json]) -> Table:
+        """Return the table."""
+        spec, columns = self.spec, self.columns(self.scores)
+        rows = [
+            Row(
+                cells=(words(name), *(self._of_row(column, name) for column in columns)),
+                keys={spec.rows: _raw(name)},
+            )
+            for name in self.scores.rows
+        ]
+        if self.sums:
+            rows += self._sums("", columns)
+            if spec.normalise and (self.scores.frame["missing"] == "missing_output").any():
+                rows += self._sums(", missing outputs as the worst", self.columns(_as_worst(self.scores)))
+        name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
+        single = {} if self.by_metric else {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
+        return Table(
+            name=name,
+            title=spec.title,
+            columns=(
+                *label_columns(spec.rows.replace("_", " ").capitalize()),
+                *(Column(title=column.title, keys=column.keys) for column in columns),
+            ),
+            rows=tuple(replace(row, keys={**single, **row.keys}) for row in rows),
+            caption=" ".join(filter(None, (self._caption(), *self._left_out(columns), spec.caption))),
+            keys=keys,
+            plots=tuple(self._plots(name, columns)),
+        )
+
+    def _of_row(self, column: _Figures, row: str, *, plotted: bool = False) -> Cell:
+        """The figure of one row. Where rows are summed up, intervals stand there, and in plots."""
+        own = column.scores.where(row=row)
+        if self.sums and not plotted:
+            own = replace(own, drawing=None)
+        # A column of a metric counts 0 where another column does not exist.
+        return self._cell(column, own.number() if len(own.frame) or self.by_metric else None)
+
+    def _sums(self, reading: str, columns: Sequence[_Figures]) -> list[Row]:
+        """The rows that sum up: over the listed rows, each counting alike, and over all samples.
+
+        The first leads if the data has exactly the rows that the protocol lists, as its benchmark has.
+        """
+        spec = self.spec
+        kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
+        sentence = f"{kind} of all samples{reading}"
+        cells = (self._cell(column, column.scores.number()) for column in columns)
+        every = Row(cells=(words(sentence), *cells), keys={spec.rows: sentence.lower()}, strong=True)
+        there = [len(column.scores.whole_rows) for column in columns if column.scores.listed]
+        if not there or spec.cell != "macro":
+            return [every]
+        noun = spec.rows.split("_")[-1]
+        nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        alike, listed = len(set(there)) == 1, len(spec.order)
+        of = "all" if alike and max(there) == listed else f"{'' if alike else 'up to '}{max(there)} of"
+        sentence = f"Mean of {of} {listed}{'' if of == 'all' else ' benchmark'} {nouns}{reading}"
+        cells_over = []
+        for column in columns:
+            n = len(column.scores.whole_rows)
+            # Where columns rest on different rows, each says on how many.
+            note = "" if alike or self.by_metric else f"{n} {nouns if n != 1 else noun}"
+            cells_over.append(replace(self._cell(column, column.scores.macro()), note=note))
+        over = Row(cells=(words(sentence), *cells_over), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True)
+        return [over, every] if self.of_benchmark else [every, over]
+
+    def _cell(self, column: _Figures, found: Estimate | None) -> Cell:
+        first, kind = column.metrics[0] if column.metrics else self.metrics[0], self.spec.cell
+        hundred, bounds = on_hundred(self.spec, first), first.domain.bounds
+        value = None if found is None else found.value
+        narrow = max(map(abs, bounds)) <= 1 if bounds is not None else value is not None and abs(value) < 1
+        digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
+        return Cell(
+            value=value,
+            name=kind if kind in _NAMES else "mean",
+            digits=digits,
+            low=None if found is None else found.low,
+            high=None if found is None else found.high,
+            interval_digits=1 if hundred or kind == "rate" else digits,
+            bounds=None if kind == "count" or self.scores.drawing is None else ("low", "high"),
+            judged=0 if found is None else found.judged,
+            asked=0 if found is None else found.asked,
+            meter=value if hundred else None,
+        )
+
+    def _caption(self) -> str:
+        interval = "with their 95 % interval, resampled by source image, where there is one"
+        drawn = self.scores.drawing is not None and self.spec.cell != "count"
+        if self.hundred:
+            each = ", in Overall each once a metric" if len(self.metrics) > 1 else ""
+            sentence = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
+            return f"{sentence} Means {interval}." if drawn else sentence
+        what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
+        sentence = what.get(self.spec.cell, "Means in the unit of the metric")
+        if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
+            sentence += f" ({', '.join(shorts)} on 0 to 100)"
+        sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
+        lower = [metric.short for metric in self.metrics if metric.better == "lower"]
+        return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
+
+    def _left_out(self, columns: Sequence[_Figures]) -> Iterator[str]:
+        """Yield a sentence for each column whose mean over rows leaves out a row that only some of its metrics have."""
+        for column in columns if self.spec.cell == "macro" else ():
+            rest = [row for row in column.scores.listed if row not in column.scores.whole_rows]
+            partly = [row for row in rest if column.scores.where(row=row).frame["shown"].is_not_null().any()]
+            if partly and len(column.metrics) > 1:
+                where = "" if len(columns) == 1 or self.by_metric else f" of {column.title}"
+                yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
+
+    def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterable[Plot]:
+        """The means of every row that the data has, a bar a column."""
+        rows = self.scores.rows
+        if not self.spec.order or len(rows) < _LEAST_ROWS or self.by_metric or not self.hundred:
+            return
+        series = tuple((c.title, tuple(self._of_row(c, row, plotted=True) for row in rows)) for c in columns)
+        if any(cell.value is not None for _, cells in series for cell in cells):
+            yield MeansPlot(
+                name=f"types-{name.removeprefix('scores-')}",
+                title=self.spec.title.split(" (")[0].replace(", by", " by"),
+                rows=tuple(rows),
+                series=series,
+            )
+
+
+def _raw(value: str) -> str:
+    return "" if value == "(not named)" else value
+
+
+def _as_worst(found: TableScores) -> TableScores:
+    """The other reading of missing outputs: the editor's fault, so the metric's worst value.
+
+    A metric without bounds or direction has no worst value, and so no such reading.
+    """
+    import polars
+
+    frame = found.frame
+    for metric in found.metrics:
+        bounds, own = metric.domain.bounds, polars.col("metric") == metric.id
+        if bounds is None or metric.better is None:
+            frame = frame.filter(~own)
+            continue
+        worst = bounds[metric.better == "lower"]
+        shown = metric.normalise(worst) if on_hundred(found.spec, metric) else worst
+        lost = own & (polars.col("missing") == "missing_output").fill_null(value=False)
+        frame = frame.with_columns(shown=polars.when(lost).then(shown).otherwise("shown"))
+    return replace(found, frame=frame)

@@ -1,0 +1,161 @@
+"""The judge over HTTP (extra `serve`): POST /v1/judge for a training loop or another language, and how it goes.
+
+This module needs Starlette and is imported by the command only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from pydantic import Field, TypeAdapter, ValidationError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from editloupe.errors import DataError, Interrupted, SampleError
+from editloupe.findings import Finding
+from editloupe.service.edits import Edit
+from editloupe.service.judging import Service
+from editloupe.values import Json
+
+_SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+_EDITS: Final = TypeAdapter(Annotated[list[Edit], Field(min_length=1, max_length=256)])
+
+
+def make_app(
+    service: Service, *, max_body: int, token: str | None, hosts: Sequence[str], on_close: Callable[[int], None]
+) -> Starlette:
+    """Return the ASGI application.
+
+    max_body: bytes of a request.   token: that clients must show; None for none.   hosts: names by which the service may be
+    called; () for any.   on_close: called at the end with the number of edits that are still worked on.
+    """
+    metrics = _Metrics(service)
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        yield
+        on_close(service.close())
+
+    async def judge(request: Request) -> Response:
+        """One edit, or a list of which each has a verdict or an error of its own."""
+        if not _shows(request, token):
+            return _error(401, "expected the header Authorization: Bearer TOKEN")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            # What a page of another site sends without asking first has other types.
+            return _error(415, "expected Content-Type: application/json")
+        try:
+            edits, is_list = await asyncio.to_thread(_read, await request.body())
+        except DataError as error:
+            return _error(422, str(error))
+        if service.taken + len(edits) > service.capacity:
+            busy = f"{service.taken} of {service.capacity} places for edits are taken, and {len(edits)} more are asked for"
+            return _error(503, busy, {"Retry-After": "5"})
+        service.taken += len(edits)
+        try:
+            answers = await asyncio.gather(*(_judged(service, edit, metrics) for edit in edits))
+        finally:
+            service.taken -= len(edits)
+        if is_list:
+            return JSONResponse([answer for _, answer in answers])
+        ((status, answer),) = answers
+        return JSONResponse(answer, status_code=status)
+
+    async def health(_: Request) -> Response:
+        """It takes requests, and this is who judges."""
+        setup = service.setup
+        who = {"judge": setup.judge.id, "protocol": setup.protocol.name, "criteria": list(setup.metrics)}
+        return JSONResponse({"status": "ok", **who, "places": service.capacity, "taken": service.taken})
+
+    async def prometheus(request: Request) -> Response:
+        if not _shows(request, token):
+            return _error(401, "expected the header Authorization: Bearer TOKEN")
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts) or ["*"]),
+        Middleware(RequestBodyLimitMiddleware, max_body_size=max_body),
+    ]
+    routes = [Route("/v1/judge", judge, methods=["POST"]), Route("/healthz", health), Route("/metrics", prometheus)]
+    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
+
+
+class _Metrics:
+    """Counters and gauges for Prometheus."""
+
+    def __init__(self, service: Service) -> None:
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.registry = registry
+        self.edits = Counter("editloupe_edits", "Edits answered, by HTTP status.", ("status",), registry=registry)
+        self.seconds = Histogram("editloupe_edit_seconds", "Seconds of an edit.", buckets=_SECONDS, registry=registry)
+        self._findings = Counter("editloupe_findings", "New findings, by status.", ("metric", "status"), registry=registry)
+        self._tokens = Counter("editloupe_tokens", "Tokens of new findings.", ("direction",), registry=registry)
+        taken = Gauge("editloupe_edits_taken", "Edits that are judged or wait.", registry=registry)
+        taken.set_function(lambda: service.taken)
+        service.on_finding = self._count
+
+    def _count(self, finding: Finding) -> None:
+        self._findings.labels(finding.metric, finding.status).inc()
+        self._tokens.labels("input").inc(finding.usage.input_tokens or 0)
+        self._tokens.labels("output").inc(finding.usage.output_tokens or 0)
+
+
+async def _judged(service: Service, edit: Edit, metrics: _Metrics) -> tuple[int, dict[str, Json]]:
+    """Return the HTTP status of one edit with its verdict, or with why there is none. What else is raised is logged."""
+    status, answer = 200, dict[str, Json]()
+    with metrics.seconds.time():
+        try:
+            answer = await service.judge(edit)
+        except DataError as error:
+            status, answer = 422, {"error": str(error)}
+        except TimeoutError:
+            waited = f"no verdict within {service.timeout_s:g} s; the same request goes on from what is recorded"
+            status, answer = 504, {"error": waited}
+        except Interrupted as error:
+            status, answer = 503, {"error": str(error)}
+    metrics.edits.labels(str(status)).inc()
+    return status, answer
+
+
+def _shows(request: Request, token: str | None) -> bool:
+    """Whether a request shows the token, or none is asked for."""
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    return token is None or (
+        scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode("utf-8", "replace"), token.encode())
+    )
+
+
+def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": text}, status_code=status, headers=headers)
+
+
+def _read(body: bytes) -> tuple[list[Edit], bool]:
+    """Return the edits of a request, and whether it is a list.
+
+    Raises SampleError, which says where and what, a line each; never what was sent, which may be megabytes.
+    """
+    try:
+        sent = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"not JSON ({type(error).__name__}); expected an edit, or a list of edits") from error
+    is_list = isinstance(sent, list)
+    try:
+        return _EDITS.validate_python(sent if is_list else [sent]), is_list
+    except ValidationError as error:
+        lines = []
+        for one in error.errors(include_url=False, include_input=False, include_context=False)[:10]:
+            where = ".".join(map(str, one["loc"][0 if is_list else 1 :]))
+            lines.append(f"{where}: {one['msg']}" if where else str(one["msg"]))
+        raise SampleError("\n".join(dict.fromkeys(lines))) from error

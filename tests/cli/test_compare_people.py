@@ -1,0 +1,361 @@
+"""`editloupe compare` with people: how columns are found, what does not fit, and people among themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+QUICK = ("--resamples", "100")
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def agreement(text: str, criterion: int = 0) -> dict[str, Any]:
+    """What is said of one judge and people on one criterion."""
+    return dict(json.loads(text)["human_agreement"][criterion])
+
+
+def figures(text: str, criterion: int = 0) -> dict[str, Any]:
+    return dict(agreement(text, criterion)["all"]["figures"])
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    return write(tmp_path / "judge.csv", "item,score\np,1\nq,2\nr,3\ns,4\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("long.csv", "item,rater,label\np,anna,1\nq,anna,3\nr,anna,2\ns,anna,4\n", ()),
+        ("semicolons.csv", "Sample ID;Value\np;1\nq;3\nr;2\ns;4\n", ()),
+        ("wide.csv", "image_id,human_score_anna\np,1\nq,3\nr,2\ns,4\n", ()),
+        ("own.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,score@anna=mark")),
+        ("tabs.tsv", "item\tlabel\np\t1\nq\t3\nr\t2\ns\t4\n", ()),
+        ("criteria.csv", "item,metric,score\np,Score,1\nq,score,3\nr,score,2\ns,score,4\n", ()),
+        ("lines.jsonl", '{"item": "p", "label": 1}\n{"item": "q", "label": 3}\n{"item": "r", "label": 2.0}\n'
+         '{"item": "s", "label": 4}\n', ()),
+    ],
+)  # fmt: skip
+def test_ratings_are_found_in_the_usual_shapes(
+    editloupe: Run, tmp_path: Path, scores: Path, name: str, text: str, more: tuple[str, ...]
+):
+    """1 2 3 4 against 1 3 2 4: Spearman 1 − 6 · 2 / (4 · 15) = 0.8; exact in 2 of 4."""
+    human = write(tmp_path / name, text)
+    code, out, err = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK, *more)
+    assert code == 0, err
+    found = figures(out)
+    assert found["spearman"]["value"] == pytest.approx(0.8)
+    assert found["exact"]["value"] == 0.5
+    assert found["spearman"]["judged"] == found["spearman"]["asked"] == 4
+
+
+def test_several_raters_are_averaged_and_counted(editloupe: Run, tmp_path: Path, scores: Path):
+    """p: 1 1 2 → label 1; q: 2 3 → a draw, mean 2.5; r and s: one rater. Mean errors 1/3, 1/2, 0, 0."""
+    human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\np,b,1\np,c,2\nq,a,2\nq,b,3\nr,a,3\ns,b,4\n")
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    found = figures(out)
+    assert found["mae"]["value"] == pytest.approx((1 / 3 + 1 / 2) / 4)
+    assert (found["exact"]["value"], found["exact"]["asked"]) == (1.0, 3)
+    assert agreement(out)["notes"] == ["score: 1 item without a most frequent human label, left out of figures on labels"]
+
+
+def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: Path, scores: Path):
+    human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\nq,a,2\nr,b,3\ns,b,4\n")
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    found = agreement(out)
+    assert (found["raters"], found["all"]["ceiling"]) == (["a", "b"], {})
+    assert found["notes"] == ["score: 2 raters share no item, so that there is no ceiling"]
+
+
+def test_rows_that_cannot_be_used_are_counted(editloupe: Run, tmp_path: Path, scores: Path):
+    rows = "p,a,1\np,a,1\nq,a,2\nq,a,3\n,a,4\nr,a\nr,a,inf\ns,a,4\nx,a,1\n"
+    human = write(tmp_path / "h.csv", f"item,rater,label\n{rows}")
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert json.loads(out)["notes"] == [
+        "h.csv: line 6 left out: names no item",
+        "h.csv: line 7 left out: has 2 fields where the header has 3; put text with commas in quotes",
+        "h.csv: line 8 left out: holds no rating: expected a label or a finite number, found text 'inf'",
+        "h.csv: repeated, and counted once: line 3",
+        "h.csv: given again with another value, and left out both times: 1 (line 5)",
+        f"rated, but without a row in {scores}, and counted as not judged: 1 (x)",
+    ]
+    assert (figures(out)["exact"]["judged"], figures(out)["exact"]["asked"]) == (2, 3)
+
+
+def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
+    judge = write(tmp_path / "judge.jsonl", '{"id": "p", "if": "Wrong Action"}\n{"id": "q", "if": 4}\n')
+    human = write(tmp_path / "h.csv", "id,human_if_anna,human_beauty\np,wrong action,1\nq,Perfect,1\nz,5,2\n")
+    words = ("--scores", judge, "--human", human, "--rubric", "dlebench")
+    code, out, _ = editloupe("compare", *words, "--json", *QUICK)
+    assert code == 0
+    (found,) = json.loads(out)["human_agreement"]
+    assert found["criterion"] == "instruction_following"
+    exact = found["all"]["figures"]["exact"]
+    assert (exact["value"], exact["asked"]) == (1.0, 1)
+    assert found["all"]["figures"]["spearman"]["why"] == "fewer than 2 pairs"
+    assert "no label of the metric and left out: people's 'Perfect' (1), people's 5 (1)" in found["notes"][0]
+    assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
+
+
+def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
+    """yes/no: exact 3/4; good is yes: TP 2, FP 1, FN 0: F1 4/5."""
+    judge = write(tmp_path / "judge.csv", "item,answer\np,yes\nq,yes\nr,yes\ns,no\n")
+    human = write(tmp_path / "h.csv", "item,label\np,yes\nq,yes\nr,no\ns,no\n")
+    words = ("--scores", judge, "--score-columns", "label=answer", "--human", human, "--good-from", "yes")
+    code, out, err = editloupe("compare", *words, "--json", *QUICK)
+    assert code == 0, err
+    found = figures(out)
+    assert found["exact"]["value"] == 0.75 and found["f1"]["value"] == pytest.approx(0.8)
+    assert "spearman" not in found
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e308"])
+def test_values_that_are_too_large_say_so(editloupe: Run, tmp_path: Path, value: str):
+    judge = write(tmp_path / "judge.csv", f"item,score\np,{value}\nq,2\nr,3\n")
+    human = write(tmp_path / "h.csv", "item,score\np,1\nq,2\nr,3\n")
+    code, out, err = editloupe("compare", "--scores", judge, "--human", human, "--json", *QUICK)
+    assert code == 0, err
+    assert "NaN" not in out and "Infinity" not in out
+    assert "are too large to compute with" in figures(out)["spearman"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("human", "more", "message"),
+    [
+        ("item,label\nx,1\ny,2\n", (), "none of the 2 items of"),
+        ("item,label\np,1\nq,2\n", ("--criteria", "beauty"), "--criteria beauty: not in both tables; they share score"),
+        ("item,label\np,1\nq,2\n", ("--pair", "score=label"), "--pair excludes --scores"),
+        ("item,label\np,1\nq,2\n", ("--equal-cost",), "without RUN there is no --equal-cost"),
+        ("item,label\np,1\nq,2\n", ("--good-from", "fine"), "--good-from 'fine': score has numbers"),
+    ],
+)
+def test_tables_that_do_not_fit_say_why(
+    editloupe: Run, tmp_path: Path, scores: Path, human: str, more: tuple[str, ...], message: str
+):
+    code, out, err = editloupe("compare", "--scores", scores, "--human", write(tmp_path / "h.csv", human), *more, *QUICK)
+    assert (code, out) == (2, "") and message in " ".join(err.split())
+
+
+@pytest.fixture
+def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
+    """A run of four samples whose metadata carry people's labels, some of which cannot be used."""
+    folder = edits(4)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for number, row in enumerate(rows):
+        row |= {"human_IF__anna": "Flawless Execution", "human_charm": number}
+    rows[0]["human_IF__ben"] = "inf"
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = editloupe("judge", folder, "--criteria", "if", "--mode", "plain", "--out", "run", "--fail-on-error", "1")
+    assert code == 0, err
+    return Path("run")
+
+
+def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: Path):
+    code, out, err = editloupe("compare", judged, "--json", *QUICK)
+    assert code == 0, err
+    found = json.loads(out)
+    assert "human_charm: no metric of the run; 4 ratings left out" in found["notes"]
+    assert "IF of s00 by ben: expected a label or a finite number, found text 'inf'; left out" in found["notes"]
+    (one,) = found["human_agreement"]
+    assert one["criterion"] == "instruction_following" and one["judge"].startswith("baseline")
+    assert one["all"]["figures"]["spearman"]["why"].endswith("people gave one value only")
+    assert [g["name"] for g in one["by"]["edit_type"]] == ["Change Color", "Removal Object"]
+
+
+def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: Path):
+    rows = "s00,anna,IF,Flawless Execution\ns00,ben,instruction following,wrong action\ns01,anna,if,1\ns09,anna,IF,2\n"
+    human = write(tmp_path / "labels.csv", f"sample,rater,criterion,label\n{rows}")
+    code, out, _ = editloupe("compare", judged, "--human", human, "--json", *QUICK)
+    assert code == 0
+    assert "rated, but not in the run run, and left out: 1 (s09)" in json.loads(out)["notes"]
+    assert figures(out)["mae"]["asked"] == 2
+    code, out, _ = editloupe("compare", judged, "--human", human, "--full", "--format", "csv", *QUICK)
+    rows = [dict(zip(head, row, strict=False)) for head, *of in tables_in(out) for row in of]
+    assert {"judge and people", "people"} <= {row.get("between") for row in rows}
+    (mae,) = [r for r in rows if r.get("figure") == "mae" and r.get("between") and not r["dimension"]]
+    assert (mae["judged"], mae["asked"]) == ("2", "2")
+
+
+def tables_in(text: str) -> list[list[list[str]]]:
+    """The CSV tables of an output, of which each begins with its head."""
+    found: list[list[list[str]]] = []
+    for row in csv.reader(io.StringIO(text)):
+        if row and (row[0] in ("judge", "first", "sample", "criterion") or not found):
+            found.append([])
+        found[-1].append(row)
+    return found
+
+
+def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = editloupe("compare", judged, *QUICK)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Spearman ρ" in out and "undefined" in out and "…" not in out
+    code, out, _ = editloupe("compare", judged, "--markdown", *QUICK)
+    assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
+
+
+@pytest.fixture
+def measured(editloupe: Run, edits: Callable[..., Path]) -> Path:
+    """A run of two measures of four samples, which people rated for what was kept, in the metadata."""
+    folder = edits(4)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row, (anna, ben) in zip(rows, ((1, 2), (2, 2), (5, 4), (3, 3)), strict=True):
+        row |= {"human_kept__anna": anna, "human_kept__ben": ben}
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    code, _, err = editloupe("measure", folder, "--measures", "mse,l1", "--mask", "none", "--out", "run")
+    assert code == 0, err
+    return Path("run")
+
+
+def test_a_metric_is_paired_with_ratings_of_another_name_and_scale(editloupe: Run, measured: Path, tmp_path: Path):
+    from scipy import stats
+
+    code, out, err = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", "--json", *QUICK)
+    assert code == 0, err
+    both = json.loads(out)["human_agreement"]
+    assert sorted((a["criterion"], a["rating"], len(a["raters"])) for a in both) == [("l1", "kept", 2), ("mse", "kept", 2)]
+    findings = [json.loads(line) for line in (measured / "findings.jsonl").read_text(encoding="utf-8").splitlines()]
+    people = {"s00": 1.5, "s01": 2, "s02": 4.5, "s03": 3}
+    for a in both:
+        values = {f["sample_id"]: f["value"] for f in findings if f["metric"] == a["criterion"]}
+        x, y = ([side[key] for key in people] for side in (values, people))
+        expected = {"pearson": stats.pearsonr(x, y), "spearman": stats.spearmanr(x, y), "kendall": stats.kendalltau(x, y)}
+        # Squared levels and stars have no common scale: no errors, no exact match.
+        assert set(a["all"]["figures"]) == set(expected)
+        for name, test in expected.items():
+            assert a["all"]["figures"][name]["value"] == pytest.approx(test.statistic, abs=1e-6)
+        assert "rater_vs_others" in a["all"]["ceiling"]
+    # A table does the same, one column for both, under another name too.
+    human = write(tmp_path / "kept.csv", "item,stars\n" + "".join(f"{key},{value}\n" for key, value in people.items()))
+    more = ("--human", human, "--columns", "kept=stars", "--json", *QUICK)
+    code, out, err = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", *more)
+    assert code == 0, err
+    for a, other in zip(json.loads(out)["human_agreement"], both, strict=True):
+        assert a["all"]["figures"]["kendall"]["value"] == other["all"]["figures"]["kendall"]["value"]
+    code, out, _ = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", *QUICK)
+    assert code == 0 and "Correlations of metrics and ratings" in out
+
+
+def test_editors_are_paired_by_their_means(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
+    folder = edits(3)
+    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
+    for row, editor in zip(rows, "mno", strict=True):
+        row |= {"editor": editor}
+    write(folder / "metadata.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert editloupe("measure", folder, "--measures", "mse", "--mask", "none", "--out", "run")[0] == 0
+    findings = [json.loads(line) for line in Path("run/findings.jsonl").read_text(encoding="utf-8").splitlines()]
+    order = [f["editor"] for f in sorted(findings, key=lambda f: f["value"])]
+    # The editor that changed least is liked best.
+    human = write(tmp_path / "kept.csv", "item,kept\n" + "".join(f"{e},{5 - i}\n" for i, e in enumerate(order)))
+    words = ("run", "--human", human, "--pair", "mse=kept", "--unit", "editor", "--json")
+    code, out, err = editloupe("compare", *words, *QUICK)
+    assert code == 0, err
+    assert figures(out)["spearman"]["value"] == pytest.approx(-1) and figures(out)["spearman"]["judged"] == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--pair", "mse"), "--pair mse: expected METRIC=RATING, such as psnr=preservation"),
+        (("--pair", "mse=kept,l1=charm"), "--pair charm: the samples has no rating of this name; it rates kept"),
+        (("--pair", "psnr=kept"), "no metric 'psnr'; there are: mse"),
+        (("--pair", "mse=kept", "--criteria", "mse"), "--pair excludes --criteria"),
+        (("--rubric", "dlebench"), "RUN knows its own rubric, which excludes --rubric"),
+    ],
+)
+def test_pairs_that_cannot_be_made_say_why(editloupe: Run, measured: Path, more: tuple[str, ...], message: str):
+    code, _, err = editloupe("compare", measured, *more)
+    assert code == 2 and message in " ".join(err.split())
+
+
+RATERS = """item,rater,criterion,label,edit_type,source
+p,anna,IF,Flawless Execution,color,one
+p,ben,IF,4,color,one
+q,anna,IF,Wrong Action,color,one
+q,ben,IF,Localization Failure,color,one
+r,anna,IF,Flawless Execution,removal,two
+r,ben,IF,over modification,removal,two
+s,anna,IF,Flawless Execution,removal,three
+s,ben,IF,Flawless Execution,removal,three
+t,anna,IF,Wrong Action,count,three
+p,anna,VC,Single Anomaly,color,one
+p,ben,VC,Single Anomaly,color,one
+r,anna,VC,Perfect Consistency,removal,two
+r,ben,VC,Perfect Consistency,removal,two
+"""
+
+
+def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "people.csv", RATERS)
+    code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    assert code == 0, err
+    first, second = json.loads(out)["raters"]
+    assert (first["judge"], first["criterion"], first["raters"]) == (None, "instruction_following", ["anna", "ben"])
+    alpha = first["all"]["ceiling"]
+    # Pairs 44 21 43 44; values 1 2 3 4 occur 1 1 1 5 times. Nominal: 2 of 4 pairs differ; of 8·7 ordered draws
+    # 64 − (1 + 1 + 1 + 25) = 36 differ. 1 − (2/4) / (36/56) = 2/9.
+    assert alpha["alpha_nominal"]["value"] == pytest.approx(2 / 9)
+    # Interval: squared distances 0 1 1 0, mean 1/2; of all 28 pairs of values 12 13 23 and five of 14, 24, 34 each:
+    # 1 + 4 + 1 + 5·(9 + 4 + 1) = 76; 1 − (1/2) / (76/28) = 31/38.
+    assert alpha["alpha_interval"]["value"] == pytest.approx(31 / 38)
+    # Fleiss: P̄ = 2/4, P̄e = (1 + 1 + 1 + 25) / 64.
+    assert alpha["fleiss_kappa"]["value"] == pytest.approx(1 - (1 / 2) / (1 - 28 / 64))
+    assert (alpha["alpha_nominal"]["judged"], alpha["alpha_nominal"]["asked"]) == (4, 5)
+    # The source images one, two and three.
+    assert alpha["alpha_nominal"]["clusters"] == 3
+    by = {g["name"]: g["ceiling"]["alpha_nominal"] for g in first["by"]["edit_type"]}
+    # 44 and 21: 1 of 2 differs, and 10 of 4·3 draws: 1 − (1/2) / (10/12).
+    assert by["color"]["value"] == pytest.approx(0.4)
+    assert (by["count"]["value"], by["count"]["why"]) == (None, "fewer than 2 raters share an item")
+    assert second["all"]["ceiling"]["alpha_ordinal"]["value"] == 1.0
+
+
+def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "people.csv", RATERS)
+    code, out, _ = editloupe("compare", "--human", human, "--rubric", "dlebench", "--markdown", *QUICK)
+    assert code == 0
+    lines = out.splitlines()
+    assert "| Edit type | IF, α ordinal | VC, α ordinal |" in lines
+    assert "| color | 0.83 (2/2) | – (1/1) |" in lines
+    # Nobody rated the VC of "count".
+    assert "| count | – (0/1) | – |" in lines
+    assert any(line.startswith("| **Overall** | 0.73 [") and line.endswith("(4/5) | 1.00 (2/2) |") for line in lines)
+    assert "IF, α ordinal: fewer than 2 raters share an item (count)" in lines
+
+
+@pytest.mark.parametrize(
+    ("human", "more", "message"),
+    [
+        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
+        ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna) only, and agreement between people needs two"),
+        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--rubric", "dlebench"), "no criterion of --rubric dlebench (IF, VC)"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--criteria", "beauty"), "--criteria beauty: "),
+        ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--judges", "x"), "there is no --judges"),
+        ("item,rater,label\np,a,1\np,b,2\n", ("--good-from", "2"), "which excludes --good-from"),
+    ],
+)
+def test_raters_that_cannot_be_compared_say_why(
+    editloupe: Run, tmp_path: Path, human: str, more: tuple[str, ...], message: str
+):
+    code, out, err = editloupe("compare", "--human", write(tmp_path / "people.csv", human), *more, *QUICK)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())

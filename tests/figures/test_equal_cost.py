@@ -1,0 +1,135 @@
+"""A judge that is asked several times beside one that looks closer, at the same spend: `compare --equal-cost`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.figures.runs import LEVELS, Row, finding, sample, write_run
+
+Compared = Callable[..., tuple[dict[str, Any], list[str]]]
+
+PLAIN = [[1, 1], [4, 1], [4, 4], [4, 4], [4, 4]]
+"""Labels of two samples, a list a repeat."""
+
+
+def once(values: Sequence[int], *, tokens: int | None = None, of: Callable[[int], str] = "s{}".format) -> list[Row]:
+    """Findings of a judge that was asked once."""
+    return repeated([values], tokens=tokens, of=of)
+
+
+def repeated(
+    lists: Sequence[Sequence[int]], *, tokens: int | None = None, of: Callable[[int], str] = "s{}".format
+) -> list[Row]:
+    usage = {} if tokens is None else {"input_tokens": tokens}
+    return [
+        finding(sample(of(i)), LEVELS[value], repeat=repeat, usage=usage)
+        for repeat, row in enumerate(lists)
+        for i, value in enumerate(row)
+    ]
+
+
+@pytest.fixture
+def compare(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """`compare --equal-cost` of a judge "tool" and a judge "plain", a run each."""
+
+    def run(tool: list[Row], plain: list[Row], *words: str | Path) -> tuple[int, str, str]:
+        for name, rows in (("tool", tool), ("plain", plain)):
+            samples = [sample(id) for id in dict.fromkeys(row["sample_id"] for row in rows)]
+            repeats = 1 + max(row["repeat"] for row in rows)
+            uris = {name: f"openai/{name}"}
+            write_run(tmp_path / name, samples, {name: rows}, backends=uris, repeats=repeats)
+        return editloupe("compare", tmp_path / "tool", tmp_path / "plain", "--equal-cost", "--resamples", "200", *words)
+
+    return run
+
+
+@pytest.fixture
+def compared(compare: Callable[..., tuple[int, str, str]]) -> Compared:
+    """The second judge's effort, and what is told."""
+
+    def run(tool: list[Row], plain: list[Row], *words: str | Path) -> tuple[dict[str, Any], list[str]]:
+        code, told, said = compare(tool, plain, "--json", *words)
+        assert code == 0, said
+        data = json.loads(told)
+        standing = data["summaries"][1]
+        return {**data["costs"][1], "mean": standing["mean"]["value"]}, data["notes"]
+
+    return run
+
+
+def test_as_many_repeats_count_as_the_measure_spends(compared: Compared):
+    plain, notes = compared(once([4, 4], tokens=350), repeated(PLAIN, tokens=100))
+    # 350 tokens a question buy three of 100.
+    assert plain["findings"] == 6
+    assert plain["judge"].endswith("×3")
+    # Medians of the first three, 1, 4, 4 and 1, 1, 4: the labels 4 and 1, scores 100 and 0.
+    assert plain["mean"] == pytest.approx(50.0)
+    assert "350 tokens a question, which is the measure" in notes[0]
+    assert "3 of 5 repeats count, 300 tokens a question" in notes[1]
+
+
+@pytest.mark.parametrize(("tokens", "repeats", "mean"), [(100, 1, 0.0), (500, 5, 100.0)])
+def test_the_median_is_of_the_repeats_that_count(tokens: int, repeats: int, mean: float, compared: Compared):
+    # Of one: the labels 1 and 1. Of five, 1, 4, 4, 4, 4 and 1, 1, 4, 4, 4: the labels 4 and 4.
+    plain, _ = compared(once([4, 4], tokens=tokens), repeated(PLAIN, tokens=100))
+    assert (plain["findings"], plain["mean"]) == (2 * repeats, mean)
+
+
+def test_money_counts_where_every_price_is_known(compared: Compared, tmp_path: Path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[models.tool]\ninput = 10.0\noutput = 0.0\n[models.plain]\ninput = 20.0\noutput = 0.0\n")
+    plain, notes = compared(once([4, 4], tokens=350), repeated(PLAIN, tokens=100), "--prices", prices)
+    # 0.0035 USD a question buy one of 0.002.
+    assert plain["findings"] == 2
+    assert "0.0035 USD" in notes[0] and "1 of 5 repeats count, 0.002 USD" in notes[1]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [(50, "even one costs more than the measure"), (1000, "50 % of the measure, so that more repeats would be its due")],
+)
+def test_what_does_not_fit_is_said(tokens: int, told: str, compared: Compared):
+    assert told in compared(once([4, 4], tokens=tokens), repeated(PLAIN, tokens=100))[1][1]
+
+
+# Of the last two: who does not tell its tokens has not spent nothing, be it the measure or one finding of ten.
+@pytest.mark.parametrize(
+    ("tool", "plain", "told"),
+    [
+        (once([4, 4], tokens=350), once([4, 4], tokens=350), "there are 2 and 0"),
+        (once([4, 4], tokens=350, of="other {}".format), repeated(PLAIN, tokens=100), "no question in common"),
+        (once([4, 4]), repeated(PLAIN, tokens=100), "tool, tool: its endpoint told no tokens of 2 of 2 findings"),
+        (
+            once([4, 4], tokens=350),
+            [row if i else row | {"usage": {}} for i, row in enumerate(repeated(PLAIN, tokens=100))],
+            "told no tokens of 1 of 10 findings",
+        ),
+    ],
+    ids=["no repeats", "no common question", "no tokens", "one without tokens"],
+)
+def test_what_cannot_be_set_equal_is_refused(
+    tool: list[Row], plain: list[Row], told: str, compare: Callable[..., tuple[int, str, str]]
+):
+    code, _, said = compare(tool, plain)
+    assert (code, told in said) == (2, True), said
+
+
+def test_a_judge_that_spent_nothing_is_no_measure(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    two = [sample("s0"), sample("s1")]
+    free = write_run(tmp_path / "free", two, {"free": once([4, 4])})
+    plain = write_run(tmp_path / "plain", two, {"plain": repeated(PLAIN, tokens=100)}, repeats=5)
+    code, _, said = editloupe("compare", free, plain, "--equal-cost")
+    assert (code, "spent nothing that its endpoint told" in said) == (2, True), said
+
+
+def test_spend_is_of_the_questions_that_all_were_asked(compared: Compared):
+    # A third sample of 9,650 tokens, which only the measure was asked, would make it 3,450 a question.
+    *two, third = once([4, 4, 4], tokens=350)
+    plain, notes = compared([*two, third | {"usage": {"input_tokens": 9650}}], repeated(PLAIN, tokens=100))
+    assert "350 tokens a question, which is the measure" in notes[0]
+    assert plain["findings"] == 6

@@ -1,0 +1,100 @@
+"""Plots: drawn at every width, read out, without a script, and text from outside stays text."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from editloupe.figures import plots
+from editloupe.figures.plots import NARROW, WIDTH, Shares, cumulative, draw, histogram, picture
+from editloupe.stats.table import (
+    BarPlot,
+    Cell,
+    Dots,
+    HeatPlot,
+    HistogramPlot,
+    MeansPlot,
+    Plot,
+    RadarPlot,
+    ScatterPlot,
+    SizePlot,
+)
+
+pytest.importorskip("matplotlib", reason="it is in the extra `plots`")
+
+_SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</text><script>alert(1)</script> $x_1$ \x1b"
+
+
+def every(name: str = "alpha") -> list[Plot]:
+    """One plot of each kind, with a name from outside."""
+    cell = Cell(value=50.0, low=40.0, high=60.0)
+    dots = (Dots(name=name, points=((0.1, 100.0), (0.001, 100.0)), good=100.0), Dots(name="bad", points=(), good=0.0))
+    return [
+        MeansPlot(name="m", title="Means", rows=(name, "b"), series=((name, (cell, Cell())), ("_two", (cell, cell)))),
+        BarPlot(name="b", title="Labels", rows=((name, ((name, 3), ("bad", 1))),), goods=(100, 0)),
+        HeatPlot(name="h", title="Heat", rows=(name,), columns=("x", "y", "z"), columns_title="c",
+                 cells=(((50.0, 2, 3), (None, 0, 3), None),)),
+        RadarPlot(name="r", title="Radar", axes=(name, "b", "c"), series=((name, (50.0, None, 80.0)),)),
+        HistogramPlot(name="a", title="Areas", shares=(0.0002, 0.02), unknown=1),
+        HistogramPlot(name="none", title="No area", shares=(), unknown=2),
+        ScatterPlot(name="s", title="Scatter", groups=dots, trend=((0.01, 50.0), (0.1, 60.0)), trend_title=name,
+                    description="d"),
+        SizePlot(name="z", title="Sizes", groups=(Dots(name=name, points=((0.1, 0.2),)),), note="n"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDTH])
+@pytest.mark.parametrize("name", ["alpha", HOSTILE])
+def test_every_plot_is_drawn_at_its_width_and_text_stays_text(width: int, name: str) -> None:
+    for plot in every(name):
+        text = draw(plot, width=width)
+        root = ET.fromstring(text)
+        assert root.get("width") == str(width) and root.findtext(f"{_SVG}title") == plot.title
+        assert "<script" not in text and "http" not in text.replace("http://www.w3.org", "")
+        # Its ink is that of the page, on light and on dark.
+        assert "currentColor" in text and "prefers-color-scheme:dark" in text
+        assert draw(plot, width=width) == text
+
+
+def test_plots_for_a_paper_are_files(tmp_path: Path) -> None:
+    (first, *_) = every()
+    assert picture(first, "pdf").startswith(b"%PDF") and picture(first, "png").startswith(b"\x89PNG")
+
+
+def test_what_is_seen_is_said_in_words() -> None:
+    told = {plot.name: ET.fromstring(draw(plot)).findtext(f"{_SVG}desc") or "" for plot in every()}
+    # 0.02 % and 2 %, in thirds of a power of ten.
+    assert told["a"] == "Areas: 2 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 1."
+    assert told["z"].startswith("Sizes: alpha 1.")
+    svg = cumulative(
+        [Shares(name="small", values=(0.0005, 0.005, 0.05, 0.5), unknown=2), Shares(name="none", values=(), unknown=1)]
+    )
+    # Under 0.1 %: 1 of 4; under 1 %: 2 of 4; under 10 %: 3 of 4.
+    told_of = ET.fromstring(svg).findtext(f"{_SVG}desc", "")
+    assert (
+        "small: 4 targets, 2 more of unknown area; 25 % are under 0.1 %, 50 % are under 1 %, 75 % are under 10 %" in told_of
+    )
+    assert "none: 0 targets, 1 more of unknown area; no line." in told_of
+    assert "a: 1 target" in (
+        ET.fromstring(histogram([Shares(name="a", values=(0.5,))], title="t")).findtext(f"{_SVG}desc") or ""
+    )
+    assert cumulative([]).startswith("<svg")
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, 1.5, float("nan")])
+def test_what_is_no_share_of_an_image_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="at most 1"):
+        Shares(name="a", values=(value,))
+
+
+def test_without_matplotlib_a_report_has_its_tables_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from editloupe.figures.report import drawable
+    from editloupe.stats.table import simple
+
+    table = simple("t", "T", ("A",), [("x",)], plots=tuple(every()))
+    assert drawable(table).plots
+    monkeypatch.setattr(plots, "find_spec", lambda name: None)
+    assert drawable(table).plots == () and "pip install 'editloupe[plots]'" in plots.NO_PLOTS

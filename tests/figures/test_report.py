@@ -1,0 +1,554 @@
+"""`editloupe report`: tables, areas and plots from findings alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from editloupe.backends.scripted import ScriptedLMM
+from editloupe.chat import ImagePart, Request
+from editloupe.figures import render
+from editloupe.figures.judged import read_judged
+from editloupe.figures.report import make_report
+from editloupe.figures.score_frame import score_frame
+from editloupe.figures.summary import specs
+from editloupe.figures.tables import spec_table
+from editloupe.imaging.targets import area_name
+from editloupe.protocols.base import make_protocol
+from editloupe.protocols.dlebench.tables import EDIT_TYPES
+from editloupe.scores import Score
+from editloupe.stats.areas import correlation
+from tests.conftest import final
+from tests.figures.runs import IF, VC, Row, finding, sample, write_run
+from tests.protocols.dlebench_folder import EDITORS, draw_folder, edited_options
+from tests.setups import open_with, run_over
+
+TABLES = Path(__file__).parents[3] / "shared" / "data" / "paper-tables"
+BEST, OVER, LOST = "Flawless Execution", "Over Modification", "Localization Failure"
+PERFECT, COLLAPSE = "Perfect Consistency", "Scene Collapse"
+
+Program = Callable[..., tuple[int, str, str]]
+Labels = Mapping[tuple[str, str], str]
+"""Sample id and criterion → label, or a status in brackets."""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write one judge's labels of edits by editor "e", all recolourings, as a run named for the judge."""
+
+    def run(labels: Labels, *, name: str = "judge", samples: Sequence[Row] = ()) -> Path:
+        known = {row["id"]: row for row in samples}
+        for id, _ in labels:
+            known.setdefault(id, edit(id))
+        rows = [finding(known[id], given, criterion=criterion) for (id, criterion), given in labels.items()]
+        return write_run(tmp_path / name, list(known.values()), {name: rows})
+
+    return run
+
+
+@pytest.fixture
+def reported(editloupe: Program) -> Callable[..., dict[str, Any]]:
+    """What `report --json` tells of runs."""
+
+    def report(*runs: Path) -> dict[str, Any]:
+        code, told, said = editloupe("report", *runs, "--json")
+        assert code == 0, said
+        return dict(json.loads(told))
+
+    return report
+
+
+def edit(id: str, *boxes: tuple[int, int, int, int], **more: Any) -> Row:
+    return sample(id, **{"editor": "e", "edit_type": "color", "boxes": boxes, **more})
+
+
+def records(found: dict[str, Any], table: str) -> list[Row]:
+    """The figures of a table of the only judge."""
+    (judge,) = found["judges"]
+    return list(judge["tables"][table]["records"])
+
+
+def figures(rows: Sequence[Row], edit_type: str) -> Row:
+    (found,) = (r for r in rows if r["edit_type"] == edit_type)
+    return found
+
+
+@pytest.mark.skipif(not TABLES.is_dir(), reason="the paper's tables are not here (shared/data/paper-tables)")
+def test_table_4_gives_table_1_in_every_cell_through_the_report():
+    with (TABLES / "dlebench_table4_by_criterion.csv").open() as file:
+        listed = list(csv.DictReader(file))
+    with (TABLES / "dlebench_table1_overall.csv").open() as file:
+        published = {row.pop("edit_type"): row for row in csv.DictReader(file)}
+    rows = [row for row in listed if row["edit_type"] != "Average"]
+    # Means of many samples are no labels of one, so that no run folder can hold them: the scores are made here.
+    protocol = make_protocol("dlebench")
+    scores = [
+        Score(
+            sample_id=row["edit_type"],
+            editor=editor,
+            dims={"edit_type": row["edit_type"]},
+            metric=row["criterion"],
+            value=1 + float(row[editor]) * 3 / 100,
+            normalised=float(row[editor]),
+        )
+        for editor in published["Average"]
+        for row in rows
+    ]
+    tables = [spec_table(spec, score_frame(scores), protocol.metrics) for spec in specs(protocol)]
+    overall, *by_criterion = ([] if table is None else table.records() for table in tables)
+    cells = 0
+    for edit_type, row in published.items():
+        name = "mean over types" if edit_type == "Average" else edit_type
+        for editor, value in row.items():
+            # Both tables are rounded to 0.01.
+            (mean,) = (r["mean"] for r in overall if (r["edit_type"], r["editor"]) == (name, editor))
+            assert mean == pytest.approx(float(value), abs=0.0101), (edit_type, editor)
+            cells += 1
+    assert cells == 8 * 10
+    averages = {
+        (r["metric"], r["editor"]): r["mean"] for t in by_criterion for r in t if r["edit_type"] == "mean over types"
+    }
+    for row in listed:
+        if row["edit_type"] == "Average":
+            for editor in published["Average"]:
+                assert averages[row["criterion"], editor] == pytest.approx(float(row[editor]), abs=0.0101)
+
+
+def test_a_missing_output_is_left_out_and_counted_as_the_worst(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
+):
+    run = write({("a", IF): BEST, ("b", IF): "Wrong Action", ("c", IF): "(missing_output)", ("d", IF): "(refused)"})
+    rows = records(reported(run), "scores-instruction-following")
+    left_out = figures(rows, "mean of all samples")
+    # Wrong Action is 2 of 1 to 4: 33.3.
+    assert (left_out["mean"], left_out["judged"], left_out["asked"]) == (pytest.approx(200 / 3), 2, 4)
+    # (100 + 33.3 + 0) / 3; the refusal is the judge's and stays out.
+    worst = figures(rows, "mean of all samples, missing outputs as the worst")
+    assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
+    _, markdown, _ = editloupe("report", run, "--markdown")
+    assert re.findall(r"^\| (?:\*\*)?(Mean of [^|*]*?)(?:\*\*)? \|", markdown, flags=re.MULTILINE)[:4] == [
+        "Mean of all samples", "Mean of 1 of 7 benchmark types",
+        "Mean of all samples, missing outputs as the worst", "Mean of 1 of 7 benchmark types, missing outputs as the worst",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "first", "last"),
+    [
+        ((), "Mean of all 7 types", "Mean of all samples"),
+        # Seven of eight types: the mean over the benchmark's leaves one out.
+        (("style",), "Mean of all samples", "Mean of all 7 types"),
+    ],
+)
+def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types(
+    more: tuple[str, ...], first: str, last: str, write: Callable[..., Path], editloupe: Program
+):
+    types = (*EDIT_TYPES, *more)
+    run = write({(kind, IF): BEST for kind in types}, samples=[edit(kind, edit_type=kind) for kind in types])
+    _, told, _ = editloupe("report", run)
+    assert re.findall(r"Mean of all (?:7 types|samples)", told)[:2] == [first, last]
+
+
+def test_where_nothing_is_missing_there_is_one_reading(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
+    rows = records(reported(write({("a", IF): BEST, ("a", VC): COLLAPSE})), "scores-overall")
+    assert [r["edit_type"] for r in rows] == ["Change Color", "mean of all samples", "mean over types"]
+    assert figures(rows, "mean over types")["mean"] == 50.0
+
+
+def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_mean(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    samples = [edit(f"{t}{i}", edit_type=t) for t in ("color", "count") for i in range(4)]
+    labels = {
+        (row["id"], criterion): "(refused)" if (row["edit_type"], criterion) == ("count", VC) else label
+        for row in samples
+        for criterion, label in ((IF, LOST if row["edit_type"] == "count" else BEST), (VC, PERFECT))
+    }
+    report = reported(write(labels, samples=samples))
+    found = figures(records(report, "scores-overall"), "mean over types")
+    # Colour alone has both: 100. IF over two types and VC over one would be 50 and 100: 75.
+    assert (found["mean"], found["judged"], found["asked"]) == (100.0, 8, 16)
+    caption = report["judges"][0]["tables"]["scores-overall"]["caption"]
+    assert "The mean leaves out Change Count: not every metric has a number there." in caption
+
+
+def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
+    run = write({("a", IF): LOST, ("b", IF): LOST, ("c", IF): BEST, ("d", IF): "(refused)"})
+    code, markdown, _ = editloupe("report", run, "--markdown")
+    assert code == 0
+    table = markdown.split("Instruction Following: labels")[1].split("| Label |")[1]
+    cells = [[c.strip(" *") for c in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
+    assert cells[1:7] == [
+        [BEST, "1 (33 %)"], [OVER, "0 (0 %)"], ["Wrong Action", "0 (0 %)"], [LOST, "2 (67 %)"], ["Judged", "3/4"],
+        ["(refused)", "1"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int, tmp_path: Path, editloupe: Program):
+    samples = [
+        edit(f"{t}{i}", editor=f"editor-{e}", edit_type=t) for e in range(7) for t in ("color", "count") for i in range(6)
+    ]
+    rows = [
+        finding(row, "(missing_output)" if row["id"].endswith("5") else (LOST, BEST)[number % 2], criterion=IF)
+        for number, row in enumerate(samples)
+    ]
+    rows += [finding(row, PERFECT, criterion=VC) for row in samples]
+    judges = {"openai/some-long-model": rows, "other": rows}
+    run = write_run(tmp_path / "run", samples, judges)
+    drawn = io.StringIO()
+    for section in make_report(read_judged([run])).sections:
+        for table in section.tables:
+            Console(file=drawn, width=width).print(render.terminal(table))
+    shown = drawn.getvalue()
+    _, markdown, _ = editloupe("report", run, "--markdown")
+    lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
+    assert lines
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
+    assert words - {""} <= set(re.split(r"[|*\s]+", markdown))
+
+
+def test_scores_against_areas(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
+    # Twelve squares of 10, 20, … 120 px: the larger six flawless, the smaller failures.
+    samples = [edit(str(n), (0, 0, 10 * n, 10 * n)) for n in range(1, 13)]
+    labels = {(str(n), IF): BEST if n > 6 else LOST for n in range(1, 13)}
+    # Two overlapping boxes count once: 100×100 and the same again, 1 %.
+    samples += [edit("twice", (0, 0, 100, 100), (0, 0, 100, 100)), edit("none")]
+    labels |= {("twice", IF): "(refused)", ("none", IF): BEST}
+    found = {r["figure"]: r for r in records(reported(write(labels, samples=samples)), "scale")}
+    assert found["without a box"]["value"] == 1
+    # Windows of ten: samples 1..10 hold four flawless ones, 2..11 five, 3..12 six; areas Σ n² / 10 · 100 px²: 385, 505
+    # and 645 (·1e-5). x deviations −1.2667, −0.0667, 1.3333 (·1e-3), y −10, 0, 10: r = 26 / (sqrt(3.3867) · sqrt(200)).
+    windows = found["r, windows of 10"]
+    assert windows["value"] == pytest.approx(26 / (3.38666666**0.5 * 200**0.5), abs=1e-6)
+    assert windows["judged"] == 3
+    assert found["r, samples, log area"]["judged"] == 12
+    # 10 and 20 px lie under 0.07 %, 30 to 80 px under 0.8 %, 90 px is 0.81 %; "twice" was asked and not judged.
+    means = {name: (r["value"], r["judged"], r["asked"]) for name, r in found.items() if name.startswith("mean, ")}
+    assert means == {
+        "mean, under 0.07 %": (0.0, 2, 2), "mean, 0.07 to 0.8 %": (pytest.approx(100 / 3), 6, 6),
+        "mean, 0.8 to 10 %": (100.0, 4, 5),
+    }  # fmt: skip
+
+
+def test_targets_are_drawn_by_area_and_by_width_and_height(write: Callable[..., Path], editloupe: Program, tmp_path: Path):
+    samples = [
+        edit(name, *boxes, editor=editor)
+        for editor in ("alpha", "beta")
+        # 0.02 % and 2 % of the image; of two targets (1 % and 0.01 %) the larger is drawn: 200×50 px.
+        for name, boxes in (
+            ("a", [(0, 0, 10, 20)]),
+            ("b", [(0, 0, 200, 100)]),
+            ("c", [(0, 0, 200, 50), (300, 0, 310, 10)]),
+            ("d", []),
+        )
+    ]
+    rows = [finding(row, LOST if row["id"] == "a" else BEST) for row in samples]
+    # Not judged: no dot, and yet a sample of the histogram.
+    rows[1] = finding(samples[1], "(refused)")
+    run = write_run(tmp_path / "drawn", samples, {"judge": rows})
+    code, _, said = editloupe("report", run, "--out", tmp_path / "out")
+    assert code == 0, said
+    plots = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.svg")}
+    assert {"area-1-instruction-following", "size-1-instruction-following", "size-2-instruction-following", "areas"} <= set(
+        plots
+    )
+    first, second, areas = (
+        ElementTree.fromstring(plots[name]).findtext("{http://www.w3.org/2000/svg}desc") or ""
+        for name in ("size-1-instruction-following", "size-2-instruction-following", "areas")
+    )
+    assert "Flawless Execution 1, Over Modification 0, Wrong Action 0, Localization Failure 1." in first
+    assert "Flawless Execution 2, Over Modification 0, Wrong Action 0, Localization Failure 1." in second
+    # Both editors' edits of a sample are one sample.
+    assert areas == "Samples by target area: 3 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 2."
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
+    # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.
+    sides = [10] * 6 + [20] * 6
+    samples = [edit(str(n), (0, 0, side, side)) for n, side in enumerate(sides)]
+    labels = {(str(n), IF): (BEST, LOST)[n % 2] for n in range(12)}
+    if turned:
+        samples, labels = samples[::-1], dict(reversed(labels.items()))
+    windows = next(
+        r for r in records(reported(write(labels, samples=samples)), "scale") if r["figure"] == "r, windows of 10"
+    )
+    # Sorted by score within an area, the windows would hold 4, 5 and 6 flawless ones and r would be 1.
+    assert (windows["value"], windows["judged"], windows["why"]) == (None, 3, "one score")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [([], [], "no points"), ([1.0], [0.0], "1 point"),
+     ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
+     ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
+)  # fmt: skip
+def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
+    cell = correlation(list(zip(x, y, strict=True)))
+    assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
+
+
+@pytest.mark.parametrize(
+    ("area", "name"),
+    [(0.0001, "under 0.07 %"), (0.0007, "0.07 to 0.8 %"), (0.008, "0.8 to 10 %"), (0.1, "10 % and more"),
+     (1.0, "10 % and more")],
+)  # fmt: skip
+def test_areas_lie_in_the_intervals_of_figure_4(area: float, name: str):
+    assert area_name(area) == name
+
+
+def test_judges_are_compared_on_the_samples_that_all_could_judge(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    refused = "(refused)"
+    first = write({("a", IF): LOST, ("b", IF): BEST, ("c", IF): refused, ("a", VC): refused}, name="first")
+    second = write({("a", IF): BEST, ("b", IF): refused, ("c", IF): BEST, ("a", VC): refused}, name="second")
+    rows = reported(first, second)["together"]["records"]
+    one, two = (r for r in rows if r["metric"] == IF)
+    assert (one["mean"], one["common"], one["judged"], one["asked"]) == (0.0, 1, 2, 3)
+    assert (two["mean"], two["difference"]) == (100.0, 100.0)
+    none = next(r for r in rows if r["metric"] == VC)
+    assert (none["mean"], none["common"], none["judged"]) == (None, 0, 0)
+    assert reported(first)["together"] is None
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_judge_without_any_verdict_is_not_among_all(
+    place: int, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    runs = [
+        write({("a", IF): LOST, ("b", IF): BEST}, name="first"),
+        write({("a", IF): BEST, ("b", IF): BEST}, name="second"),
+    ]
+    runs.insert(place, write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none"))
+    together = reported(*runs)["together"]
+    found = {r["judge"].removesuffix(", tool"): r for r in together["records"]}
+    assert [(found[n]["mean"], found[n]["common"]) for n in ("first", "second", "none")] == [
+        (50.0, 2),
+        (100.0, 2),
+        (None, 0),
+    ]
+    # There is no difference from a first one that has nothing.
+    assert found["second"]["difference"] == (None if place == 0 else 50.0)
+    assert found["none"]["difference"] is None
+    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
+
+
+def test_samples_of_one_name_and_other_content_are_not_compared(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
+):
+    here = [edit(id, (0, 0, 9, 9)) for id in "abc"]
+    there = [here[0], edit("b", (0, 0, 10, 9)), edit("c", (0, 0, 9, 9), instruction="Undo it.")]
+    first = write({(id, IF): LOST for id in "abc"}, name="first", samples=here)
+    second = write({("a", IF): BEST, ("b", IF): LOST, ("c", IF): LOST}, name="second", samples=there)
+    together = reported(first, second)["together"]
+    one, two = together["records"]
+    assert (one["common"], two["common"], two["difference"], two["judged"]) == (1, 1, 100.0, 3)
+    assert "2 samples have the same name and other content: left out." in together["caption"]
+
+
+def test_judges_of_other_data_do_not_stand_side_by_side(
+    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
+):
+    first = write({("a", IF): LOST}, name="first", samples=[edit("a", (0, 0, 9, 9))])
+    second = write({("a", IF): LOST}, name="second", samples=[edit("a", (0, 0, 10, 9))])
+    report = reported(first, second)
+    assert report["together"] is None
+    (note,) = report["notes"]
+    assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
+    _, markdown, _ = editloupe("report", first, second, "--markdown")
+    assert f"> {note}" in markdown
+    (note,) = reported(first, write({("z", IF): LOST}, name="third"))["notes"]
+    assert "no sample was given to all of them" in note
+
+
+def test_ten_editors_share_one_plot_of_types_and_every_plot_is_well_formed(tmp_path: Path, editloupe: Program):
+    samples = [edit(t, editor=f"editor <{i}> & co", edit_type=t) for i in range(10) for t in EDIT_TYPES]
+    rows = [
+        finding(row, (bad, good)[number % 2], criterion=criterion)
+        for number, row in enumerate(samples)
+        for criterion, bad, good in ((IF, LOST, BEST), (VC, COLLAPSE, PERFECT))
+    ]
+    code, _, said = editloupe("report", write_run(tmp_path / "run", samples, {"judge": rows}), "--out", tmp_path / "out")
+    assert code == 0, said
+    plots = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.svg")}
+    assert set(plots) == {
+        "types-overall", "types-instruction-following", "types-visual-consistency", "labels-instruction-following",
+        "labels-visual-consistency",
+    }  # fmt: skip
+    for text in plots.values():
+        root = ElementTree.fromstring(text)
+        assert root.tag.endswith("svg")
+        assert "editor <0> & co" in "".join(root.itertext())
+
+
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One run a mode over the drawn folder, by a script that finds everything good."""
+    place = tmp_path_factory.mktemp("judged")
+    folder = draw_folder(place / "data")
+    made = {}
+    for mode in ("plain", "oracle"):
+        lmm = ScriptedLMM(
+            lambda r: final("Flawless Execution" if "Instruction Following" in r.messages[0].text else "Single Anomaly")
+        )
+        edited = {editor: folder / "outputs" / editor for editor in EDITORS}
+        made[mode] = place / mode
+        run_over(open_with(backend=lmm, mode=mode), folder, made[mode], edited=edited)
+    return made
+
+
+@pytest.fixture
+def runs(judged_once: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Copies of the runs that may be written to."""
+    return {mode: Path(shutil.copytree(run, tmp_path / mode)) for mode, run in judged_once.items()}
+
+
+def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
+    code, told, _ = editloupe("report", runs["oracle"])
+    assert code == 0
+    assert "Mean of up to 4 of 7 benchmark types" in told and "4 types)" in told and "3 types)" in told
+    assert "r (p)" in told
+    folder = runs["oracle"] / "report"
+    names = {path.name for path in folder.iterdir()}
+    assert {"report.md", "report.json", "scores-overall.csv", "labels-visual-consistency.csv", "scale.csv"} <= names
+    assert {"area-1-instruction-following.svg", "types-overall.svg"} <= names
+    with (folder / "scores-instruction-following.csv").open() as file:
+        rows = {(r["editor"], r["edit_type"]): r for r in csv.DictReader(file)}
+    assert rows["steady", "Change Color"]["mean"] == "100.0"
+    assert rows["careless", "Change Material"] | {"judge": ""} == {
+        "judge": "", "editor": "careless", "metric": IF, "edit_type": "Change Material", "mean": "", "low": "",
+        "high": "", "judged": "0", "asked": "1",
+    }  # fmt: skip
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| Flawless Execution | 6 (100 %) | 5 (100 %) |" in markdown
+
+
+def test_a_new_report_removes_what_only_the_old_one_had(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "reports"
+    assert editloupe("report", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    (out / "judge-1" / "mine.txt").write_text("kept")
+    (out / "summary.json").write_text("{}")
+    assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
+    code, _, _ = editloupe("report", runs["plain"], "--out", out)
+    assert code == 0
+    assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
+    assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
+    assert all((out / name).is_file() for name in ("summary.json", "compare.json", "report.json", "scores-overall.csv"))
+    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
+    assert (out / "scores-overall.csv").is_file()
+
+
+def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "mine.txt").write_text("kept")
+    (out / ".files.json").write_text(json.dumps({"report": ["../mine.txt", "nowhere.csv", 3], "x": 1}))
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert (tmp_path / "mine.txt").is_file()
+    (out / ".files.json").write_text("cut off {")
+    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
+    assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
+
+
+def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    code, told, said = editloupe("report", runs["plain"], runs["oracle"], "--json")
+    assert (code, said) == (0, "")
+    data = json.loads(told)
+    assert [j["mode"] for j in data["judges"]] == ["plain", "oracle"]
+    both = data["together"]["records"]
+    assert {r["judge"] for r in both} == {"test, plain", "test, oracle"}
+    assert {r["common"] for r in both} == {11}
+    code, told, said = editloupe("report", runs["plain"], runs["oracle"])
+    assert (code, "Give --out DIR" in said) == (0, True)
+    code, told, _ = editloupe("report", runs["plain"], runs["oracle"], "--out", tmp_path / "both")
+    assert (tmp_path / "both" / "judge-2" / "scores-overall.csv").is_file()
+
+
+def test_what_cannot_be_reported_is_said(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
+):
+    code, _, said = editloupe("report", runs["plain"], runs["plain"].parent / "." / "plain" / ".." / "plain")
+    assert (code, "are the same run; name each run once" in said) == (2, True)
+    code, _, said = editloupe("report", tmp_path / "nowhere")
+    assert (code, "is no run folder" in said) == (2, True)
+    (runs["plain"] / "findings.jsonl").write_text("")
+    code, _, said = editloupe("report", runs["plain"])
+    assert (code, "holds no finding yet" in said) == (2, True)
+    info = json.loads((runs["plain"] / "run.json").read_text())
+    info["record"]["metrics"][0]["name"] = "Another"
+    (runs["plain"] / "run.json").write_text(json.dumps(info))
+    row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
+    row["judge_id"] = next(iter(info["judges"]))
+    (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
+    code, _, said = editloupe("report", runs["oracle"], runs["plain"])
+    assert (code, "was judged by dlebench on Another (IF)" in said and "their metrics differ" in said) == (2, True)
+
+
+def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    folder = draw_folder(tmp_path / "data")
+    rows = (folder / "data.jsonl").read_text().splitlines()
+    broken = json.loads(rows[0]) | {"bbox": [[50, 50, 50, 90]]}
+    outside = json.loads(rows[1]) | {"bbox": [[0, 0, 900, 20]]}
+    (folder / "data.jsonl").write_text("\n".join([json.dumps(broken), json.dumps(outside), *rows[2:]]) + "\n")
+    out = tmp_path / "run"
+    code, _, _ = editloupe("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", out)
+    assert code == 3
+    (found,) = read_judged([out])
+    bad = [s for s in found.scores if s.missing == "input_error"]
+    assert {s.sample_id for s in bad} == {"colour", "border"}
+    code, told, _ = editloupe("report", out, "--markdown")
+    assert code == 0
+    assert "| (input_error) | 2 | 2 |" in told
+
+
+def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+    folder = draw_folder(tmp_path / "data")
+
+    def script(request: Request) -> str:
+        image = next(part.image for part in request.messages[0].parts if isinstance(part, ImagePart))
+        # The crop of the second target of "several" alone has this size.
+        return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
+
+    edited = {editor: folder / "outputs" / editor for editor in EDITORS}
+    run_over(open_with(backend=ScriptedLMM(script), mode="oracle", criteria="if"), folder, tmp_path / "run", edited=edited)
+    rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
+    human = tmp_path / "human.csv"
+    human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))
+    code, told, said = editloupe("compare", tmp_path / "run", "--human", human, "--json")
+    assert code == 0, said
+    # |2 − 2|, |4 − 4|, |4 − 3|: the first target of "several" alone would make it 1.
+    mae = find(json.loads(told), "mae")
+    assert mae["value"] == pytest.approx(1 / 3)
+
+
+def find(data: object, name: str) -> dict[str, object]:
+    """The first figure of a name, anywhere in JSON."""
+    if isinstance(data, dict):
+        if isinstance(data.get(name), dict):
+            return data[name]
+        for value in data.values():
+            if found := find(value, name):
+                return found
+    if isinstance(data, list):
+        for value in data:
+            if found := find(value, name):
+                return found
+    return {}
