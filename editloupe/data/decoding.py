@@ -52,7 +52,7 @@ _UPRIGHT: Final = {
 }
 _SIDEWAYS: Final = {5, 6, 7, 8}
 _PNG_METADATA: Final = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
-"""What Pillow reads a PNG's orientation from. Without any before the pixels it would decode them to look behind."""
+"""From these Pillow reads a PNG's orientation. If none stands before the pixels, it decodes them to look behind."""
 
 _ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """The passes of an interlaced PNG: first column and row, and the steps between columns and rows."""
@@ -235,7 +235,7 @@ def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tupl
 
 
 def _lacks_lines(image: Image.Image, png: bytes) -> bool:
-    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves those that lack black."""
+    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves missing lines black."""
     width, height = image.size
     # Lines are written from above, those of odd number last where they are interlaced.
     if all(image.crop((0, row, width, row + 1)).getbbox(alpha_only=False) for row in (height - 2, height - 1)):

@@ -161,7 +161,7 @@ class EdiVal(BaseProtocol):
 
 
 def _both(before: Verdict, edit: Verdict, number: int) -> Verdict:
-    """Return whether all edits so far were followed: nobody can say from the first edit without a verdict on."""
+    """Return whether all edits so far were followed. After an edit without a verdict, nothing can be said of the chain."""
     if before.done is None:
         return before
     if edit.done is None:
