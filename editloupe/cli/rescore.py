@@ -12,7 +12,7 @@ from typer import Option
 
 from editloupe.answers import Number
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, out, plain, print_json, say, say_first, warn
+from editloupe.cli.output import command, many, out, plain, print_json, say, say_first, warn
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
@@ -81,7 +81,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
     ]
     say_first(lines, _SHOWN, "; --json lists all.")
     reasons = Counter(one.reason for one in done if one.reason)
-    warn(f"{count} findings are left out: {reason}" for reason, count in reasons.items())
+    warn(f"{many(count, 'finding')} left out: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 

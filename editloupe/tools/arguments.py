@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
+from editloupe.backends.boxes import BBOX_RULE, PX_HINT, box_numbers
 from editloupe.errors import ToolError
 from editloupe.values import Box, ImageRef, Json
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BBOX: Final = "bbox"
 IMAGE: Final = "target_image"
+_NO_BOX: Final = 1e6
+"""A larger number is no place in an image, in px neither."""
 
 
 def undressed(arguments: Mapping[str, Json]) -> dict[str, Json]:
@@ -28,32 +30,11 @@ def undressed(arguments: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _box(given: Json) -> Json:
-    value = given
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return given
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]
-    if not isinstance(value, list) or len(value) != 4:
+    numbers = box_numbers(given)
+    if numbers is None or max(map(abs, numbers)) >= _NO_BOX:
         return given
-    numbers = [_number(v) for v in value]
-    if any(number is None for number in numbers):
-        return given
-    known = [number for number in numbers if number is not None]
-    fractions = looks_like_fractions(known) and any(number != round(number) for number in known)
-    return given if fractions else [round(number) for number in known]
-
-
-def _number(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if abs(number) < 1e6 else None
+    fractions = looks_like_fractions(numbers) and any(number != round(number) for number in numbers)
+    return given if fractions else [round(number) for number in numbers]
 
 
 def refuse_px(arguments: Mapping[str, Json], image_of: Callable[[Json], ImageRef | None]) -> None:
@@ -71,8 +52,7 @@ def refuse_px(arguments: Mapping[str, Json], image_of: Callable[[Json], ImageRef
         return
     meant = list(Box(x0, y0, x1, y1).to_thousandths(width=image.width, height=image.height))
     raise ToolError(
-        f"bbox {numbers} goes beyond 1000: expected thousandths of width and height. If these are px of the image, "
-        f"{image.width}×{image.height} px, write {meant}"
+        f"bbox {numbers} goes beyond the image: expected {BBOX_RULE}{PX_HINT}{image.width}×{image.height} px, write {meant}"
     )
 
 

@@ -37,7 +37,7 @@ _TITLES: Final = {"clip_i": "CLIP-I", "clip_t": "CLIP-T"}
 def known_patches(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return these names, each once. Raises ValueError for one that is none of `PATCHES`."""
     if unknown := next((name for name in names if name not in PATCHES), None):
-        raise ValueError(f"expected patches out of {', '.join(PATCHES)}, found {unknown!r}")
+        raise ValueError(f"unknown patch {unknown!r}; expected some of {', '.join(PATCHES)}")
     return tuple(dict.fromkeys(names))
 
 

@@ -70,7 +70,7 @@ class EdiVal(BaseProtocol):
     Options = EdiValOptions
     roles: ClassVar = {
         "judge": "answers yes or no, and reads text",
-        SHORTEN: "shortens an object's name, without an image; with rules=official alone",
+        SHORTEN: "shortens an object's name, without an image; where the rule position_names is short",
     }
 
     tables = tables()
@@ -161,7 +161,7 @@ class EdiVal(BaseProtocol):
 
 
 def _both(before: TurnVerdict, edit: TurnVerdict, number: int) -> TurnVerdict:
-    """Return whether all edits so far were followed: nobody can say from the first edit without a verdict on."""
+    """Return whether all edits so far were followed. After an edit without a verdict, nothing can be said of the chain."""
     if before.done is None:
         return before
     if edit.done is None:
