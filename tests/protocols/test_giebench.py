@@ -267,7 +267,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
-    assert "8 as recorded" in done("replay", "run", "--observations", "live")[0]
+    assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
     said, _ = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
