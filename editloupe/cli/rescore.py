@@ -54,6 +54,9 @@ def rescore(
             print_json(one.to_json())
     else:
         _report(done, store, protocol)
+        if option:
+            told = f"editloupe report {out_dir}" if out_dir else "write the run with --out, then editloupe report it"
+            say(f"Scores made from findings follow the new options: {told}")
         if out_dir is not None:
             say(f"Written: {command('show', out_dir)}")
     warn(store.problems)
