@@ -232,13 +232,12 @@ def _means(plot: MeansPlot, width: float) -> Figure:
             (y, cell, float(cell.value)) for y, cell in zip(places, cells, strict=True) if isinstance(cell.value, float)
         ]
         # Where there is no interval, nothing is drawn for it.
-        ends = [
-            (v - (math.nan if c.low is None else c.low), (math.nan if c.high is None else c.high) - v) for _, c, v in there
-        ]
+        lows = [v - (math.nan if cell.low is None else cell.low) for _, cell, v in there]
+        highs = [(math.nan if cell.high is None else cell.high) - v for _, cell, v in there]
         axes.barh(
             [y for y, *_ in there], [v for *_, v in there], height=0.8 / many, label=_label(name),
             color=COLOURS[number % len(COLOURS)], hatch=_HATCHES[number % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
-            xerr=np.maximum(ends, 0.0) if there else None,
+            xerr=np.maximum([lows, highs], 0.0) if there else None,
             error_kw={"ecolor": _INK, "elinewidth": 1, "capsize": 2},
         )  # fmt: skip
     _named_rows(axes, plot.rows)
