@@ -352,7 +352,8 @@ def raters_apart(people: HumanLabels, metrics: Sequence[Metric | str]) -> list[D
                 continue
             placed = {rater: (None if isinstance(metric, str) else metric.normalise(v)) for rater, v in rated.items()}
             shown = [v if (place := placed[rater]) is None else place for rater, v in rated.items()]
-            labels = {rater: f"{v:g}" if scale is None else scale.name(v) for rater, v in rated.items()}
+            # A number may lie between two labels.
+            labels = {r: scale.name(v) if scale is not None and v in scale.values else f"{v:g}" for r, v in rated.items()}
             spread = min(round(max(shown) - min(shown), 6), sys.float_info.max)
             key = sample_key(editor, sample)
             found.append(Disagreement(sample=key, turn=turn, part=part, criterion=name, labels=labels, spread=spread))

@@ -328,6 +328,10 @@ def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tm
     code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--json", *QUICK)
     assert code == 0, err
     (apart,) = [d for d in json.loads(out)["disagreements"] if d["sample"] == "q"]
+    between = write(tmp_path / "between.csv", "item,rater,IF\np,anna,2.5\np,ben,3\nq,anna,1\nq,ben,1\n")
+    code, said, _ = editloupe("compare", "--human", between, "--rubric", "dlebench", "--json", *QUICK)
+    (half,) = json.loads(said)["disagreements"]
+    assert (code, half["labels"]) == (0, {"anna": "2.5", "ben": "Over Modification"})
     # 2 and 1 of 1 to 4: a third of 100.
     labels = {"anna": "Wrong Action", "ben": "Localization Failure"}
     assert (apart["criterion"], apart["labels"]) == ("instruction_following", labels)
