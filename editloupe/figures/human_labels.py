@@ -211,10 +211,11 @@ class _LabelReader:
             source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
             self.items[key] = RatedItem(key=key, source=source, edit_type=edit_type, area=area)
             self.ratings[key] = {}
+        by = self._text(line, "rater") or NO_RATER
         for column, (metric, rater) in self.wide.items():
-            self._rate(line, key, metric, rater, line.values.get(column))
+            self._rate(line, key, metric, by if rater == NO_RATER else rater, line.values.get(column))
         if not self.wide and (named := self._metric(line)) is not None:
-            self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
+            self._rate(line, key, named, by, line.values.get(self.roles["label"]))
 
     def notes(self, name: str) -> list[str]:
         """Return what could not be used; ratings that were given twice with different values are taken out."""
