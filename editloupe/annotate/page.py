@@ -116,6 +116,8 @@ class _Pages:
         rater = self._rater(rater)
         question = self._asked(rater, data.get("id"))
         seconds = finite(data.get("seconds")) or 0.0
+        # Half a character, as an input that cuts an emoji leaves it, could be stored and never be told again.
+        note = note.encode("utf-8", "replace").decode()
         self._annotation.save(question, rater, answer, task_id=task_id, note=note, seconds=seconds)
         return JSONResponse({"stored": self._stands(question, rater)}, headers=_HEADERS)
 

@@ -108,6 +108,11 @@ def available() -> bool:
     return find_spec("matplotlib") is not None
 
 
+def written() -> str:
+    """Return what a command says of plots among the files that it wrote."""
+    return "plots as SVG" if available() else "and no plots, which need matplotlib (pip install 'editloupe[plots]')"
+
+
 def draw(plot: Plot, *, width: float = WIDTH) -> str:
     """Return a plot as SVG of `width` px, under its title. Raises ConfigError without matplotlib."""
     figure = _figure(plot, width)

@@ -59,6 +59,9 @@ def make_app(
             edits, is_list = await asyncio.to_thread(_read, await request.body())
         except DataError as error:
             return _error(422, str(error))
+        if len(edits) > service.capacity:
+            # To wait would not help, as 503 would promise.
+            return _error(413, f"{len(edits)} edits in one list; expected at most {service.capacity}")
         if service.taken + len(edits) > service.capacity:
             busy = f"{service.taken} of {service.capacity} places for edits are taken, and {len(edits)} more are asked for"
             return _error(503, busy, {"Retry-After": "5"})
@@ -157,5 +160,6 @@ def _read(body: bytes) -> tuple[list[SentEdit], bool]:
         lines = []
         for one in error.errors(include_url=False, include_input=False, include_context=False)[:10]:
             where = ".".join(map(str, one["loc"][0 if is_list else 1 :]))
-            lines.append(f"{where}: {one['msg']}" if where else str(one["msg"]))
+            told = str(one["msg"]).removeprefix("Value error, ")
+            lines.append(f"{where}: {told}" if where else told)
         raise SampleError("\n".join(dict.fromkeys(lines))) from error
