@@ -26,7 +26,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import Loaded
 from editloupe.findings import FAILURES, Evidence, Finding
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.schedule import Schedule
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
@@ -51,7 +51,10 @@ def make(folder: Path, *, samples: int, editors: int = 1, seed: int = 7) -> Path
         _sample(n, f"editor-{'ab'[e]}", *drawn[n % len(drawn)], chance) for n in range(samples) for e in range(editors)
     ]
     store = RunStore.begin(
-        folder, setup.spec, [Entry(judge=j) for j in judges], Loaded(format="drawn", samples=tuple(loaded), rejected=())
+        folder,
+        setup.spec,
+        [JudgeEntry(judge=j) for j in judges],
+        Loaded(format="drawn", samples=tuple(loaded), rejected=()),
     )
     with closing(store):
         images.write()

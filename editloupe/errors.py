@@ -37,7 +37,7 @@ class UnknownPlugin(ConfigError):
 
     def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
         self.group = group
-        listed = ", ".join(known) or "none at all (is editloupe installed?)"
+        listed = ", ".join(known) or "none"
         super().__init__(f"unknown {group} {name!r}; {did_you_mean(name, known)}known here: {listed}")
 
 

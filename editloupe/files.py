@@ -70,7 +70,7 @@ def read_yaml(path: Path) -> Any:
     # Only those who write or judge need it.
     import yaml
 
-    class Bounded(yaml.SafeLoader):
+    class BoundedLoader(yaml.SafeLoader):
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
@@ -89,7 +89,7 @@ def read_yaml(path: Path) -> Any:
     # A value that is not of the type of its tag raises any of these.
     refused = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
     text = read_text(path, str(path))
-    return _parsed(partial(yaml.load, Loader=Bounded), refused, text, f"{path} is not YAML", ConfigError)
+    return _parsed(partial(yaml.load, Loader=BoundedLoader), refused, text, f"{path} is not YAML", ConfigError)
 
 
 def _parsed(

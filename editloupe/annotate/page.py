@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from editloupe.annotate.questions import Annotation, Question, other_name, swapped, views_of
+from editloupe.annotate.questions import AnnotationJob, PeopleQuestion, other_name, swapped, views_of
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, DataError, EditLoupeError, StorageError
 from editloupe.imaging.views import make_view
@@ -40,7 +40,7 @@ _WHOLE: Final = frozenset({"whole", "mask", "fill", "outline", "patch"})
 """View ops whose picture is the whole image, so that a place of the image is the same place of the picture."""
 
 
-def make_app(annotation: Annotation) -> Starlette:
+def make_app(annotation: AnnotationJob) -> Starlette:
     """Return the ASGI application."""
     pages = _Pages(annotation)
 
@@ -65,7 +65,7 @@ def make_app(annotation: Annotation) -> Starlette:
 
 
 class _Pages:
-    def __init__(self, annotation: Annotation) -> None:
+    def __init__(self, annotation: AnnotationJob) -> None:
         self._annotation = annotation
         self._images = ImageStore(annotation.folder / "blobs", cache_bytes=64 * 2**20)
         self._shown: dict[str, ImageRef] = {}
@@ -116,6 +116,8 @@ class _Pages:
         rater = self._rater(rater)
         question = self._asked(rater, data.get("id"))
         seconds = finite(data.get("seconds")) or 0.0
+        # Half a character, as an input that cuts an emoji leaves it, could be stored and never be told again.
+        note = note.encode("utf-8", "replace").decode()
         self._annotation.save(question, rater, answer, task_id=task_id, note=note, seconds=seconds)
         return JSONResponse({"stored": self._stands(question, rater)}, headers=_HEADERS)
 
@@ -132,19 +134,19 @@ class _Pages:
             raise HTTPException(404, str(error)) from error
         return str(given)
 
-    def _asked(self, rater: str, id_: object) -> Question:
+    def _asked(self, rater: str, id_: object) -> PeopleQuestion:
         found = self._annotation.questions(rater).get(str(id_))
         if found is None:
             raise HTTPException(404, f"{rater} is not asked this question here; load the page again")
         return found[0]
 
-    def _named(self, question: Question) -> dict[str, Json]:
+    def _named(self, question: PeopleQuestion) -> dict[str, Json]:
         """What a rater is told of a question's place. Not which editor made the edit, nor which two are compared."""
         about, metric = question.about, self._annotation.metrics.get(question.metric)
         scope = "two edits" if about.beside else about.scope
         return {"sample": about.sample_id, "name": metric.name if metric else question.metric, "scope": scope}
 
-    def _told(self, question: Question, rater: str) -> dict[str, Json]:
+    def _told(self, question: PeopleQuestion, rater: str) -> dict[str, Json]:
         task = self._annotation.task(question, rater)
         sample = self._annotation.samples[question.about.key]
         turns = [sample.asked(question.about.turn)] if question.about.turn else [turn.instruction for turn in sample.turns]
@@ -186,7 +188,7 @@ class _Pages:
             )
         return found, ""
 
-    def _stands(self, question: Question, rater: str) -> dict[str, Json] | None:
+    def _stands(self, question: PeopleQuestion, rater: str) -> dict[str, Json] | None:
         """What stands on a question, in the names that this rater sees."""
         given = self._annotation.given(question, rater)
         if given is None:

@@ -46,7 +46,7 @@ State: TypeAlias = Literal["open", "answered", "skipped"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class PeopleQuestion:
     """One question for people."""
 
     id: str
@@ -83,7 +83,7 @@ def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = la
             tell(done, len(found.samples))
 
 
-class Annotation:
+class AnnotationJob:
     """The questions of one run for its raters; thread-safe.
 
     raters: names; () for whoever gives a name.   metrics: ids of what is asked; () for all.
@@ -119,7 +119,7 @@ class Annotation:
         plans = [self._first_plan(number) for number in range(len(self._groups))]
         self._fixed = [None if consulted else self._of_people(n, tasks) for n, (tasks, consulted) in enumerate(plans)]
         """The questions of each group; None where they depend on answers."""
-        self._plans: dict[tuple[int, str], tuple[tuple[Given, ...], tuple[Question, ...]]] = {}
+        self._plans: dict[tuple[int, str], tuple[tuple[Given, ...], tuple[PeopleQuestion, ...]]] = {}
         """(group, rater) → what the rater had said, and the questions then."""
         asks = [task for tasks, _ in plans for task in tasks if task.kind == "ask"]
         self.blocked = Counter[str](task.blocked[0] for task in asks if task.blocked is not None)
@@ -148,11 +148,11 @@ class Annotation:
         if self.named and rater not in self.named:
             raise ConfigError(f"{rater!r} is none of the raters: {', '.join(self.named)}")
 
-    def questions(self, rater: str) -> dict[str, tuple[Question, State]]:
+    def questions(self, rater: str) -> dict[str, tuple[PeopleQuestion, State]]:
         """Return by id what a rater is asked, in the order of the data, and how it stands."""
         standing = self._standing()
         said = self._by_group(rater, standing) if None in self._fixed else {}
-        found: dict[str, tuple[Question, State]] = {}
+        found: dict[str, tuple[PeopleQuestion, State]] = {}
         for number in range(len(self._groups)):
             for question in self._of_group(number, rater, said.get(number, ())):
                 given = standing.get((rater, question.key))
@@ -164,7 +164,7 @@ class Annotation:
         """Return how many of a rater's questions are open, answered and skipped."""
         return Counter(state for _, state in self.questions(rater).values())
 
-    def task(self, question: Question, rater: str) -> Ask:
+    def task(self, question: PeopleQuestion, rater: str) -> Ask:
         """Return a question as a judge gets it. Raises DataError if the protocol no longer asks it."""
         said = self._by_group(rater, self._standing()).get(question.group, ())
         for task in self._planned(question.group, said)[0]:
@@ -172,7 +172,7 @@ class Annotation:
                 return task
         raise DataError(f"{question.about}, {question.metric}: this is no longer asked; load the page again")
 
-    def given(self, question: Question, rater: str) -> Given | None:
+    def given(self, question: PeopleQuestion, rater: str) -> Given | None:
         """Return what a rater said of a question last; None if it is open."""
         return self._standing().get((rater, question.key))
 
@@ -182,7 +182,7 @@ class Annotation:
         return _id(max(mine, key=lambda given: given.time).finding.question) if mine else None
 
     def save(
-        self, question: Question, rater: str, said: str | None, *, task_id: str, note: str = "", seconds: float = 0.0
+        self, question: PeopleQuestion, rater: str, said: str | None, *, task_id: str, note: str = "", seconds: float = 0.0
     ) -> Given:
         """Store what a rater says, on disk before this returns, and return it.
 
@@ -240,7 +240,7 @@ class Annotation:
                 found[number] = (*found.get(number, ()), given)
         return found
 
-    def _of_group(self, number: int, rater: str, said: tuple[Given, ...]) -> tuple[Question, ...]:
+    def _of_group(self, number: int, rater: str, said: tuple[Given, ...]) -> tuple[PeopleQuestion, ...]:
         fixed = self._fixed[number]
         if fixed is not None:
             return fixed
@@ -251,9 +251,9 @@ class Annotation:
                 self._plans[number, rater] = before
             return before[1]
 
-    def _of_people(self, number: int, tasks: Iterable[Task]) -> tuple[Question, ...]:
+    def _of_people(self, number: int, tasks: Iterable[Task]) -> tuple[PeopleQuestion, ...]:
         return tuple(
-            Question(id=_id(task.question), about=task.about, metric=task.metric, group=number)
+            PeopleQuestion(id=_id(task.question), about=task.about, metric=task.metric, group=number)
             for task in tasks
             if task.kind == "ask"
             and task.blocked is None

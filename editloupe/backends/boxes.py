@@ -23,7 +23,7 @@ from editloupe.backends.base import Traits
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall
 from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
-from editloupe.values import finite
+from editloupe.values import Json, finite
 
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]
 """Image name in small letters → (width, height) in px, as the image is sent."""
@@ -31,10 +31,14 @@ Numbers: TypeAlias = tuple[float, ...]
 Convert: TypeAlias = Callable[[Numbers, str], Numbers]
 
 DEFAULT: Final = "thousandths"
+BBOX_RULE: Final = (
+    "four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and height, x to the right, y down, "
+    "x0 < x1 and y0 < y1."
+)
+"""How a tool's schema describes a box."""
 _PLAIN: Final = (
     "four integers [x0, y0, x1, y1] in thousandths (0 to 1000) of the width and height of the image they belong to",
-    "four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and height, x to the right, y down, "
-    "x0 < x1 and y0 < y1.",
+    BBOX_RULE,
     "Boxes are [x0, y0, x1, y1] in thousandths of width and height.",
     "four integers between 0 and 1000, [x0, y0, x1, y1] as thousandths of the image's width and height",
     BOX_RULE.partition("{image!r}")[0],
@@ -60,12 +64,19 @@ DIALECTS: Final[Mapping[str, tuple[str, ...]]] = {
 _QUOTE: Final = "[\"'“”„‟‘’]"
 """Calls are mended by their parser: a box that it reads and that is not converted would be another place."""
 _NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_LIST: Final = rf"{_QUOTE}?\s*:\s*)(\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}(?:\s*,)?\s*\])"
+# Tools take numbers as strings, a list as a string and one nesting too many, so that they are converted as well.
+_ITEM: Final = rf"{_QUOTE}?{_NUMBER}{_QUOTE}?"
+_LIST: Final = (
+    rf"{_QUOTE}?\s*:\s*)({_QUOTE}?(?:\[\s*)?\[\s*{_ITEM}(?:\s*,\s*{_ITEM}){{3}}(?:\s*,)?\s*\](?:\s*\])?{_QUOTE}?)"
+)
 _IN_CALL, _IN_ANSWER = re.compile(rf"(\bbbox{_LIST}"), re.compile(rf"(\bbox{_LIST}")
 _TARGET: Final = re.compile(rf"\btarget_image{_QUOTE}?\s*:\s*{_QUOTE}([^\"'“”„‟‘’]*)")
 _BLOCK: Final = re.compile(r"(<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z))", re.DOTALL | re.IGNORECASE)
 _NEXT_CALL: Final = re.compile(r"(\}\s*,?\s*\{)")
 _ANSWER: Final = re.compile(re.escape(_PLAIN[-1]) + r"('(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")")
+PX_HINT: Final = " If these are px of the image, "
+"""With what a tool's error begins its advice on a box in px; it is cut where a model writes px."""
+_PX_ADVICE: Final = re.compile(re.escape(PX_HINT) + r"[^\n]*\]")
 _BOX: Final = re.compile(r"(\bpx )?(\[-?\d+(?:\.\d+)?(?:, -?\d+(?:\.\d+)?){3}\])")
 
 
@@ -87,6 +98,31 @@ def in_dialect(traits: Traits, request: Request, ask: Callable[[Request], Reply]
     sizes = sizes_of(request, traits.image_policy)
     reply = ask(outgoing(request, traits.boxes, sizes))
     return incoming(reply, traits.boxes, sizes, answer=answer_image(request, sizes))
+
+
+def box_numbers(given: Json) -> Numbers | None:
+    """Return the four numbers of a box, also from strings, from a list in a string, and from one nesting too many.
+
+    None for anything else.
+    """
+    value = given
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    numbers = [_number(number) for number in value] if isinstance(value, list | tuple) else []
+    known = tuple(number for number in numbers if number is not None)
+    return known if len(known) == len(numbers) == 4 else None
+
+
+def _number(given: object) -> float | None:
+    try:
+        return finite(float(given) if isinstance(given, str) else given)
+    except ValueError:
+        return None
 
 
 def answer_image(request: Request, sizes: Sizes) -> str | None:
@@ -161,9 +197,8 @@ def _form(request: Request) -> tuple[Message | None, str]:
 
 def _call(call: ToolCall, convert: Convert) -> ToolCall:
     box, target = call.arguments.get("bbox"), call.arguments.get("target_image")
-    numbers = [finite(value) for value in box] if isinstance(box, list | tuple) else []
-    known = tuple(number for number in numbers if number is not None)
-    if not len(known) == len(numbers) == 4:
+    known = box_numbers(box)
+    if known is None:
         return call
     new = convert(known, target if isinstance(target, str) else "")
     return replace(call, arguments={**call.arguments, "bbox": [int(v) if v == int(v) else v for v in new]})
@@ -203,6 +238,8 @@ def _observed(text: str, dialect: str, sizes: Sizes, asked: Mapping[str, str]) -
         size = sizes[str(ast.literal_eval(named[0])).lower()] if named else None
         return px + _written(converted(_numbers(box), dialect, size))
 
+    if dialect == "pixels":
+        text = _PX_ADVICE.sub("", text)
     lines = text.split("\n")
     for at, line in enumerate(lines):
         # Behind the mark stand the model's own words.

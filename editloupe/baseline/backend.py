@@ -11,7 +11,7 @@ from typing import Final
 from editloupe.answers import CANNOT_JUDGE
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.baseline import verdicts
-from editloupe.baseline.dialogue import EDITED, ORIGINAL, ObservedRegion, Question, read_request
+from editloupe.baseline.dialogue import EDITED, ORIGINAL, BaselineQuestion, ObservedRegion, read_request
 from editloupe.baseline.instruction_parser import parse_instruction
 from editloupe.baseline.phrase import target_phrase
 from editloupe.baseline.region_features import ImagePair
@@ -81,7 +81,7 @@ class PixelBaseline:
             return _call(reason, "zoom_in", {"target_image": EDITED, "bbox": bbox})
         return _answer(verdict.label, f"{thought} {verdict.reason}")
 
-    def _pair(self, original: ImageRef, edited: ImageRef, question: Question, images: ImageStore) -> ImagePair:
+    def _pair(self, original: ImageRef, edited: ImageRef, question: BaselineQuestion, images: ImageStore) -> ImagePair:
         """Compare two pictures once, however many threads ask for them at a time."""
         key = (original.sha256, edited.sha256, question.covered, bool(question.marked))
         with self._lock:
@@ -111,7 +111,7 @@ class _Compared:
     pair: ImagePair | None = None
 
 
-def _unfit(question: Question) -> str:
+def _unfit(question: BaselineQuestion) -> str:
     """Return the reason why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (FOLLOWING, CONSISTENCY):
         named = neutralise(", ".join(sorted(question.labels)))
@@ -123,7 +123,7 @@ def _unfit(question: Question) -> str:
     return "" if question.instruction.strip() else "The request has no editing instruction."
 
 
-def _judged(question: Question, pair: ImagePair) -> tuple[PixelVerdict, str]:
+def _judged(question: BaselineQuestion, pair: ImagePair) -> tuple[PixelVerdict, str]:
     """Return the verdict, and the thought before it: how the instruction was read and how many places count."""
     instruction = parse_instruction(question.instruction)
     if question.observed is None:

@@ -41,7 +41,7 @@ class ObservedRegion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class BaselineQuestion:
     """What is asked, and what has been seen so far."""
 
     instruction: str
@@ -66,7 +66,7 @@ class Question:
     """Regions that differ, strongest first; None where nothing was observed."""
 
 
-def read_request(request: Request) -> Question:
+def read_request(request: Request) -> BaselineQuestion:
     """Return the whole conversation as one question."""
     first = next((m for m in request.messages if m.role == "user"), None)
     lines = [] if first is None else first.text.splitlines()
@@ -80,7 +80,7 @@ def read_request(request: Request) -> Question:
     called = [call.name for m in said for call in m.tool_calls] + [name for m in said for name in _CALLED.findall(m.text)]
     withdrawn = bool(request.messages) and _NO_TOOLS in request.messages[-1].text
     offered = {m.group(1) for line in lines[at + 1 :] if (m := _TOOL.match(line))} | {t.name for t in request.tools}
-    return Question(
+    return BaselineQuestion(
         instruction="" if asked is None else asked.group(1),
         to_be_named=None if asked else next((m.group(1) for line in lines if (m := _TO_BE_NAMED.match(line))), None),
         labels=frozenset(m.group(1) for line in lines[at + 1 :] if (m := _LABEL.match(line))),

@@ -50,7 +50,7 @@ class Answered:
 
 
 class LeftOut(Exception):
-    """Raised where something gets no further; and kept, to say why there is no row.
+    """Says why something becomes no row: raised at the stage where it ends, and kept for left_out.jsonl.
 
     why: for programs, such as "not_found", or the status of a finding.
     failed: the status of a failure, which leaves open whether there is a row: it may go otherwise another time.

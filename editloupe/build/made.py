@@ -178,9 +178,9 @@ def _open_note(made: SetMade, protocol: str) -> str:
     """Return what to do about rows that nobody has passed."""
     count = len(made.waiting)
     rows = "1 row" if count == 1 else f"{count:,} rows"
-    who = "Nobody has yet" if made.looked else "No person has"
     split = sum(row.waits == "people_disagree" for row in made.waiting)
-    more = f" On {split:,} they disagree: One of them answers anew with `editloupe annotate`." if split else ""
+    more = f" On {split:,} they disagree: one of them answers anew with `editloupe annotate`." if split else ""
     return (
-        f"{who} passed {rows} ({TO_REVIEW}). People answer {protocol} about them; --review RUN takes what they say.{more}"
+        f"Nobody has passed {rows} yet ({TO_REVIEW}). Let people answer {protocol} about them, and give their run by "
+        f"--review.{more}"
     )

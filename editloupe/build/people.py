@@ -62,7 +62,7 @@ class RowQuestion:
     views: Callable[[Sample], Sequence[Recipe]]
     """Of a row."""
     prompt: Callable[[Sample], str] | None = None
-    """Of a row; None for the template of the question, `review_ID`, with what the row says."""
+    """Returns the prompt for a row. None: the template `review_ID` is filled with the columns of the row."""
     short: str = ""
     answer: AnswerSpec = YES_NO
     levels: tuple[Any, ...] = ()
@@ -75,7 +75,7 @@ class RowQuestion:
     asked: Callable[[Sample], bool] = lambda sample: True
     """Whether a row has it."""
     corrects: str = ""
-    """The question that it follows where that one was answered with no. It asks for a better text, and may be left open."""
+    """Id of another question. This one asks for a better text where that one was answered with no, and may be left open."""
 
     def metric(self, source: str) -> Metric:
         """Return what is scored of it."""

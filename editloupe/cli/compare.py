@@ -26,9 +26,9 @@ from editloupe.cli.output import command, in_brief, note, out, print_json, say, 
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
-from editloupe.figures import render
+from editloupe.figures import plots, render
 from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
-from editloupe.figures.compare import Comparison, Rated, rated_by_people
+from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
 from editloupe.figures.compare_tables import answers, markdown, tables, write_comparison
 from editloupe.figures.equal_cost import at_equal_cost
@@ -180,7 +180,7 @@ def compare(
     _show(comparison, found, full=full, as_json=as_json, as_markdown=as_markdown)
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
-        note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, plots as SVG")
+        note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, {plots.written()}")
     return 0
 
 
@@ -318,7 +318,11 @@ def _of_people(
 def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
     found = among_people(people, metrics, options)
     check_raters(found, advice)
-    return _comparison((), found, people.source, people.notes, options)
+    return replace(
+        _comparison((), found, people.source, people.notes, options),
+        disagreements=tuple(raters_apart(people, metrics)),
+        titles=dict((m, (m, m)) if isinstance(m, str) else (m.id, (m.name, m.short)) for m in metrics),
+    )
 
 
 def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: bool, as_markdown: bool) -> None:
@@ -342,7 +346,7 @@ def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: b
     else:
         for table in made:
             out().print(render.terminal(table))
-    if found.disagreements:
+    if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
 
 

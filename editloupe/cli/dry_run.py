@@ -11,7 +11,7 @@ from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.figures.closing import Heading
 from editloupe.runs.estimate import Ahead, CostBound, look_ahead
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
 
@@ -19,7 +19,7 @@ _SHOWN = 10
 """Lines of a list that a terminal shows; --json gives all."""
 
 
-def dry_run(judges: Sequence[Setup], entries: Sequence[Entry], folder: Path, *, as_json: bool) -> int:
+def dry_run(judges: Sequence[Setup], entries: Sequence[JudgeEntry], folder: Path, *, as_json: bool) -> int:
     """Print what judging into `folder` would do, for each judge and for all. Nobody is asked, nothing is written."""
     prices = read_prices(judges[0].config.prices)
     found = [look_ahead(setup, folder, prices, entries=entries) for setup in judges]

@@ -23,7 +23,7 @@ from editloupe.errors import BackendError, ConfigError, Unavailable
 from editloupe.findings import PENDING
 from editloupe.protocols.base import described
 from editloupe.runs.budget import RunBudget
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -132,7 +132,7 @@ def _judge(
     run: RunConfig,
     folder: Path,
     budget: RunBudget,
-    entries: Sequence[Entry],
+    entries: Sequence[JudgeEntry],
     *,
     redo: frozenset[str],
     as_json: bool,
@@ -163,14 +163,14 @@ def _judge(
     return outcome, stop.is_set() and not outcome.ledger.reason
 
 
-def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[Entry]:
+def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[JudgeEntry]:
     """Return how run.json lists these judges. Raises ConfigError if one cannot judge, before any has spent anything.
 
     reached: without those whose address takes no connection.
     """
     budget, prices = RunBudget.of(runs[0]), read_prices(runs[0].prices)
     titles: dict[str, str] = {}
-    found: list[Entry] = []
+    found: list[JudgeEntry] = []
     for run in runs:
         setup = open_setup(run)
         budget.check(setup.backend, prices)

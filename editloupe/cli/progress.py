@@ -141,7 +141,7 @@ class Watch:
             return State(progress=self._last, elapsed_s=now - self._began, rate=rate)
 
 
-class Told:
+class ProgressLines:
     """Tells states as lines for a log, or as JSON events, whenever one is due.   events: JSON on standard output."""
 
     def __init__(self, *, events: bool) -> None:
@@ -219,12 +219,12 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
                   redirect_stdout=False):  # fmt: skip
             yield take
     else:
-        with _telling(watch, Told(events=events)) as listener:
+        with _telling(watch, ProgressLines(events=events)) as listener:
             yield listener
 
 
 @contextmanager
-def _telling(watch: Watch, told: Told) -> Iterator[Callable[[Progress], None]]:
+def _telling(watch: Watch, told: ProgressLines) -> Iterator[Callable[[Progress], None]]:
     """Yield a listener that tells what has come, and tells again as time passes."""
     ended, lock = threading.Event(), threading.Lock()
 

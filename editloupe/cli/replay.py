@@ -88,7 +88,8 @@ def replay(
     if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
         return code
     if not as_json:
-        say("The judge has changed by more than --fail-above allows.", "bold red")
+        changed = "The judge has changed by more than --fail-above allows."
+        say("Nothing was judged, so that --fail-above cannot be held." if found.highest is None else changed, "bold red")
     return 4
 
 

@@ -14,7 +14,7 @@ from editloupe.errors import ConfigError
 from editloupe.figures import plots, render
 from editloupe.figures.closing import brief_tables
 from editloupe.figures.judged import read_judged
-from editloupe.figures.report import Report, make_report, write_report
+from editloupe.figures.report import make_report, write_report
 
 
 def report(
@@ -30,8 +30,13 @@ def report(
     as_markdown: MarkdownFigures = False,
 ) -> int:
     """Show the protocol's tables, labels and failures of runs; several judges side by side."""
+    if figures is not None and not plots.available():
+        raise ConfigError(f"--figures: {plots.NO_PLOTS}")
     brief = in_brief(full)
     found = make_report(read_judged(runs))
+    if figures is not None:
+        written = [files.write_whole(figures / name, data) for name, data in found.pictures()]
+        note(f"{len(written)} plots in {figures}, as PDF and PNG")
     if as_json:
         print_json(found.to_json())
         return 0
@@ -52,19 +57,10 @@ def report(
     if found.together is not None:
         out().print(render.terminal(found.together))
     warn(found.notes)
-    if figures is not None:
-        _write_figures(found, figures)
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is None:
         note("Give --out DIR to keep tables and plots of several runs.")
         return 0
     written = write_report(found, folder, below=out_dir or runs[0])
-    say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, plots as SVG")
+    say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, {plots.written()}")
     return 0
-
-
-def _write_figures(found: Report, folder: Path) -> None:
-    if not plots.available():
-        raise ConfigError(plots.NO_PLOTS)
-    written = [files.write_whole(folder / name, data) for name, data in found.pictures()]
-    say(f"{len(written)} plots in {folder}, as PDF and PNG")

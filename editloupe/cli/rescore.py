@@ -12,7 +12,7 @@ from typer import Option
 
 from editloupe.answers import Number
 from editloupe.cli.options import AsJson, RunFolder
-from editloupe.cli.output import command, out, plain, print_json, say, say_first, warn
+from editloupe.cli.output import command, many, out, plain, print_json, say, say_first, warn
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
@@ -54,6 +54,9 @@ def rescore(
             print_json(one.to_json())
     else:
         _report(done, store, protocol)
+        if option:
+            told = f"editloupe report {out_dir}" if out_dir else "write the run with --out, then editloupe report it"
+            say(f"Scores made from findings follow the new options: {told}")
         if out_dir is not None:
             say(f"Written: {command('show', out_dir)}")
     warn(store.problems)
@@ -81,7 +84,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
     ]
     say_first(lines, _SHOWN, "; --json lists all.")
     reasons = Counter(one.reason for one in done if one.reason)
-    warn(f"{count} findings are left out: {reason}" for reason, count in reasons.items())
+    warn(f"{many(count, 'finding')} left out: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 

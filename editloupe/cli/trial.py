@@ -28,7 +28,7 @@ from editloupe.cli.options import runs as described
 from editloupe.cli.output import in_brief, note, out, print_json, say, write
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError
-from editloupe.figures import render
+from editloupe.figures import plots, render
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.findings import PENDING
 from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Drawing
@@ -117,7 +117,7 @@ def trial(
                 out().print(render.terminal(table))
     if out_dir is not None:
         written = write_trial(told, out_dir)
-        note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, plots as SVG")
+        note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, {plots.written()}")
     return code
 
 

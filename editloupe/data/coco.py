@@ -111,7 +111,7 @@ def read_coco(file: Path) -> Annotated:
     for place, entry in enumerate(listed["annotations"] or (), start=1):
         try:
             of, made = _annotation(entry, entries, categories, place)
-        except _Unusable as error:
+        except _UnusableAnnotation as error:
             what = _id(entry, "id") or f"number {place}"
             faults.append(Fault(what=f"annotation {what}", why=error.why, detail=str(error)))
             continue
@@ -120,7 +120,7 @@ def read_coco(file: Path) -> Annotated:
     for id_, entry in entries.items():
         try:
             images.append(_image(entry, id_, tuple(objects[id_])))
-        except _Unusable as error:
+        except _UnusableAnnotation as error:
             faults.append(Fault(what=f"image {id_}", why=error.why, detail=str(error)))
     return Annotated(images=tuple(images), categories=categories, faults=tuple(faults))
 
@@ -147,7 +147,7 @@ def mask_of(annotation: Annotation, *, width: int, height: int) -> Mask | None:
     return filled
 
 
-class _Unusable(Exception):
+class _UnusableAnnotation(Exception):
     def __init__(self, why: str, detail: str) -> None:
         self.why = why
         super().__init__(detail)
@@ -191,23 +191,23 @@ def _id(entry: Any, name: str) -> str | None:
 def _annotation(
     entry: Any, images: Mapping[str, Mapping[str, Any]], categories: Mapping[int, str], place: int
 ) -> tuple[str, Annotation]:
-    """Return (id of its image, the annotation). Raises _Unusable."""
+    """Return (id of its image, the annotation). Raises _UnusableAnnotation."""
     of = _id(entry, "image_id")
     if of is None or of not in images:
-        raise _Unusable("unknown_image", f"no image has the id {of!r}")
+        raise _UnusableAnnotation("unknown_image", f"no image has the id {of!r}")
     category = entry.get("category_id")
     if not isinstance(category, int) or category not in categories:
-        raise _Unusable("unknown_category", f"no category has this id: {shown(category)}")
+        raise _UnusableAnnotation("unknown_category", f"no category has this id: {shown(category)}")
     width, height = _size(images[of])
     numbers = entry.get("bbox")
     values = [finite(v) for v in numbers] if isinstance(numbers, list | tuple) else []
     if len(values) != 4 or None in values:
-        raise _Unusable("box", f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}")
+        raise _UnusableAnnotation("box", f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}")
     a, b, c, d = (v or 0.0 for v in values)
     try:
         box = inside(to_px(Quad(values=(a, b, c, d)), "xywh", width=width, height=height), width=width, height=height)
     except ValueError as error:
-        raise _Unusable("box", str(error)) from error
+        raise _UnusableAnnotation("box", str(error)) from error
     return of, Annotation(
         id=_id(entry, "id") or f"number {place}",
         category=category,
@@ -218,11 +218,11 @@ def _annotation(
 
 
 def _size(entry: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (width, height) in px. Raises _Unusable."""
+    """Return (width, height) in px. Raises _UnusableAnnotation."""
     width, height = entry.get("width"), entry.get("height")
     for side in (width, height):
         if not isinstance(side, int) or isinstance(side, bool) or not 0 < side < _MOST:
-            raise _Unusable(
+            raise _UnusableAnnotation(
                 "no_size", f"expected the image's width and height in px, found {shown(width)} and {shown(height)}"
             )
     assert isinstance(width, int) and isinstance(height, int)
@@ -230,14 +230,14 @@ def _size(entry: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _image(entry: Mapping[str, Any], id_: str, annotations: tuple[Annotation, ...]) -> AnnotatedImage:
-    """Return an image of the file. Raises _Unusable."""
+    """Return an image of the file. Raises _UnusableAnnotation."""
     width, height = _size(entry)
     name = entry.get("file_name")
     if not name and isinstance(entry.get("coco_url"), str):
         # LVIS names COCO's files by their addresses: …/val2017/000000397133.jpg.
         name = "/".join(PurePosixPath(urlsplit(entry["coco_url"]).path).parts[-2:])
     if not isinstance(name, str) or not name.strip():
-        raise _Unusable("no_file_name", "expected file_name, or coco_url as LVIS has it")
+        raise _UnusableAnnotation("no_file_name", "expected file_name, or coco_url as LVIS has it")
     return AnnotatedImage(
         id=id_,
         name=name,
@@ -253,7 +253,7 @@ def _numbers(value: Any) -> Iterator[int]:
     if value is None:
         return
     if not isinstance(value, list) or any(not isinstance(one, int) for one in value):
-        raise _Unusable("category_lists", f"expected a list of category ids, found {shown(value)}")
+        raise _UnusableAnnotation("category_lists", f"expected a list of category ids, found {shown(value)}")
     yield from value
 
 

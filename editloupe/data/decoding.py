@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from editloupe.errors import ImageError
 
@@ -50,7 +51,7 @@ _UPRIGHT: Final = {
 }
 _SIDEWAYS: Final = {5, 6, 7, 8}
 _PNG_METADATA: Final = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
-"""What Pillow reads a PNG's orientation from. Without any before the pixels it would decode them to look behind."""
+"""From these Pillow reads a PNG's orientation. If none stands before the pixels, it decodes them to look behind."""
 
 _ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """The passes of an interlaced PNG: first column and row, and the steps between columns and rows."""
@@ -191,8 +192,12 @@ def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tupl
                 raise ValueError("its lines of pixels are too few")
             if image.format != "TIFF" and _orientation(image) != turned:
                 raise ImageError(f"{name}: is turned by EXIF that stands behind its pixels; save it upright")
+            if odd := _unreadable(image):
+                raise ImageError(f"{name}: its pixels are {odd}; save it with 8 or 16 bits a channel")
             notes += [f"first of {frames} frames"] if frames > 1 else []
             notes += ["EXIF rotation applied"] if turned != 1 else []
+            if image.format == "PNG":
+                _scale_clear(image, bits=data[24])
             colour, alpha = _split(image)
             notes += ["reduced to 8 bits"] if deep else []
             if profile := image.info.get("icc_profile"):
@@ -210,7 +215,7 @@ def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tupl
 
 
 def _lacks_lines(image: Image.Image, png: bytes) -> bool:
-    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves those that lack black."""
+    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves missing lines black."""
     width, height = image.size
     # Lines are written from above, those of odd number last where they are interlaced.
     if all(image.crop((0, row, width, row + 1)).getbbox(alpha_only=False) for row in (height - 2, height - 1)):
@@ -234,14 +239,32 @@ def _has_16_bits(image: Image.Image) -> bool:
     return image.mode.startswith("I") or any(";16" in str(tile.args) for tile in getattr(image, "tile", ()))
 
 
+def _unreadable(image: Image.Image) -> str:
+    """Return what pixels are of which nobody knows the white, in words; "" for those that can be read."""
+    # 258 is the number of bits a channel.
+    deepest = max(image.tag_v2.get(258, (8,))) if isinstance(image, TiffImageFile) else 8
+    return "fractions" if image.mode == "F" else "numbers of 32 bits" if deepest > 16 else ""
+
+
+def _scale_clear(png: Image.Image, *, bits: int) -> None:
+    """Bring the one transparent colour that a PNG may name to the levels of its pixels; Pillow leaves it as it is.
+
+    bits: a channel, in the file.
+    """
+    clear = png.info.get("transparency")
+    if png.mode == "RGB" and bits == 16 and isinstance(clear, tuple):
+        png.info["transparency"] = tuple(level >> 8 for level in clear)
+    elif png.mode == "L" and bits < 8 and isinstance(clear, int):
+        png.info["transparency"] = clear * 255 // (2**bits - 1)
+
+
 def _split(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
     """Return 8-bit colour without alpha, and the alpha channel where there is one."""
     if image.mode.startswith("I"):
+        clear, levels = image.info.get("transparency"), np.asarray(image)
+        alpha = Image.fromarray(np.where(levels == clear, 0, 255).astype(np.uint8)) if isinstance(clear, int) else None
         # Pillow's own conversion cuts off at 255.
-        levels = np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
-        return Image.fromarray((levels >> 8).astype(np.uint8)), None
-    if image.mode == "F":
-        raise ValueError("its pixels are fractions; save it with 8 or 16 bits a channel")
+        return Image.fromarray((np.clip(levels, 0, 65535).astype(np.uint16) >> 8).astype(np.uint8)), alpha
     if not image.has_transparency_data:
         return (image.convert("RGB") if image.mode == "P" else image), None
     rgba = image.convert("RGBA")

@@ -127,7 +127,7 @@ def write_sft(run: Answers, folder: Path, *, turns: Turns = "answer") -> Funnel:
     Answers that people do not agree with are left out. Raises ConfigError if nothing is left, or the folder holds other
     things; StorageError. What could not be read stands in the source's `problems`.
     """
-    funnel, writer = Funnel(), _Writer(folder)
+    funnel, writer = Funnel(), _RowWriter(folder)
 
     def rows() -> Iterator[dict[str, Any]]:
         for finding, agrees in _answered(run, funnel):
@@ -150,7 +150,7 @@ def write_dpo(runs: Sequence[Answers], folder: Path) -> Funnel:
     An answer that people agree with is chosen, one that they do not is rejected. The first chosen one goes with the first
     rejected one, the second with the second. Raises as `write_sft`.
     """
-    funnel, writer = Funnel(), _Writer(folder)
+    funnel, writer = Funnel(), _RowWriter(folder)
 
     def rows() -> Iterator[dict[str, Any]]:
         for chosen, rejected in _pairs(runs, funnel):
@@ -181,7 +181,7 @@ class _Side:
     messages: Sequence[Message]
 
 
-class _Writer:
+class _RowWriter:
     """Writes rows and their pictures below one folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -5,6 +5,7 @@ Two judges are compared on the samples that both could judge; each one's coverag
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -139,7 +140,7 @@ class Cost(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement(Serialisable):
-    """One sample on which judges differ."""
+    """One sample on which judges differ, or raters where people are compared among themselves."""
 
     sample: str
     """The sample's key."""
@@ -147,7 +148,7 @@ class Disagreement(Serialisable):
     part: Annotated[str, Field(exclude_if=is_empty)] = ""
     criterion: str
     labels: Mapping[str, str]
-    """By judge."""
+    """By judge, or by rater."""
     spread: float
     """How far they are apart, 0 to 100, or in the unit of a metric without bounds."""
 
@@ -220,7 +221,7 @@ def rated_by_people(
             return None, people.notes
     if unknown := next((rating for rating in more if rating not in people.metrics), None):
         rated = ", ".join(people.metrics) or "nothing that is named"
-        raise ConfigError(f"--pair {unknown}: {people.source} has no rating of this name; it rates {rated}")
+        raise ConfigError(f"--pair {unknown}: no rating in {people.source} has this name; rated there: {rated}")
     folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
     where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
     if {key[0] for key in people.items} == {""} and all(key[1] in {k[0] for k in items} for key in people.items):
@@ -336,6 +337,27 @@ def furthest_first(found: Sequence[Disagreement]) -> list[Disagreement]:
     metrics = {sample: len({d.criterion for d in own}) for sample, own in of_sample.items()}
     sums = {sample: sum(d.spread for d in own) for sample, own in of_sample.items()}
     return sorted(found, key=lambda d: (-d.spread, -metrics[d.sample], -sums[d.sample], d.sample, d.turn, d.part))
+
+
+def raters_apart(people: HumanLabels, metrics: Sequence[Metric | str]) -> list[Disagreement]:
+    """Return the items on which two raters or more said different things, the furthest apart first."""
+    found = []
+    for metric in metrics:
+        name = metric if isinstance(metric, str) else metric.id
+        items = [key for key, ratings in people.ratings.items() if ratings.get(name)]
+        reading = MetricReading([None] * len(items), [people.ratings[key][name] for key in items], metric)
+        scale = reading.ruler.scale
+        for (editor, sample, turn, part), rated in zip(items, reading.ratings, strict=True):
+            if len(set(rated.values())) < 2:
+                continue
+            placed = {rater: (None if isinstance(metric, str) else metric.normalise(v)) for rater, v in rated.items()}
+            shown = [v if (place := placed[rater]) is None else place for rater, v in rated.items()]
+            # A number may lie between two labels.
+            labels = {r: scale.name(v) if scale is not None and v in scale.values else f"{v:g}" for r, v in rated.items()}
+            spread = min(round(max(shown) - min(shown), 6), sys.float_info.max)
+            key = sample_key(editor, sample)
+            found.append(Disagreement(sample=key, turn=turn, part=part, criterion=name, labels=labels, spread=spread))
+    return furthest_first(found)
 
 
 class _Joined:
@@ -521,6 +543,11 @@ def _beside_people(
     items, labels = people.items, people.labels
     held: Sequence[Metric | str] = metrics
     if by_editor:
+        named = {editor for editor, *_ in column.items} - {""}
+        if len(named) < 2:
+            raise ConfigError(
+                f"--unit editor: expected edits of two named editors or more, found {len(named)} in {column.name}"
+            )
         items, labels = join(editors_of(column).items, rated_editors(labels), where=column.name, closed=True)
         # A mean, or a rank, need not be a value of the metric's own scale.
         column, held = editors_of(column), [metric.id for metric in metrics]

@@ -388,7 +388,8 @@ def _grouped(found: Comparison, dimension: str) -> Table:
 
 
 def _disagreements(found: Comparison, most: int) -> Table:
-    names = [judge.name for judge in found.judges]
+    judges = [judge.name for judge in found.judges]
+    names = judges or list(dict.fromkeys(name for d in found.disagreements for name in d.labels))
     rows = []
     for d in found.disagreements[:most]:
         name = _place(d)
@@ -399,7 +400,7 @@ def _disagreements(found: Comparison, most: int) -> Table:
     more = len(found.disagreements) - len(rows)
     return numbers(
         "disagreements",
-        "Where judges disagree, the furthest apart first",
+        f"Where {'judges' if judges else 'raters'} disagree, the furthest apart first",
         ("Sample", "", "Apart", *names),
         rows,
         fixed=3,

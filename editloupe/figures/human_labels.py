@@ -163,6 +163,8 @@ def read_label_table(
     for line in table.lines:
         reader.add(line)
     notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
+    if (reader.left_out or reader.split) and not reader.holds_ratings:
+        raise ConfigError(f"{file}: no rating can be used: {'; '.join(notes)}")
     return HumanLabels(
         source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes
     )
@@ -174,7 +176,7 @@ class _LabelReader:
 
     roles: Mapping[str, str]
     wide: Mapping[str, tuple[str, str]]
-    """JudgeColumn → (metric, rater); empty for a long table."""
+    """Column → (metric, rater); empty for a long table."""
     known: Known | None
     only: str
     items: dict[Key, RatedItem] = field(default_factory=dict)
@@ -186,6 +188,11 @@ class _LabelReader:
 
     def __post_init__(self) -> None:
         self.metrics |= dict.fromkeys(metric for metric, _ in self.wide.values())
+
+    @property
+    def holds_ratings(self) -> bool:
+        """Return whether any item has a rating."""
+        return any(given for ratings in self.ratings.values() for given in ratings.values())
 
     def add(self, line: TableLine) -> None:
         item, turn = self._text(line, "item"), self._text(line, "turn") or "0"
@@ -204,10 +211,11 @@ class _LabelReader:
             source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
             self.items[key] = RatedItem(key=key, source=source, edit_type=edit_type, area=area)
             self.ratings[key] = {}
+        by = self._text(line, "rater") or NO_RATER
         for column, (metric, rater) in self.wide.items():
-            self._rate(line, key, metric, rater, line.values.get(column))
+            self._rate(line, key, metric, by if rater == NO_RATER else rater, line.values.get(column))
         if not self.wide and (named := self._metric(line)) is not None:
-            self._rate(line, key, named, self._text(line, "rater") or NO_RATER, line.values.get(self.roles["label"]))
+            self._rate(line, key, named, by, line.values.get(self.roles["label"]))
 
     def notes(self, name: str) -> list[str]:
         """Return what could not be used; ratings that were given twice with different values are taken out."""
@@ -260,7 +268,7 @@ class _LabelReader:
 
 
 def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> dict[str, tuple[str, str]]:
-    """JudgeColumn → (metric, rater) of those that the user named."""
+    """Return column → (metric, rater) of those that the user named."""
     found = {}
     for role, column in named.items():
         name, _, rater = role.partition("@")
@@ -272,9 +280,9 @@ def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> d
 
 
 def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """JudgeColumn → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
+    """Return column → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
 
-    And the columns that would be of numbers but for a few values (the fewer half), with the first of these, in words.
+    Also returned, in words: columns of which at least half are numbers and some are not, with the first that is none.
     """
     found: dict[str, tuple[str, str]] = {}
     strays = []

@@ -19,6 +19,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 from xml.sax.saxutils import escape
 
+import numpy as np
+
 from editloupe.errors import ConfigError
 from editloupe.figures.escape import safe
 from editloupe.stats.table import (
@@ -104,6 +106,11 @@ class Shares:
 def available() -> bool:
     """Return whether plots can be drawn."""
     return find_spec("matplotlib") is not None
+
+
+def written() -> str:
+    """Return what a command says of plots among the files that it wrote."""
+    return "plots as SVG" if available() else "and no plots, which need matplotlib (pip install 'editloupe[plots]')"
 
 
 def draw(plot: Plot, *, width: float = WIDTH) -> str:
@@ -229,11 +236,13 @@ def _means(plot: MeansPlot, width: float) -> Figure:
         there = [
             (y, cell, float(cell.value)) for y, cell in zip(places, cells, strict=True) if isinstance(cell.value, float)
         ]
-        ends = [(0 if c.low is None else v - c.low, 0 if c.high is None else c.high - v) for _, c, v in there]
+        # Where there is no interval, nothing is drawn for it.
+        lows = [v - (math.nan if cell.low is None else cell.low) for _, cell, v in there]
+        highs = [(math.nan if cell.high is None else cell.high) - v for _, cell, v in there]
         axes.barh(
             [y for y, *_ in there], [v for *_, v in there], height=0.8 / many, label=_label(name),
             color=COLOURS[number % len(COLOURS)], hatch=_HATCHES[number % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
-            xerr=[[max(0.0, low) for low, _ in ends], [max(0.0, high) for _, high in ends]] if ends else None,
+            xerr=np.maximum([lows, highs], 0.0) if there else None,
             error_kw={"ecolor": _INK, "elinewidth": 1, "capsize": 2},
         )  # fmt: skip
     _named_rows(axes, plot.rows)

@@ -140,7 +140,10 @@ def _keeps_order(tone: Tone, rgb: RGB) -> bool:
 
 
 def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
-    """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels and a grey result."""
+    """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels, or where it is an edit.
+
+    An edit makes a picture grey, or a channel of more of another one than of itself.
+    """
     inner = ((a > 2) & (a < 253) & (b > 2) & (b < 253)).all(axis=2)
     if np.count_nonzero(inner) < max(64, 0.05 * inner.size):
         return None
@@ -160,7 +163,7 @@ def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
         if np.abs(solved - last).max() < _STEADY / 255:
             break
     mix = solved.T.copy()
-    if np.linalg.det(mix[:, :3]) < _LEAST_MIX:
+    if np.linalg.det(mix[:, :3]) < _LEAST_MIX or (np.diag(mix) < mix[:, :3].max(axis=1)).any():
         return None
     mix[:, 3] *= 255
     return mix

@@ -12,7 +12,7 @@ from editloupe.measures import base
 from editloupe.scores import Metric, Real
 
 
-class Aesthetic(base.Measure):
+class Aesthetic(base.BaseMeasure):
     """The score that an aesthetic head gives to CLIP's vector of an image, of two to the edited one (higher is better)."""
 
     name = "aesthetic"

@@ -44,7 +44,7 @@ class Measured:
     """Image files of the pictures that the measure made. The run keeps them; the answer names them by their digests."""
 
 
-class Measure:
+class BaseMeasure:
     """What the measures of this package begin with. One of another package need not."""
 
     version: ClassVar[str] = "1"

@@ -20,7 +20,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.bars import without_bars
 from editloupe.imaging.masked import Kept, share
-from editloupe.measures.base import Args, Measure, Measured
+from editloupe.measures.base import Args, BaseMeasure, Measured
 from editloupe.measures.pair import cosine, whole_pair
 from editloupe.models.features.base import Features, Tokens
 from editloupe.scores import Interval, Metric
@@ -75,7 +75,7 @@ class BackgroundTokenArgs(BackgroundArgs, TokenArgs):
     """The arguments of a measure of the background by an encoder."""
 
 
-class _Objects(Measure):
+class _Objects(BaseMeasure):
     """The mean over objects of how alike a place of two images is."""
 
     Args = ObjectArgs
@@ -156,7 +156,7 @@ class ObjectL1(_Objects):
         return [{"value": _l1(one, resize(other, width=one.shape[1], height=one.shape[0]))} for one, other in crops]
 
 
-class BackgroundConsistency(Measure):
+class BackgroundConsistency(BaseMeasure):
     """The cosine of the backgrounds of two images, -1 to 1 (higher is better). Equal images give 1.
 
     A background is the weighted mean of patch tokens of length 1. A patch counts by the share of it that lies outside all
@@ -190,7 +190,7 @@ class BackgroundConsistency(Measure):
         return _of_background(value, part, "patches", source, edited, grid=[rows, columns])
 
 
-class BackgroundL1(Measure):
+class BackgroundL1(BaseMeasure):
     """1 - mean |difference| of R, G and B outside all boxes, as a share of 255, 0 to 1 (higher is better)."""
 
     name = "background_l1"

@@ -28,7 +28,7 @@ _ABOUT: Final = 0.5
 """Of a box's width and height: so far about it a change is still one of the target, such as a copy beside it."""
 
 
-class CropEdit(base.Measure):
+class CropEdit(base.BaseMeasure):
     """What an image editor makes of the place about a target, put back into the image.
 
     The crop is that of Eq. 1 about all the target's boxes. The answer is a Record: `outcome`, `crop` in px, `seam_levels`,

@@ -15,7 +15,7 @@ from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.values import Box
 
 
-class DetectTarget(base.Measure):
+class DetectTarget(base.BaseMeasure):
     """The places of a named object in one image, searched for in the whole image, then in tiles. Best first.
 
     The confidence is the score of the best box. No box is an answer: the detector found none.
@@ -44,7 +44,7 @@ class DetectTarget(base.Measure):
         return Boxes(boxes=boxes, confidence=confidence)
 
 
-class Detections(base.Measure):
+class Detections(base.BaseMeasure):
     """What a detector sees of a named object in one image: every box with its score, from a single pass, best first.
 
     The whole image is looked at once and no box is dropped as a duplicate of another, so that rules with thresholds of

@@ -14,7 +14,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region
 from editloupe.imaging.orientation import UPRIGHT
-from editloupe.measures.base import Measure, Measured
+from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.values import Box, Json
 
@@ -42,7 +42,7 @@ class DifferenceRegionsArgs(WholeArgs):
     """A region below it is left out: faint light, what saving again leaves. Pictures that changed throughout keep all."""
 
 
-class DifferenceRegions(Measure):
+class DifferenceRegions(BaseMeasure):
     """Where two images differ, as a Record of differences, strongest first.
 
     {"differences": [{"op": "ADD" | "EDIT" | "REMOVE", "object": "", "box": [x0, y0, x1, y1] in thousandths of the source,

@@ -9,12 +9,12 @@ from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.unchanged import change
-from editloupe.measures.base import Measure, Measured
+from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.scores import Interval, Metric
 
 
-class DifferenceShare(Measure):
+class DifferenceShare(BaseMeasure):
     """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
 
     name = "differences"

@@ -14,7 +14,7 @@ from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.masked import outside
-from editloupe.measures.base import Measure, Measured
+from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import PairArgs, pictures
 from editloupe.models.faces import Face, FaceEmbedder
 from editloupe.scores import Interval, Metric
@@ -32,7 +32,7 @@ class FaceArgs(PairArgs):
     """Which faces are compared. cosine: the pairs that are most alike together.   place: those that overlap most."""
 
 
-class FaceConsistency(Measure):
+class FaceConsistency(BaseMeasure):
     """The cosine of a face's vectors before and after the edit, -1 to 1, the mean over matched faces (higher is better).
 
     A face that is not found again has no cosine. It is said in the reason, and it is not part of the mean.

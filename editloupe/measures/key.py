@@ -11,7 +11,7 @@ from editloupe.findings import JudgeKind
 from editloupe.measures import base
 
 
-class Key(base.Measure):
+class Key(base.BaseMeasure):
     """The known answer to a question. A judge is right where it says the same."""
 
     name = "key"

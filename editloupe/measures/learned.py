@@ -32,7 +32,7 @@ class FeatureArgs(PairArgs):
     """Patches that count with a mask.   pure: those wholly outside it.   any: those with any pixel outside it."""
 
 
-class _Similarity(base.Measure):
+class _Similarity(base.BaseMeasure):
     """The cosine of an encoder's vectors for two images, -1 to 1 (higher is better)."""
 
     Args = FeatureArgs
@@ -80,7 +80,7 @@ class DINO(_Similarity):
     metric = Metric(id="dino", name="DINO similarity", short="DINO", domain=Interval(low=-1, high=1))
 
 
-class CLIPText(base.Measure):
+class CLIPText(base.BaseMeasure):
     """The cosine of CLIP's vectors for the edited image and a text, -1 to 1 (higher is better); CLIP-T in many papers."""
 
     name = "clip_text_similarity"
@@ -110,7 +110,7 @@ class CLIPText(base.Measure):
         return Number(value=cosine(image, text))
 
 
-class CLIPDirection(base.Measure):
+class CLIPDirection(base.BaseMeasure):
     """The cosine between the change of the images and the change of two texts, in CLIP's space, -1 to 1 (higher is better).
 
     Gal et al., StyleGAN-NADA (2022). Vectors of images and texts have length 1 before they are subtracted.
@@ -141,7 +141,7 @@ class CLIPDirection(base.Measure):
         return Number(value=cosine(image, text))
 
 
-class LPIPS(base.Measure):
+class LPIPSMeasure(base.BaseMeasure):
     """Learned perceptual image patch similarity: a distance, 0 for equal images (lower is better).
 
     With a mask, what lies inside it is made equal in both images, and features count by the share of kept pixels there.
@@ -158,7 +158,7 @@ class LPIPS(base.Measure):
         pair = compared(args, images)
         height, width = pair.source.shape[:2]
         if min(height, width) < SMALLEST_SIDE:
-            raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
+            raise MeasureError(f"{width}×{height} px is smaller than LPIPSMeasure needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
         return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
 

@@ -15,7 +15,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.differences import FAINT
 from editloupe.imaging.masked import inside, outside
-from editloupe.measures.base import Args, Measure
+from editloupe.measures.base import Args, BaseMeasure
 from editloupe.measures.pair import PairArgs, pictures
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box
@@ -30,7 +30,7 @@ class MaskShareArgs(Args):
     """box: of the box's area.   changed: of what changed in it, so that the empty corners of a box do not count."""
 
 
-class MaskShare(Measure):
+class MaskShare(BaseMeasure):
     """The share of a box that lies inside the mask of the edit, 0 to 1.
 
     of="box": of its area, exact to fractions of a pixel of the mask; the mask alone is needed.

@@ -13,12 +13,12 @@ from editloupe.answers import Answer, Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.warp import How, squared_difference
-from editloupe.measures.base import Measure, Measured
+from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import Pair, PairArgs, compared
 from editloupe.scores import Interval, Metric, Real
 
 
-class _OfPair(Measure):
+class _OfPair(BaseMeasure):
     """A number that two images in one frame give."""
 
     Args = PairArgs
@@ -79,7 +79,7 @@ class AlignmentArgs(PairArgs):
     align: How = "sift"
 
 
-class Alignment(Measure):
+class AlignmentMeasure(BaseMeasure):
     """The motion of the whole picture between source and edited image, with what it explains.
 
     A Record of matrix, matches, inliers, residuals before and after, whether it was accepted, and why not.

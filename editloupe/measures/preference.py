@@ -12,7 +12,7 @@ from editloupe.models.preference.base import Preference
 from editloupe.scores import Metric, Real
 
 
-class HumanPreference(base.Measure):
+class HumanPreference(base.BaseMeasure):
     """The mean score that a model of preference gives to one image (higher is better). Its σ stands in the reason."""
 
     name = "preference"

@@ -16,7 +16,7 @@ from editloupe.measures import base
 from editloupe.values import Box, Json
 
 
-class Segmentation(base.Measure):
+class SegmentationMeasure(base.BaseMeasure):
     """What a segmenter sees in boxes of one image, all of them together.
 
     The answer is a Record: `outcome`, `share` of the image (0 to 1), `scores` (the expected IoU of each box) and, for the

@@ -25,7 +25,7 @@ _DARK: Final = 0.1
 """A pixel whose largest channel is at most this share of 255 has no colour to speak of."""
 
 
-class ImageStatistics(base.Measure):
+class ImageStatistics(base.BaseMeasure):
     """A Record of statistics of one image. A statistic that is not defined is null.
 
     luminance_p99, luminance_p999: the luminance that 99 and 99.9 % of the pixels do not exceed, 0 to 1.

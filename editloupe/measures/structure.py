@@ -15,7 +15,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.masked import outside, share
 from editloupe.imaging.structure import WINDOW, counted, grey, ssim_map
 from editloupe.imaging.warp import aligned
-from editloupe.measures.base import Measure, Measured
+from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import PairArgs, check_kept, pictures, told
 from editloupe.scores import Interval, Metric
 
@@ -32,7 +32,7 @@ class SSIMArgs(PairArgs):
     """px to which both images are squashed before; 0 compares at the source's own size. official is always 224."""
 
 
-class SSIM(Measure):
+class SSIM(BaseMeasure):
     """Mean structural similarity of luma, -1 to 1 (higher is better)."""
 
     name = "ssim"

@@ -86,7 +86,7 @@ def saved_weights(folder: Path, identity: str | None, what: str, families: Colle
         raise ConfigError(f"{where}: has no config.json; expected a folder saved by transformers") from None
     except (OSError, ValueError, AttributeError) as error:
         raise ConfigError(f"{where}: config.json cannot be read: {error}") from error
-    if families is not None and family not in families:
+    if families is not None and str(family) not in families:
         raise ConfigError(f"{where}: model_type {family!r} is no {what} known here ({', '.join(families)})")
     if not _tensors(folder):
         raise ConfigError(f"{where}: has no weights; expected model.safetensors beside config.json")

@@ -18,11 +18,11 @@ from editloupe.tasks import Status
 from editloupe.values import Json, Sample, finite
 
 
-class _Part(BaseModel):
+class _MappingPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Rule(_Part):
+class Rule(_MappingPart):
     """How files say one metric, or several that one question answers."""
 
     value: str = ""
@@ -77,7 +77,7 @@ class Rule(_Part):
         return None if not numbers else round(fmean(numbers), 2) if self.lines else numbers[0]
 
 
-class Means(_Part):
+class Means(_MappingPart):
     """The means as the script computes them."""
 
     dims: dict[str, str] = Field(default_factory=dict)
@@ -86,7 +86,7 @@ class Means(_Part):
     """The field of the overall score; "geometric" where it is the geometric mean of the others."""
 
 
-class ResultMapping(_Part):
+class ResultMapping(_MappingPart):
     """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
 
     layout: str

@@ -23,7 +23,7 @@ Verdict: TypeAlias = Literal["identical", "within", "drift", "not compared"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Serialisable):
+class ObservationDrift(Serialisable):
     """A new observation against the recorded one."""
 
     step: int
@@ -45,12 +45,12 @@ class Compared(Serialisable):
 
 def compare(
     recorded: Observation, now: Observation, *, step: int, tool: str, tolerance: Tolerance, images: ImageStore
-) -> Compared:
+) -> ObservationDrift:
     """Compare what the model is shown: text, images and boxes. `data` about versions and devices does not count.
 
     images: holds the images of both. If the bytes of a recorded image are gone, the verdict is "not compared".
     """
-    found = partial(Compared, step=step, tool=tool, tolerance=tolerance)
+    found = partial(ObservationDrift, step=step, tool=tool, tolerance=tolerance)
     if (recorded.text, recorded.views, recorded.error) == (now.text, now.views, now.error):
         return found(verdict="identical")
     kinds = [{"an error": one.error, "pictures": len(one.images)} for one in (recorded, now)]

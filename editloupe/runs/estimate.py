@@ -24,7 +24,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
@@ -84,7 +84,7 @@ class Ahead:
     """Every turn, every reminder and the last word used."""
 
 
-def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Entry] = ()) -> Ahead:
+def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[JudgeEntry] = ()) -> Ahead:
     """Return what `drive` with the same arguments would do first. Nothing is written. Raises as `drive` does.
 
     entries: all judges of the command.

@@ -14,7 +14,7 @@ from editloupe.errors import ImageError
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.imported import record_of
 from editloupe.protocols.importer import ResultFiles
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.setup import spec_of
 from editloupe.runs.store import RunStore
 
@@ -43,7 +43,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
     protocol = make_protocol(read.protocol, read.options)
     before = RunStore.read_info(out).spec.record if (out / "run.json").is_file() else {}
     spec = spec_of(read.protocol, protocol, {"imported": name}, record_of(read, before))
-    entries = [Entry(judge=judge, name=called) for called, judge in read.judges.items()]
+    entries = [JudgeEntry(judge=judge, name=called) for called, judge in read.judges.items()]
     with closing(RunStore.begin(out, spec, entries, read.loaded)) as store:
         images.write()
         judged = {finding.about.key for finding in read.findings}

@@ -19,7 +19,7 @@ from editloupe.values import Json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class JudgeEntry:
     """A judge as run.json lists it."""
 
     judge: JudgeSpec
@@ -40,7 +40,7 @@ class Entry:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Entry:
+    def from_json(cls, data: Mapping[str, Json]) -> JudgeEntry:
         """Return the entry that `to_json` wrote. Raises ValueError for data of another shape."""
         options = data.get("options", {})
         if not isinstance(options, Mapping):
@@ -53,7 +53,7 @@ class Entry:
         )
 
 
-def joined(known: Json, entries: Iterable[Entry], folder: Path) -> dict[str, Json]:
+def joined(known: Json, entries: Iterable[JudgeEntry], folder: Path) -> dict[str, Json]:
     """Return the judges of a run with these: id → entry, in the order in which they came.
 
     Raises RunMismatch if a name is another judge's already.

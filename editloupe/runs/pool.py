@@ -165,7 +165,7 @@ def _portable(thing: object) -> bool:
     return len(data) <= _LARGEST and b"__main__" not in data
 
 
-class _Writer(pickle.Pickler):
+class _ImageFreePickler(pickle.Pickler):
     """Leaves out the image store, since each process has its own, and notes which images are named."""
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -196,7 +196,7 @@ class _Reader(pickle.Unpickler):
 
 def written(thing: object) -> tuple[bytes, set[ImageRef]]:
     """Return a thing pickled, and the images that it names, whose bytes are left out."""
-    writer = _Writer(file := io.BytesIO())
+    writer = _ImageFreePickler(file := io.BytesIO())
     writer.dump(thing)
     return file.getvalue(), writer.named
 

@@ -10,7 +10,7 @@ from typing import Self
 from editloupe.data.run_file import NAME, check_contents, read_run_file
 from editloupe.errors import ConfigError
 from editloupe.runs.differences import RunSpec
-from editloupe.runs.judges import Entry, names_of
+from editloupe.runs.judges import JudgeEntry, names_of
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.values import Json, digest
@@ -105,10 +105,10 @@ class RunRecord:
     def _listed(self) -> dict[str, Mapping[str, Json]]:
         return {id_: data for id_, data in object_of(self.info.get("judges")).items() if isinstance(data, Mapping)}
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, JudgeEntry]:
         """Return everybody who answers by id. Raises ConfigError for an entry of another shape."""
         try:
-            return {id_: Entry.from_json(data) for id_, data in self._listed().items()}
+            return {id_: JudgeEntry.from_json(data) for id_, data in self._listed().items()}
         except ValueError as error:
             problem = str(error).partition("\n")[0][:300]
             raise ConfigError(f"{self.folder / NAME}: a judge is not of the expected shape: {problem}") from error

@@ -20,7 +20,7 @@ from editloupe.errors import ConfigError, ImageError, ReplayMiss, TraceError
 from editloupe.findings import PENDING, Finding, Observation
 from editloupe.prompts import render
 from editloupe.replies import neutralise
-from editloupe.runs.drift import Compared, compare
+from editloupe.runs.drift import ObservationDrift, compare
 from editloupe.runs.executors import at_once
 from editloupe.runs.lineage import Parent, mismatches
 from editloupe.runs.recording import MALFORMED, Live, Recording, context_of, outcome, read_recording, reopened
@@ -65,7 +65,7 @@ class Replayed:
     """The finding in the trace."""
     finding: Finding | None = None
     """The finding of the replay; None if it did not end."""
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[ObservationDrift, ...] = ()
     """Observations of live tools beside the recorded ones."""
     trace: str | None = None
     """Path of the new trace inside the run folder; None if nothing ran live."""
@@ -139,7 +139,7 @@ class Replay:
             "exact": model == tools == "recorded" and mode != "new_episodes",
             "on_miss": "live" if mode == "new_episodes" else "raise",
         }
-        compared: list[Compared] = []
+        compared: list[ObservationDrift] = []
         with reopened(self.folder, recording, live, why="replay", **settings) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(
@@ -172,7 +172,9 @@ class Replay:
             versions=_changed_versions(recording, live.toolbox),
         )
 
-    def _compared(self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore) -> Compared:
+    def _compared(
+        self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore
+    ) -> ObservationDrift:
         """Compare a recorded observation with that of the live tool."""
         name, toolbox = str(recorded.call["name"]), self.live.toolbox or Toolbox(tools={})
         tolerance = tolerance_of(toolbox.tools.get(name))
@@ -182,7 +184,7 @@ class Replay:
                 raise ImageError(f"{name} is absent here ({toolbox.absent[name]})")
             return compare(old, live().observation, step=step, tool=name, tolerance=tolerance, images=images)
         except ImageError as error:
-            return Compared(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(str(error),))
+            return ObservationDrift(step=step, tool=name, verdict="not compared", tolerance=tolerance, told=(str(error),))
 
 
 def exit_code(replayed: Iterable[Replayed], *, live_model: bool) -> int:

@@ -17,7 +17,7 @@ from editloupe.protocols.base import EvalProtocol, QuestionKey, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.replies import parse_bare, parse_reply
 from editloupe.runs.folders import bring
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.recording import MALFORMED, outcome
 from editloupe.runs.schedule import Schedule
@@ -91,7 +91,7 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             yield Rescored(before=finding, now=None, reason=f"it cannot be re-scored: {error}")
 
 
-def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, Entry]:
+def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, JudgeEntry]:
     """Return the run's judges as they would be with these options, under their names, by the id that they have there."""
     questions = digest({"protocol": protocol.name, "options": identity_options(protocol)})
     return {

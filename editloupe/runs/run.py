@@ -30,7 +30,7 @@ from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.lineage import set_aside
 from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of
 from editloupe.runs.pool import Pool, pool_of
@@ -65,7 +65,7 @@ def drive(
     stop: threading.Event | None = None,
     budget: RunBudget | None = None,
     prices: Prices | None = None,
-    entries: Sequence[Entry] = (),
+    entries: Sequence[JudgeEntry] = (),
     spreads: bool = False,
 ) -> Outcome:
     """Judge the data of `setup.config` into the run folder `out`. The same call again goes on where it stopped.
@@ -166,7 +166,7 @@ class Driver:
         with self._writing() as store:
             if store is not None:
                 for task, _ in findings:
-                    store.add_judge(Entry(judge=self.setup.judge_of(task), role=task.role))
+                    store.add_judge(JudgeEntry(judge=self.setup.judge_of(task), role=task.role))
                 # A disk takes as long for one as for all that have come meanwhile.
                 store.add_findings([finding for _, finding in findings])
 
@@ -277,7 +277,7 @@ class _Visit:
         self._left.close()
 
     def begin(
-        self, loaded: Loaded | None, entries: Sequence[Entry], config: Mapping[str, Json] | None, *, spreads: bool
+        self, loaded: Loaded | None, entries: Sequence[JudgeEntry], config: Mapping[str, Json] | None, *, spreads: bool
     ) -> None:
         """Load the samples, open the run folder, plan, and open the tools that will be called."""
         # What a loader draws, such as masks, is written when the folder is known to be a run.

@@ -19,7 +19,7 @@ from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.differences import RunSpec
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -97,12 +97,12 @@ class Setup:
             return measures.judge_of(task.measure, self.models)
         return self.respondents[task.role].spec
 
-    def entries(self, *, options: bool = False) -> list[Entry]:
+    def entries(self, *, options: bool = False) -> list[JudgeEntry]:
         """Return how run.json lists those who answer, a role each.   options: with those that ask the judge again."""
         own: dict[str, Json] = {"backend": "baseline", **self.config.judge.own()} if options else {}
         roles = self.protocol.roles or (JUDGE,)
         return [
-            Entry(judge=one.spec, name=one.name, role=role, options=own if role == JUDGE else {})
+            JudgeEntry(judge=one.spec, name=one.name, role=role, options=own if role == JUDGE else {})
             for role, one in self.respondents.items()
             if role in roles
         ]

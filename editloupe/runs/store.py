@@ -24,7 +24,7 @@ from editloupe.runs.config_file import of_all_visits, read_config, write_config
 from editloupe.runs.contents import RunContents
 from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
-from editloupe.runs.judges import Entry, joined
+from editloupe.runs.judges import JudgeEntry, joined
 from editloupe.runs.record import list_of, object_of
 from editloupe.values import Json, Sample, digest
 
@@ -55,7 +55,7 @@ class RunStore(RunContents):
         cls,
         folder: Path,
         spec: RunSpec,
-        judges: Iterable[Entry],
+        judges: Iterable[JudgeEntry],
         loaded: Loaded,
         *,
         config: Mapping[str, Json] | None = None,
@@ -89,7 +89,7 @@ class RunStore(RunContents):
             on_error.pop_all()
         return store
 
-    def look(self, spec: RunSpec, judges: Iterable[Entry], loaded: Loaded) -> dict[str, Json]:
+    def look(self, spec: RunSpec, judges: Iterable[JudgeEntry], loaded: Loaded) -> dict[str, Json]:
         """Load the run that the folder holds, if any, and return its judges with these. Nothing is written or locked.
 
         Raises RunMismatch and ConfigError as `begin` does, but for what only writing shows.
@@ -175,7 +175,7 @@ class RunStore(RunContents):
         """Return the options of config.yaml; empty without one, or where it cannot be read."""
         return read_config(self.folder)
 
-    def add_judge(self, entry: Entry) -> None:
+    def add_judge(self, entry: JudgeEntry) -> None:
         """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
         judges = self.info.get("judges")
         if isinstance(judges, Mapping) and entry.judge.id in judges:

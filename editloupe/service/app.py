@@ -25,12 +25,12 @@ from starlette.routing import Route
 
 from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
-from editloupe.service.edits import Edit
+from editloupe.service.edits import SentEdit
 from editloupe.service.judging import Service
 from editloupe.values import Json
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
-_EDITS: Final = TypeAdapter(Annotated[list[Edit], Field(min_length=1, max_length=256)])
+_EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_length=256)])
 
 
 def make_app(
@@ -59,6 +59,9 @@ def make_app(
             edits, is_list = await asyncio.to_thread(_read, await request.body())
         except DataError as error:
             return _error(422, str(error))
+        if len(edits) > service.capacity:
+            # To wait would not help, as 503 would promise.
+            return _error(413, f"{len(edits)} edits in one list; expected at most {service.capacity}")
         if service.taken + len(edits) > service.capacity:
             busy = f"{service.taken} of {service.capacity} places for edits are taken, and {len(edits)} more are asked for"
             return _error(503, busy, {"Retry-After": "5"})
@@ -112,7 +115,7 @@ class _Metrics:
         self._tokens.labels("output").inc(finding.usage.output_tokens or 0)
 
 
-async def _judged(service: Service, edit: Edit, metrics: _Metrics) -> tuple[int, dict[str, Json]]:
+async def _judged(service: Service, edit: SentEdit, metrics: _Metrics) -> tuple[int, dict[str, Json]]:
     """Return the HTTP status of one edit with its verdict, or with why there is none. What else is raised is logged."""
     status, answer = 200, dict[str, Json]()
     with metrics.seconds.time():
@@ -141,7 +144,7 @@ def _error(status: int, text: str, headers: Mapping[str, str] | None = None) -> 
     return JSONResponse({"error": text}, status_code=status, headers=headers)
 
 
-def _read(body: bytes) -> tuple[list[Edit], bool]:
+def _read(body: bytes) -> tuple[list[SentEdit], bool]:
     """Return the edits of a request, and whether it is a list.
 
     Raises SampleError, which says where and what, a line each; never what was sent, which may be megabytes.
@@ -157,5 +160,6 @@ def _read(body: bytes) -> tuple[list[Edit], bool]:
         lines = []
         for one in error.errors(include_url=False, include_input=False, include_context=False)[:10]:
             where = ".".join(map(str, one["loc"][0 if is_list else 1 :]))
-            lines.append(f"{where}: {one['msg']}" if where else str(one["msg"]))
+            told = str(one["msg"]).removeprefix("Value error, ")
+            lines.append(f"{where}: {told}" if where else told)
         raise SampleError("\n".join(dict.fromkeys(lines))) from error

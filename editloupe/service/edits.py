@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from editloupe.data.boxes import inside
 from editloupe.data.images import ImageStore
@@ -23,7 +23,7 @@ class _In(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class Picture(_In):
+class SentPicture(_In):
     """An image file: its bytes, or where they are. Exactly one of the three."""
 
     base64: str | None = None
@@ -34,20 +34,20 @@ class Picture(_In):
     """At a host that the service was told to fetch from (--image-host)."""
 
     @model_validator(mode="after")
-    def _one(self) -> Picture:
+    def _one(self) -> SentPicture:
         if sum(given is not None for given in (self.base64, self.path, self.url)) != 1:
             raise ValueError('expected one of "base64", "path" and "url"')
         return self
 
 
-class Edit(_In):
+class SentEdit(_In):
     """One edit to be judged."""
 
-    instruction: str = Field(min_length=1, max_length=8000, pattern=r"\S")
+    instruction: str = Field(max_length=8000)
     """What the editing model was asked to do."""
-    source: Picture
-    edited: Picture
-    reference: Picture | None = None
+    source: SentPicture
+    edited: SentPicture
+    reference: SentPicture | None = None
     """A right answer, where there is one."""
     id: str | None = Field(default=None, max_length=200)
     """Comes back with the verdict, and has no other effect."""
@@ -59,6 +59,13 @@ class Edit(_In):
     """The metrics to judge by, as ids or short names; empty for all of the service's."""
     repeat: int = Field(default=0, ge=0, le=9999)
     """The same edit with another number is judged again, independently."""
+
+    @field_validator("instruction")
+    @classmethod
+    def _worded(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("expected what the editing model was asked to do, found no word")
+        return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +79,7 @@ class Sources:
     max_bytes: int
     """Of a picture that is fetched."""
 
-    def open(self, picture: Picture, name: str, images: ImageStore) -> ImageRef:
+    def open(self, picture: SentPicture, name: str, images: ImageStore) -> ImageRef:
         """Return the image that a request names. Raises ImageError, whose message names no file of the machine."""
         if picture.url is not None:
             return images.add_bytes(self._fetched(picture.url, name), name=name)
@@ -108,7 +115,7 @@ class Sources:
         return bytes(data)
 
 
-def sample_of(edit: Edit, sources: Sources, images: ImageStore) -> Sample:
+def sample_of(edit: SentEdit, sources: Sources, images: ImageStore) -> Sample:
     """Return the edit as a sample. Its id is a digest of what a judge sees, so that equal edits are one.
 
     Raises ImageError, and SampleError for a box outside the image.

@@ -21,7 +21,7 @@ from editloupe.runs.schedule import Schedule, ScheduledTask, repeatable
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
 from editloupe.scores import MetricSet
-from editloupe.service.edits import Edit, Sources, sample_of
+from editloupe.service.edits import SentEdit, Sources, sample_of
 from editloupe.service.reward import reward_of
 from editloupe.values import Json
 
@@ -66,7 +66,7 @@ class Service:
         self._driver = Driver(setup, self._store, forgets=True)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="judge")
 
-    async def judge(self, edit: Edit) -> dict[str, Json]:
+    async def judge(self, edit: SentEdit) -> dict[str, Json]:
         """Return the verdict on one edit. A question that failed is a finding with its status.
 
         Raises DataError for what cannot be judged, TimeoutError, Interrupted once the service is closed, StorageError.
@@ -86,14 +86,14 @@ class Service:
         self._driver.close()
         return self.running
 
-    def _judged(self, edit: Edit, stop: threading.Event) -> dict[str, Json]:
+    def _judged(self, edit: SentEdit, stop: threading.Event) -> dict[str, Json]:
         self.running += 1
         try:
             return self._verdict(edit, stop)
         finally:
             self.running -= 1
 
-    def _verdict(self, edit: Edit, stop: threading.Event) -> dict[str, Json]:
+    def _verdict(self, edit: SentEdit, stop: threading.Event) -> dict[str, Json]:
         # A store of its own for each edit, so that its pictures leave memory with it.
         images = ImageStore(self._store.blobs, max_pixels=self._max_pixels)
         protocol, sample = self.setup.protocol, sample_of(edit, self.sources, images)
@@ -132,7 +132,7 @@ class Service:
         told = {**finding.to_json(), "role": finding.role, "reused": reused}
         return {**told, "reason": reason.replace(self._folder, "the run folder")}
 
-    def _asked(self, edit: Edit) -> set[str]:
+    def _asked(self, edit: SentEdit) -> set[str]:
         protocol = self.setup.protocol
         known = MetricSet(id=protocol.name, metrics=tuple(protocol.metrics))
         try:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
 from editloupe.stats.bootstrap import (
     DRAWING,
+    LARGEST,
     Averaging,
     Drawing,
     Estimate,
@@ -53,6 +54,11 @@ class Panel:
         )
 
     @property
+    def too_large(self) -> bool:
+        """Return whether squares of the ratings would overflow."""
+        return bool((np.abs(self.ratings[~np.isnan(self.ratings)]) > LARGEST).any())
+
+    @property
     def counts(self) -> npt.NDArray[np.intp]:
         """n: how many rated each item."""
         found: npt.NDArray[np.intp] = (~np.isnan(self.ratings)).sum(axis=0)
@@ -74,6 +80,9 @@ def ceiling(
     clusters = [c for c, n in zip(panel.clusters, panel.counts, strict=True) if n]
     panel = Panel(ratings=rated, raters=panel.raters, clusters=tuple(clusters))
     levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
+    if panel.too_large:
+        names = ("fleiss_kappa", *(f"alpha_{name}" for name in levels), *(("rater_vs_others",) if ordered else ()))
+        return dict.fromkeys(names, _too_large(panel))
     found = {"fleiss_kappa": _fleiss(panel, drawing)}
     found |= {f"alpha_{name}": _alpha(panel, name, drawing) for name in levels}
     if ordered:
@@ -88,6 +97,8 @@ def rater_vs_others(
 
     frame: the clusters that are drawn, where they are more than those of this panel.
     """
+    if panel.too_large:
+        return _too_large(panel), None
     frame = in_order(panel.clusters) if frame is None else frame
     found, rows, why = [], [], "fewer than 2 raters share an item"
     for i in range(len(panel.raters)):
@@ -148,6 +159,11 @@ def _none(panel: Panel, use: npt.NDArray[np.bool_]) -> Estimate:
     """No figure beyond chance: one item shows no more than whether its raters agree on it."""
     why = "fewer than 2 items are shared by raters" if use.any() else "fewer than 2 raters share an item"
     return Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), why=why)
+
+
+def _too_large(panel: Panel) -> Estimate:
+    why = "people's ratings are too large to compute with"
+    return Estimate(value=None, judged=int((panel.counts > 1).sum()), asked=len(panel.counts), why=why)
 
 
 def _estimate(

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 
+from editloupe.backends.boxes import BBOX_RULE, PX_HINT, box_numbers
 from editloupe.errors import ToolError
 from editloupe.values import Box, ImageRef, Json
 
 if TYPE_CHECKING:
     import jsonschema
 
-    from editloupe.tools.base import Tool
-
 BBOX: Final = "bbox"
 IMAGE: Final = "target_image"
+_NO_BOX: Final = 1e6
+"""A larger number is no place in an image, in px neither."""
 
 
 def undressed(arguments: Mapping[str, Json]) -> dict[str, Json]:
@@ -30,32 +30,11 @@ def undressed(arguments: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _box(given: Json) -> Json:
-    value = given
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return given
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]
-    if not isinstance(value, list) or len(value) != 4:
+    numbers = box_numbers(given)
+    if numbers is None or max(map(abs, numbers)) >= _NO_BOX:
         return given
-    numbers = [_number(v) for v in value]
-    if any(number is None for number in numbers):
-        return given
-    known = [number for number in numbers if number is not None]
-    fractions = looks_like_fractions(known) and any(number != round(number) for number in known)
-    return given if fractions else [round(number) for number in known]
-
-
-def _number(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if abs(number) < 1e6 else None
+    fractions = looks_like_fractions(numbers) and any(number != round(number) for number in numbers)
+    return given if fractions else [round(number) for number in numbers]
 
 
 def refuse_px(arguments: Mapping[str, Json], image_of: Callable[[Json], ImageRef | None]) -> None:
@@ -73,8 +52,7 @@ def refuse_px(arguments: Mapping[str, Json], image_of: Callable[[Json], ImageRef
         return
     meant = list(Box(x0, y0, x1, y1).to_thousandths(width=image.width, height=image.height))
     raise ToolError(
-        f"bbox {numbers} goes beyond 1000: expected thousandths of width and height. If these are px of the image, "
-        f"{image.width}×{image.height} px, write {meant}"
+        f"bbox {numbers} goes beyond the image: expected {BBOX_RULE}{PX_HINT}{image.width}×{image.height} px, write {meant}"
     )
 
 
@@ -87,29 +65,32 @@ def _validator(arguments: type[BaseModel]) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(arguments.model_json_schema())
 
 
-def validated(tool: Tool, arguments: Mapping[str, Json]) -> BaseModel:
-    """Return the arguments as the tool's own type. Raises ToolError that names each wrong field."""
-    if problems := _problems(tool, arguments):
+def validated(tool: str, expected: type[BaseModel], arguments: Mapping[str, Json]) -> BaseModel:
+    """Return the arguments as the tool's own type. Raises ToolError that names each wrong field.
+
+    tool: its name, for messages.   expected: the type of its arguments.
+    """
+    if problems := _problems(expected, arguments):
         lines = "; ".join(f"{'.'.join(map(str, p.absolute_path)) or 'arguments'}: {_problem(p)}" for p in problems[:5])
-        properties = tool.Args.model_json_schema().get("properties", {})
+        properties = expected.model_json_schema().get("properties", {})
         named = list(dict.fromkeys(str(p.absolute_path[0]) for p in problems if p.absolute_path))
         # What the schema says about the first wrong argument.
         meant = next((f". {n}: {d}" for n in named if (d := properties.get(n, {}).get("description"))), "")
         raise ToolError(
-            f"{tool.name}: wrong arguments: {lines}. Expected {tool.name}{{{', '.join(properties)}}}"
+            f"{tool}: wrong arguments: {lines}. Expected {tool}{{{', '.join(properties)}}}"
             f"{meant}{_fractions(map(arguments.get, named))}"
         )
     try:
-        return tool.Args.model_validate(dict(arguments))
+        return expected.model_validate(dict(arguments))
     except ValidationError as error:
         # Rules that a JSON Schema cannot express, such as one field bounding another.
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
-        raise ToolError(f"{tool.name}: wrong arguments: {where}: {first['msg']}") from error
+        raise ToolError(f"{tool}: wrong arguments: {where}: {first['msg']}") from error
 
 
-def _problems(tool: Tool, arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:
-    return sorted(_validator(tool.Args).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
+def _problems(expected: type[BaseModel], arguments: Mapping[str, Json]) -> list[jsonschema.ValidationError]:
+    return sorted(_validator(expected).iter_errors(dict(arguments)), key=lambda e: list(map(str, e.absolute_path)))
 
 
 def _fractions(wrong: Iterable[Json]) -> str:

@@ -219,7 +219,7 @@ class Toolbox:
             raise ToolError(f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}")
         tool, taken = self.tools[name], undressed(arguments)
         refuse_px(taken, lambda image: context.image(image) if isinstance(image, str) else None)
-        observation = tool(validated(tool, taken), context)
+        observation = tool(validated(tool.name, tool.Args, taken), context)
         if taken == arguments:
             return observation
         noted = ", ".join(f"{key} {value}" for key, value in taken.items() if value != arguments[key])

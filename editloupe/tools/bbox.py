@@ -6,6 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from editloupe.backends.boxes import BBOX_RULE
 from editloupe.errors import ToolError
 from editloupe.tools.arguments import looks_like_fractions
 from editloupe.tools.base import ToolContext
@@ -18,8 +19,7 @@ BBox: TypeAlias = Annotated[
     Field(
         min_length=4,
         max_length=4,
-        description="Where to look: four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and "
-        "height, x to the right, y down, x0 < x1 and y0 < y1.",
+        description=f"Where to look: {BBOX_RULE}",
     ),
 ]
 

@@ -61,7 +61,7 @@ class ToolCache:
             self._count(hit=False)
             return box.call(name, arguments, context), False
         try:
-            args = validated(tool, arguments)
+            args = validated(tool.name, tool.Args, arguments)
         except ToolError:
             # The toolbox takes a box in another dress, and says what to write instead of px.
             self._count(hit=False)

@@ -11,6 +11,7 @@ from typing import Any, Final, overload
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from editloupe.backends.boxes import BBOX_RULE
 from editloupe.data.objects import image_of
 from editloupe.errors import ConfigError, ImageError, ToolError
 from editloupe.findings import Observation
@@ -18,10 +19,6 @@ from editloupe.tools.base import Tool, ToolContext
 from editloupe.values import Box, ImageRef, View, source_digest
 
 _IMAGE: Final = 'Name of an image, for example "Edited Image" or "Crop 1".'
-_BOX: Final = (
-    "four integers [x0, y0, x1, y1] from 0 to 1000, thousandths of the image's width and height, x to the right, y down, "
-    "x0 < x1 and y0 < y1."
-)
 
 
 class FunctionTool:
@@ -190,7 +187,7 @@ def _model(name: str, parameters: list[_Parameter]) -> type[BaseModel]:
         if one.kind in ("pil", "array"):
             fields[one.name] = (str, Field(min_length=1, description=_IMAGE))
         elif one.kind == "box":
-            corners = Field(default=one.default, min_length=4, max_length=4, description=_BOX)
+            corners = Field(default=one.default, min_length=4, max_length=4, description=BBOX_RULE)
             fields[one.name] = (list[float] if one.default is ... else list[float] | None, corners)
         elif one.kind == "json":
             fields[one.name] = (one.annotation, one.default)

@@ -19,7 +19,7 @@ _FOLDED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class JudgeHeading:
     """Who answers."""
 
     id: str
@@ -28,7 +28,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class PersonAnswer:
     """What a person said of a question."""
 
     rater: str
@@ -38,7 +38,7 @@ class Said:
 
 
 @dataclass(kw_only=True)
-class Row:
+class QuestionRow:
     """One question with its answers."""
 
     name: str
@@ -48,7 +48,7 @@ class Row:
     """Whether it is about one item of a list."""
     verdicts: dict[str, list[SampleVerdict]] = field(default_factory=dict)
     """By column, repeats and forks in order."""
-    people: dict[str, Said] = field(default_factory=dict)
+    people: dict[str, PersonAnswer] = field(default_factory=dict)
     """By column."""
 
 
@@ -56,11 +56,11 @@ class Row:
 class Grid:
     """The labels of one sample."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    folded: tuple[Row, ...]
+    columns: tuple[JudgeHeading, ...]
+    rows: tuple[QuestionRow, ...]
+    folded: tuple[QuestionRow, ...]
     """Rows that are shown when asked for: questions about single items, and intermediate ones where there are many."""
-    apart: tuple[tuple[str, Said], ...]
+    apart: tuple[tuple[str, PersonAnswer], ...]
     """What people said of metrics that nobody answered here: (short name of the metric, what)."""
 
 
@@ -71,11 +71,11 @@ def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict]
     """
     judges = reader.info.judge_names()
     several = len(judges) > 1
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], QuestionRow] = {}
     for verdict in verdicts:
         key = verdict.metric, verdict.scope
         row = rows.setdefault(
-            key, Row(name=verdict.name, scope=verdict.scope, metric=verdict.metric, item=bool(verdict.of_item))
+            key, QuestionRow(name=verdict.name, scope=verdict.scope, metric=verdict.metric, item=bool(verdict.of_item))
         )
         column = _column(verdict, verdicts, judges) if several else OTHERS
         row.verdicts.setdefault(column, []).append(verdict)
@@ -84,10 +84,12 @@ def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict]
     for key, row in rows.items():
         row.people = {f"people {one.rater}": one for one in said.get(key, ())}
     used = {column for row in rows.values() for column in row.verdicts}
-    columns = [Column(id=id_, name=name) for id_, name in judges.items()] if several else []
+    columns = [JudgeHeading(id=id_, name=name) for id_, name in judges.items()] if several else []
     if OTHERS in used:
-        columns.append(Column(id=OTHERS, name="Others" if several else "Answer"))
-    columns += [Column(id=f"people {rater}", name="people" if rater == "human" else rater, person=True) for rater in raters]
+        columns.append(JudgeHeading(id=OTHERS, name="Others" if several else "Answer"))
+    columns += [
+        JudgeHeading(id=f"people {rater}", name="people" if rater == "human" else rater, person=True) for rater in raters
+    ]
     ordered = list(rows.values())
     steps = [row for row in ordered if row.metric not in metrics and not row.item and not _lists(row)]
     folded = [row for row in ordered if row.item or (row in steps and len(steps) > _FOLDED)]
@@ -155,13 +157,13 @@ def _column(verdict: SampleVerdict, verdicts: Sequence[SampleVerdict], judges: M
     return verdict.judge_id if verdict.judge_id in judges else OTHERS
 
 
-def _lists(row: Row) -> bool:
+def _lists(row: QuestionRow) -> bool:
     return any(verdict.listing is not None for verdicts in row.verdicts.values() for verdict in verdicts)
 
 
-def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, str, list[Said]]]:
+def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, str, list[PersonAnswer]]]:
     """What people said, by metric and scope: ratings of the data, and what was given here with its note."""
-    found: dict[tuple[str, str], dict[str, Said]] = {}
+    found: dict[tuple[str, str], dict[str, PersonAnswer]] = {}
     edit = sample.sample
     for turn in range(1 + len(edit.turns)) if edit is not None else ():
         assert edit is not None
@@ -169,7 +171,7 @@ def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[
         for metric in metrics.values():
             for rater, rating in edit.human.get(of_turn(turn, metric.id), {}).items():
                 own = found.setdefault((metric.id, scope), {})
-                own[rater] = Said(rater=rater, words=str(rating), tone=tone(metric, value_on(metric, rating)))
+                own[rater] = PersonAnswer(rater=rater, words=str(rating), tone=tone(metric, value_on(metric, rating)))
     for given in sample.people:
         f, known = given.finding, metrics.get(given.finding.metric)
         own = found.setdefault((f.metric, f.about.scope), {})
@@ -178,6 +180,6 @@ def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[
         if f.answer is not None or f.reason:
             value = None if known is None or given.rating is None else value_on(known, given.rating)
             shade = "tone-plain" if f.answer is not None and value is None else tone(known, value)
-            own[given.rater] = Said(rater=given.rater, words=words, tone=shade, note=f.reason)
+            own[given.rater] = PersonAnswer(rater=given.rater, words=words, tone=shade, note=f.reason)
     for (metric_id, scope), own in found.items():
         yield metric_id, scope, list(own.values())

@@ -56,7 +56,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class ListedAnswer:
     """What one question says of an item."""
 
     name: str
@@ -68,7 +68,7 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ListedItem:
     """An item as the page lists it."""
 
     item: Item
@@ -76,7 +76,7 @@ class Entry:
     """Its box on an image; None for one that cannot be drawn."""
     told: Told | None
     """None where no question is about the items."""
-    said: tuple[Said, ...] = ()
+    said: tuple[ListedAnswer, ...] = ()
 
     @property
     def sign(self) -> str:
@@ -87,7 +87,7 @@ class Entry:
 class Listing:
     """The list of one answer."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ListedItem, ...]
     question: str = ""
     """Name of the question that decides the colours; "" where none is asked about the items."""
 
@@ -181,7 +181,7 @@ def _listing(
         if not values:
             values = [_yes_no(v.finding) for v in own if v.finding and v.metric == deciding]
         entries.append(
-            Entry(
+            ListedItem(
                 item=item,
                 mark=next((m for m in verdict.marks if m.kind == "found" and m.item == item.number), None),
                 told=_told(values) if about else None,
@@ -193,16 +193,16 @@ def _listing(
 
 def _said(
     own: Sequence[ListedVerdict], rows: Sequence[Score], number: int, last: int, metrics: Mapping[str, Metric]
-) -> Iterator[Said]:
+) -> Iterator[ListedAnswer]:
     for v in own:
         assert v.finding is not None
-        yield Said(name=v.name, words=short_answer(v.finding), verdict=v.id, reason=v.finding.reason)
+        yield ListedAnswer(name=v.name, words=short_answer(v.finding), verdict=v.id, reason=v.finding.reason)
     asked = {v.metric for v in own}
     for score in rows:
         domain = metrics[score.metric].domain if score.metric in metrics else None
         if score.metric not in asked and isinstance(domain, Binary) and _number(score.part, last) == number:
             words = score_words(score) if score.value is None else "yes" if score.value else "no"
-            yield Said(name=question_name(score.metric, metrics), words=words, reason=score.reason)
+            yield ListedAnswer(name=question_name(score.metric, metrics), words=words, reason=score.reason)
 
 
 def _number(part: str, last: int) -> int | None:

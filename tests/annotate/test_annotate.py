@@ -383,12 +383,16 @@ def test_skip_and_change_append_and_the_last_word_counts(annotate: Session, tmp_
         status, told = anna.answer(asked, None)
         assert status == 422 and told["error"] == "a question that is skipped needs a reason"
         assert anna.answer(asked, None, "I cannot tell")[1]["stored"] == {"answer": None, "note": "I cannot tell"}
+        # Half a character, as a field that cuts an emoji leaves it.
+        cut = {"rater": "anna", "id": asked["id"], "task_id": asked["task_id"], "answer": None, "note": "cut \ud83d"}
+        told = anna.client.post("/answer", content=json.dumps(cut), headers={"Content-Type": "application/json"}).json()
+        assert told["stored"] == anna.question("s00", IF)["given"] == {"answer": None, "note": "cut ?"}
         assert anna.queue()[0]["state"] == "skipped"
         assert anna.answer(asked, "Over Modification")[0] == 200
         assert anna.answer(anna.question("s00", VC), None, "A picture is broken")[0] == 200
 
     assert annotate(draw_edits(tmp_path / "edits", 1), "--out", "run", do=do)[0] == 0
-    assert len(lines(tmp_path / "run")) == 4
+    assert len(lines(tmp_path / "run")) == 5
     assert given(tmp_path / "run") == {
         ("anna", "s00", "instruction_following"): "Over Modification", ("anna", "s00", "visual_consistency"): "(abstained)",
     }  # fmt: skip

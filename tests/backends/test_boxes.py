@@ -147,7 +147,8 @@ def test_observations_and_errors_speak_the_dialect_of_the_image_they_name() -> N
     )
     for wrong, words in errors:
         said = Message.of_text("assistant", call("Edited Image", wrong))
-        assert words in told("pixels", observed("zoom_in", target_image="Edited Image", bbox=wrong), said)
+        found = told("pixels", observed("zoom_in", target_image="Edited Image", bbox=wrong), said)
+        assert words in found and "If these are px" not in found
 
 
 def test_calls_come_back_in_thousandths_and_all_else_stays() -> None:
@@ -170,9 +171,19 @@ def test_calls_come_back_in_thousandths_and_all_else_stays() -> None:
         assert asked.arguments["bbox"] == [200, 200, 250, 300]
 
 
+def test_a_box_in_another_dress_comes_back_in_thousandths_too() -> None:
+    # Tools take it, so that one that is not converted would be another place. The image has 2000×500 px.
+    for dressed in (["400", "100", "500", "150"], [[400, 100, 500, 150]], "[400, 100, 500, 150]", [400.0, 100.0, 5e2, 150]):
+        [block] = parse_reply(read("pixels", call("Edited Image", dressed)), turn=1).calls
+        assert block.arguments["bbox"] == [200, 200, 250, 300], dressed
+        asked = ToolCall(id="c", name="zoom_in", arguments={"target_image": "Edited Image", "bbox": dressed})
+        [native] = read("pixels", Reply(text="", tool_calls=(asked,))).tool_calls
+        assert native.arguments["bbox"] == [200, 200, 250, 300], dressed
+
+
 def test_native_calls_are_rendered_as_those_in_the_text_and_what_is_no_box_is_left_to_the_tools_own_check() -> None:
     values: list[Any] = [[100, 200, 300, 400], [-5, 0, 1005, 8], [0, 0, 0, 0], [7, 8, 6, 4]]
-    values += [[1, 2, 3], "left", None, [1, 2, 3, True], [[1, 2], [3, 4]], {"x": 1}, [1, 2, 3, "4"]]
+    values += [[1, 2, 3], "left", None, [1, 2, 3, True], [[1, 2], [3, 4]], {"x": 1}]
     for value in values:
         asked = ToolCall(id="c", name="zoom_in", arguments={"target_image": "Edited Image", "bbox": value})
         message = Message(role="assistant", parts=(TextPart(text=call("Edited Image", value)),), tool_calls=(asked,))

@@ -46,9 +46,9 @@ def test_a_folder_is_judged_shown_and_reported(editloupe: Run, edits: Edits, scr
     assert "33.33 (3/3)" in said
     assert "Tools absent: grounding, detect_object" in said.replace("\n", " ")
     out = Path("runs/edits-scripted-replies.jsonl-tool")
-    assert json.loads((out / "report" / "summary.json").read_text())["editors"][0]["micro"]["instruction_following"] == {
-        "mean": pytest.approx(100 / 3), "judged": 3, "asked": 3,
-    }  # fmt: skip
+    summary = json.loads((out / "report" / "summary.json").read_text())
+    followed = summary["editors"][0]["micro"]["instruction_following"]
+    assert (followed["value"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
     assert "| Change Color | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
 
     code, said, _ = editloupe("show", out)
@@ -81,7 +81,7 @@ def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Ca
     assert (last["done"], last["total"], last["failures"], last["left_s"]) == (2, 2, {"backend_failed": 2}, 0.0)
     done = events[-1]
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
-    assert done["summary"]["editors"][0]["micro"]["instruction_following"]["mean"] is None
+    assert done["summary"]["editors"][0]["micro"]["instruction_following"]["value"] is None
 
 
 def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(

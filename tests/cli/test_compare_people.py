@@ -134,10 +134,27 @@ def test_values_that_are_too_large_say_so(editloupe: Run, tmp_path: Path, value:
     assert "are too large to compute with" in figures(out)["spearman"]["why"]
 
 
+def test_ratings_of_several_people_that_are_too_large_say_so(editloupe: Run, tmp_path: Path):
+    huge = write(tmp_path / "h.csv", "item,rater,label\np,a,1e308\np,b,-1e308\nq,a,-1e308\nq,b,-1e308\n")
+    code, out, err = editloupe("compare", "--human", huge, "--json", *QUICK)
+    assert code == 0 and "Warning" not in err
+    found = json.loads(out)["raters"][0]["all"]["ceiling"]
+    assert {one["why"] for one in found.values()} == {"people's ratings are too large to compute with"}
+    assert {(one["value"], one["judged"], one["asked"]) for one in found.values()} == {(None, 2, 2)}
+    # They are apart by more than a float holds, and the metric is one of the table alone.
+    code, out, _ = editloupe("compare", "--human", huge, *QUICK)
+    assert code == 0 and "Where raters disagree" in out and "1.798e+308" in out
+
+
 @pytest.mark.parametrize(
     ("human", "more", "message"),
     [
         ("item,label\nx,1\ny,2\n", (), "none of the 2 items of"),
+        (
+            "item,label\np,inf\nq,nan\n",
+            (),
+            "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating: expected",
+        ),
         ("item,label\np,1\nq,2\n", ("--criteria", "beauty"), "--criteria beauty: not in both tables; they share score"),
         ("item,label\np,1\nq,2\n", ("--pair", "score=label"), "--pair excludes --scores"),
         ("item,label\np,1\nq,2\n", ("--equal-cost",), "without RUN there is no --equal-cost"),
@@ -274,10 +291,14 @@ def test_editors_are_paired_by_their_means(editloupe: Run, edits: Callable[..., 
     ("more", "message"),
     [
         (("--pair", "mse"), "--pair mse: expected METRIC=RATING, such as psnr=preservation"),
-        (("--pair", "mse=kept,l1=charm"), "--pair charm: the samples has no rating of this name; it rates kept"),
+        (("--pair", "mse=kept,l1=charm"), "--pair charm: no rating in the samples has this name; rated there: kept"),
         (("--pair", "psnr=kept"), "no metric 'psnr'; there are: mse"),
         (("--pair", "mse=kept", "--criteria", "mse"), "--pair excludes --criteria"),
         (("--rubric", "dlebench"), "RUN knows its own rubric, which excludes --rubric"),
+        (
+            ("--pair", "mse=kept", "--unit", "editor"),
+            "--unit editor: expected edits of two named editors or more, found 0 in",
+        ),
     ],
 )
 def test_pairs_that_cannot_be_made_say_why(editloupe: Run, measured: Path, more: tuple[str, ...], message: str):
@@ -306,6 +327,16 @@ def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tm
     human = write(tmp_path / "people.csv", RATERS)
     code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--json", *QUICK)
     assert code == 0, err
+    (apart,) = [d for d in json.loads(out)["disagreements"] if d["sample"] == "q"]
+    between = write(tmp_path / "between.csv", "item,rater,IF\np,anna,2.5\np,ben,3\nq,anna,1\nq,ben,1\n")
+    code, said, _ = editloupe("compare", "--human", between, "--rubric", "dlebench", "--json", *QUICK)
+    (half,) = json.loads(said)["disagreements"]
+    assert (code, half["labels"]) == (0, {"anna": "2.5", "ben": "Over Modification"})
+    # 2 and 1 of 1 to 4: a third of 100.
+    labels = {"anna": "Wrong Action", "ben": "Localization Failure"}
+    assert (apart["criterion"], apart["labels"]) == ("instruction_following", labels)
+    assert apart["spread"] == pytest.approx(100 / 3, abs=1e-6)
+    assert {d["sample"] for d in json.loads(out)["disagreements"]} == {"q", "r"}, "the others agree, or one alone rated"
     first, second = json.loads(out)["raters"]
     assert (first["judge"], first["criterion"], first["raters"]) == (None, "instruction_following", ["anna", "ben"])
     alpha = first["all"]["ceiling"]

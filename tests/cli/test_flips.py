@@ -64,6 +64,7 @@ def test_what_has_no_answer_now_is_no_flip(run: Path, tmp_path: Path, editloupe:
     share = flips(told)["shares"]["instruction_following"]
     assert (share["value"], share["judged"], share["asked"], share["why"]) == (None, 0, 2, "nothing was judged")
     assert code == 4, "a judge that does not answer has not passed"
+    assert "Nothing was judged, so that --fail-above cannot be held." in editloupe(*words[:-1])[1]
 
 
 def test_old_names_say_what_does_their_work_now(run: Path, editloupe: Program):

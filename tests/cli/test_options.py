@@ -150,7 +150,7 @@ def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labe
     share, red = (editor["micro"][metric] for metric in ("share", "red"))
     assert (red["judged"], red["asked"]) == (3, 3)
     # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
-    assert share["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
+    assert share["value"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
     code, _, told = editloupe("judge", folder, "--protocol", "objects")
     assert code == 2 and "--role parser=provider/model" in told
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from editloupe.cli import progress as module
-from editloupe.cli.progress import State, Told, Watch, panel
+from editloupe.cli.progress import ProgressLines, State, Watch, panel
 from editloupe.runs.outcome import Progress, Spent
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.conftest import draw_edits, final
@@ -68,7 +68,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_log_has_a_line_after_ten_seconds_or_five_per_cent(said: list[str]) -> None:
     clock = Clock()
-    watch, told = Watch(clock), Told(events=False)
+    watch, told = Watch(clock), ProgressLines(events=False)
 
     def arrives(now: float, **progress: Any) -> None:
         clock.now = now
@@ -94,7 +94,7 @@ def test_a_log_has_a_line_after_ten_seconds_or_five_per_cent(said: list[str]) ->
 
 def test_a_slow_backend_is_heard_of_although_nothing_arrives(said: list[str]) -> None:
     clock = Clock()
-    watch, told = Watch(clock), Told(events=False)
+    watch, told = Watch(clock), ProgressLines(events=False)
     watch.take(Progress(done=0, total=4, spent=lambda: Spent(in_flight=4)))
     for second in range(31):
         clock.now = second
@@ -114,7 +114,7 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
 
 def test_events_say_where_the_run_stands(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    watch, told = Watch(clock), Told(events=True)
+    watch, told = Watch(clock), ProgressLines(events=True)
     for now, progress in (
         (0, Progress(phase="reading the data")),
         (0, Progress(phase="reading the data")),

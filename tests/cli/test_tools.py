@@ -97,9 +97,7 @@ BOX = ("--bbox", "0,0,500,500")
     ("words", "told"),
     [
         ((*ZOOM, *BOX, "--arg", "target_image=Crop 1"), "there is no image 'Crop 1'; the images are: 'Original Image'"),
-        ((*ZOOM, "--arg", 'bbox=["0", "0", "500", "500"]'), "bbox.0: '0' is not of type 'integer'"),
         ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'"),
-        ((*ZOOM, "--bbox", "10.5,20,300,400"), "bbox.0: 10.5 is not of type 'integer'"),
         ((*ZOOM, "--bbox", "0.1,0.2,0.3,0.4"), "multiply by 1000, [100, 200, 300, 400]"),
         ((*ZOOM, "--bbox", "0,0,1,1"), "if these are fractions of the image, multiply them by 1000: [0, 0, 1000, 1000]"),
         ((*ZOOM, "--bbox", "300,0,100,500"), "empty or inverted: expected x0 < x1 and y0 < y1"),
@@ -130,7 +128,7 @@ BOX = ("--bbox", "0,0,500,500")
         ((*ZOOM, *BOX, "--device", "gpu"), "unknown device 'gpu'; expected auto, cpu, cuda, cuda:N or mps"),
         ((*ZOOM, *BOX, "--device", "cuda:7"), "cuda:7"),
         ((*ZOOM, *BOX, "--upscaler", "nowhere.pth"), "upscaler 'nowhere.pth': no such file"),
-        ((*ZOOM, *BOX, "--upscaler", "notes.txt"), "expected a file of weights"),
+        ((*ZOOM, *BOX, "--upscaler", "notes.txt"), "expected one file of weights"),
         ((*ZOOM, *BOX, "--out", "notes.txt"), "--out notes.txt: cannot be written"),
         (
             ("tools", "call", "grounding", "before.png", "--arg", "phrase=mug"),

@@ -207,7 +207,7 @@ def test_a_trace_that_was_changed_is_neither_forked_nor_rescored(gallery: Path, 
     lines[at] = lines[at].replace("Flawless Execution", "Wrong Action")
     path.write_text("".join(lines), encoding="utf-8")
     code, out, err = editloupe("rescore", gallery, "--rubric", "dlebench")
-    assert (code, "0 of 7 findings change" in out, "1 findings are left out" in err, told in err) == (0, True, True, True)
+    assert (code, "0 of 7 findings change" in out, "1 finding left out" in err, told in err) == (0, True, True, True)
     (one,) = (r for r in rescore(store, protocol_with(store, {"rubric": "dlebench"})) if r.reason)
     assert (one.before, one.now, one.changed) == (finding, None, False)
     with pytest.raises(TraceError, match="cannot be forked"):

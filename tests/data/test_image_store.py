@@ -40,9 +40,11 @@ def chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def png(width: int, height: int, lines: bytes, *, bits: int = 8, kind: int = 2, behind: bytes = b"") -> bytes:
-    """A PNG of whole chunks with these lines of pixels, which may be too few.   behind: chunks after the pixels."""
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
+def png(
+    width: int, height: int, lines: bytes, *, bits: int = 8, kind: int = 2, before: bytes = b"", behind: bytes = b""
+) -> bytes:
+    """A PNG of whole chunks with these lines of pixels, maybe too few.   before, behind: chunks around the pixels."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)) + before
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(lines)) + behind + chunk(b"IEND", b"")
 
 
@@ -120,6 +122,32 @@ def test_what_decoding_does_is_right_and_said() -> None:
     # No cyan, all magenta and yellow: red.
     rgb, said = decode(saved(Image.new("CMYK", (32, 32), (0, 255, 255, 0)), "JPEG", quality=95), name="a")
     assert rgb[16, 16, 0] > 240 and rgb[16, 16, 1] < 15 and said == ("CMYK converted to RGB",)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "line", "clear", "kept"),
+    [
+        (16, 0, [0x1234] * 8 + [0x8099] * 8, [0x1234], 0x80),
+        (16, 2, [0x1234] * 24 + [0x8099] * 24, [0x1234] * 3, 0x80),
+        (8, 0, [0x12] * 8 + [0x80] * 8, [0x12], 0x80),
+        (4, 0, [0x11] * 4 + [0x88] * 4, [0x1], 0x88),
+    ],
+)
+def test_the_colour_that_a_png_names_as_transparent_is_white(
+    bits: int, kind: int, line: list[int], clear: list[int], kept: int
+) -> None:
+    """16×16 px, the left half transparent.   line: its numbers, of 16 bits or of 8 (two levels of 4 bits)."""
+    row = np.array(line, ">u2" if bits == 16 else ">u1").tobytes()
+    named = chunk(b"tRNS", np.array(clear, ">u2").tobytes())
+    rgb, said = decode(png(16, 16, (b"\0" + row) * 16, bits=bits, kind=kind, before=named), name="a")
+    assert (rgb[:, :8] == 255).all() and (rgb[:, 8:] == kept).all() and "alpha composited on white" in said
+
+
+@pytest.mark.parametrize(("kind", "found"), [(np.int32, "numbers of 32 bits"), (np.float32, "fractions")])
+def test_pixels_of_which_nobody_knows_the_white_are_refused(kind: type, found: str) -> None:
+    data = saved(np.full((16, 16), 200, kind), "TIFF")
+    with pytest.raises(ImageError, match=f"^a: its pixels are {found}; save it with 8 or 16 bits a channel$"):
+        decode(data, name="a")
 
 
 def test_colours_of_another_icc_profile_are_converted() -> None:

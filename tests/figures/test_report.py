@@ -17,7 +17,7 @@ from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import ImagePart, Request
-from editloupe.figures import render
+from editloupe.figures import plots, render
 from editloupe.figures.judged import read_judged
 from editloupe.figures.report import make_report
 from editloupe.figures.score_frame import score_frame
@@ -434,6 +434,20 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "| Flawless Execution | 6 (100 %) | 5 (100 %) |" in markdown
+
+
+def test_plots_for_a_paper_are_written_whatever_is_printed(
+    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("matplotlib", reason="it is in the extra `plots`")
+    code, out, said = editloupe("report", runs["plain"], "--json", "--figures", tmp_path / "paper")
+    assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
+    assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
+    monkeypatch.setattr(plots, "find_spec", lambda name: None)
+    code, out, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
+    assert (code, out, (tmp_path / "none").exists()) == (2, "", False) and "--figures: No plots: they need" in said
+    code, out, _ = editloupe("report", runs["plain"])
+    assert code == 0 and "tables as CSV, and no plots, which need matplotlib" in out and "plots as SVG" not in out
 
 
 def test_a_new_report_removes_what_only_the_old_one_had(

@@ -69,7 +69,7 @@ def test_what_cannot_be_opened_says_which_kinds_there_are_and_what_was_found(onn
     for name, told in (
         (
             "onix=a.onnx",
-            r"unknown kind of detectors 'onix'; did you mean 'onnx'\? known here: broken, groundingdino-py, onnx",
+            r"unknown kind of detector 'onix'; did you mean 'onnx'\? known here: broken, groundingdino-py, onnx",
         ),
         ("broken=a.onnx", r"detector 'broken' \(toyset 1.0, .*\) cannot be imported: ModuleNotFoundError"),
         (f"onnx={onnx}x", "expected a file and"),
@@ -80,7 +80,7 @@ def test_what_cannot_be_opened_says_which_kinds_there_are_and_what_was_found(onn
     other.with_suffix(".txt").write_text("face", encoding="utf-8")
     with pytest.raises(ConfigError, match="no network with boxes and scores"):
         models.prepare(models.get("detect", f"onnx={other}"))
-    with pytest.raises(ConfigError, match="unknown kind of upscalers 'swinir'; known here: realesrgan"):
+    with pytest.raises(ConfigError, match="unknown kind of upscaler 'swinir'; known here: realesrgan"):
         models.get("upscale", "swinir=weights.pth")
 
 

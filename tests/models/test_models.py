@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import threading
@@ -11,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from editloupe import models
-from editloupe.errors import MissingExtra, ModelAbsent, UnknownPlugin
+from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, UnknownPlugin
 from editloupe.models import opening
+from editloupe.models.hub import saved_weights
 from editloupe.models.upscale.base import Lanczos
 
 
@@ -93,3 +96,10 @@ def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Pa
     finally:
         anew()
         sys.modules.pop("toy_depth", None)
+
+
+@pytest.mark.parametrize("family", ["detr", ["sam"], None])
+def test_a_folder_of_another_architecture_is_refused_whatever_its_config_calls_it(family: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(f"model_type {family!r} is no segmenter known here (sam, sam2)")):
+        saved_weights(tmp_path, None, "segmenter", {"sam": "SAM", "sam2": "SAM 2"})

@@ -298,7 +298,7 @@ def test_roles_and_options_that_cannot_be_meant() -> None:
     for option, message in (
         ({"max_differences": 0}, "max_differences"),
         ({"given_boxes": "percent"}, "expected one of xyxy"),
-        ({"patch": "none,everything"}, "found 'everything'"),
+        ({"patch": "none,everything"}, "unknown patch 'everything'; expected some of none, coherent"),
         ({"form": "lines", "confidence": "asked"}, "confidence=asked needs form=json"),
     ):
         with pytest.raises(ConfigError, match=message):

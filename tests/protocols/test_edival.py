@@ -328,7 +328,7 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     (tmp_path / "low.toml").write_text("remove_threshold = 0.3\n")
     code, said, _ = editloupe("rescore", "run", "--option", "rules=low.toml", "--out", "lower")
     assert code == 0 and "no model was asked" in said and Seer.asked == 2
-    assert "0 of 2 findings change" in said
+    assert "0 of 2 findings change" in said and "follow the new options: " in said
     (before,), (after,) = (Run(name).frame().filter(metric="instruction_following").to_dicts() for name in ("run", "lower"))
     assert (before["value"], after["value"], after["reason"]) == (1, 0, "the object is still seen")
     assert editloupe("verify", "lower")[0] == 0

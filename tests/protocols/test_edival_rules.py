@@ -6,6 +6,7 @@ Expected: 1 followed, 0 not followed, None no verdict.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ def test_the_page_lists_every_rule_with_both_presets() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` \|", page, re.MULTILINE)
 
     def written(value: Any) -> str:
-        return (",".join(value) or "none") if isinstance(value, tuple) else str(value).lower()
+        return json.dumps(list(value)) if isinstance(value, tuple) else str(value).lower()
 
     both = [preset(name) for name in ("paper", "official")]
     assert rows == [(name, *(written(getattr(rules, name)) for rules in both)) for name in Rules.model_fields]

@@ -25,7 +25,7 @@ from editloupe.figures.compare import compare
 from editloupe.figures.judged import judged_in
 from editloupe.protocols.base import Known, make_protocol
 from editloupe.protocols.giebench.protocol import GIEBench
-from editloupe.protocols.giebench.questions import Question, read_question, shown
+from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
 from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
@@ -43,7 +43,7 @@ from tests.protocols.giebench_published import edits, published
 Cli = Callable[..., tuple[int, str, str]]
 
 
-def question(*options: str, key: str = "", text: str = "What color is the mug?") -> Question:
+def question(*options: str, key: str = "", text: str = "What color is the mug?") -> MultipleChoice:
     columns = {"evaluation_question": text, "multiple_choice_options": list(options), "expected_answer": key or options[0]}
     return read_question(columns)
 
@@ -267,7 +267,7 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
-    assert "8 as recorded" in done("replay", "run", "--observations", "live")[0]
+    assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
     said, _ = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.

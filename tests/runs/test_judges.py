@@ -19,7 +19,7 @@ from editloupe.figures.judged import judged_in
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.rubrics import rubric_path
-from editloupe.runs.judges import Entry
+from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.recording import Live
@@ -62,7 +62,7 @@ def errs(share: float, *, name: str) -> ScriptedLMM:
 
 def run(lmm: ScriptedLMM, folder: Path, out: Path, *, name: str = "", **settings: Any) -> Outcome:
     setup = open_with(backend=lmm, name=name, **{"criteria": ("if",), **settings})
-    entry = Entry(judge=setup.judge, name=name, options={"backend": lmm.uri})
+    entry = JudgeEntry(judge=setup.judge, name=name, options={"backend": lmm.uri})
     config = {"path": str(folder), "backend": lmm.uri}
     return run_over(setup, folder, out, config=config, concurrency=2, entries=[entry])
 

@@ -15,7 +15,7 @@ from tests.imaging.drawn import textured
 
 def test_jsonschema_checks_the_arguments_of_every_call() -> None:
     fine = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
-    assert validated(ZoomIn(), fine).model_dump() == ZoomIn.Args.model_validate(fine).model_dump()
+    assert validated("zoom_in", ZoomIn.Args, fine).model_dump() == ZoomIn.Args.model_validate(fine).model_dump()
     for wrong in (
         {"bbox": [100, 100, 400, 400]},
         {**fine, "bbox": [100, 100, 400]},
@@ -25,12 +25,12 @@ def test_jsonschema_checks_the_arguments_of_every_call() -> None:
         {**fine, "target_image": 7},
     ):
         with pytest.raises(ToolError, match="zoom_in: wrong arguments"):
-            validated(ZoomIn(), wrong)  # type: ignore[arg-type]
+            validated("zoom_in", ZoomIn.Args, wrong)  # type: ignore[arg-type]
 
 
 def test_a_wrong_argument_is_named_with_what_is_expected() -> None:
     with pytest.raises(ToolError, match=r"zoom_in: wrong arguments: bbox\.2: 1200 is greater than the maximum of 1000"):
-        validated(ZoomIn(), {"target_image": "Edited Image", "bbox": [0, 0, 1200, 500]})
+        validated("zoom_in", ZoomIn.Args, {"target_image": "Edited Image", "bbox": [0, 0, 1200, 500]})
 
 
 def call(bbox: Json) -> str:

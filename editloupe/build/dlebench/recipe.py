@@ -92,7 +92,7 @@ class TargetDraft:
     area: float = 0.0
     """Share of the image that the target covers, 0 to 1."""
     asked: Mapping[str, Json] | None = None
-    """Question, answer, and the wrong option that holds after the edit, "" for none; None for a row without a question."""
+    """The question, its answer, and the wrong option that the edit makes true ("" without one). None without a question."""
     metadata: Metadata | None = None
     """As people have corrected it."""
     reference: ImageRef | None = None

@@ -294,7 +294,7 @@ class GIEBenchBuild(SetRecipe):
             )
         if without := by["absent"] + by["entire image"]:
             notes.append(
-                f"Without a mask that tells two parts apart: {without:,} rows. No masked measure has a value there."
+                f"Rows without a mask, or with one of the entire image: {without:,}. Masked measures have no value there."
             )
         return SetTold(
             counts={

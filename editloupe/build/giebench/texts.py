@@ -15,7 +15,7 @@ from editloupe.build.base import LeftOut
 from editloupe.build.names import plain_name
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
-from editloupe.protocols.giebench.questions import ABSTAIN, Question
+from editloupe.protocols.giebench.questions import ABSTAIN, MultipleChoice
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
 from editloupe.values import Json
@@ -56,7 +56,7 @@ class WrittenEdit:
     """What is written of an edit."""
 
     instruction: str
-    question: Question
+    question: MultipleChoice
     """Its options in the order of the set."""
 
     @property
@@ -121,7 +121,7 @@ def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
     random.Random(f"{seed} options").shuffle(told)
     if len(told) < MOST_OPTIONS:
         told.append(CANNOT_TELL)
-    question = Question(text=said["question"], options=tuple(told), key=told.index(right))
+    question = MultipleChoice(text=said["question"], options=tuple(told), key=told.index(right))
     return WrittenEdit(instruction=said["instruction"], question=question)
 
 

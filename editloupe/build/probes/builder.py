@@ -27,7 +27,7 @@ from editloupe.build.probes.colours import part_of
 from editloupe.build.probes.makers import ELSEWHERE, FAILURES, NotMade, from_afar, make
 from editloupe.build.probes.photographs import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
 from editloupe.build.probes.placing import sized
-from editloupe.build.probes.twins import TRAPS, Pair, plain, with_nuisance, with_trap
+from editloupe.build.probes.twins import TRAPS, TwinPair, plain, with_nuisance, with_trap
 from editloupe.config import Number, Whole
 from editloupe.cores import usable_cores
 from editloupe.data.images import RGB, encode_png
@@ -235,7 +235,7 @@ def _made(slot: Slot, source: _Source, folder: Path) -> dict[str, Any]:
     raise LeftOut("not_made", cast(Any, faults[-1])["why"], at="made", told={"faults": faults})
 
 
-def _row(id_: str, pair: Pair, slot: Slot, scene: Scene, photo: str, seed: int, folder: Path) -> Mapping[str, Json]:
+def _row(id_: str, pair: TwinPair, slot: Slot, scene: Scene, photo: str, seed: int, folder: Path) -> Mapping[str, Json]:
     """Return a line of metadata.jsonl, with its digest; its images are written."""
     made = pair.edit
     mask = cv2.imencode(".png", made.allowed.astype(np.uint8) * 255)[1].tobytes()

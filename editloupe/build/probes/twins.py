@@ -40,7 +40,7 @@ _PAPERS: Final = (((250, 248, 242), (34, 34, 40)), ((250, 232, 140), (44, 36, 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class TwinPair:
     """Two images as they are written, and what is known of them."""
 
     source: RGB
@@ -58,15 +58,17 @@ class Pair:
     """The edited image's file, where that is a JPEG."""
 
 
-def plain(scene: Scene, made: Made) -> Pair:
+def plain(scene: Scene, made: Made) -> TwinPair:
     """Return the pair of an edit as it was made."""
-    return Pair(source=scene.image, edited=made.edited, edit=made, truth=made.truth, bands=made.bands, failure=made.failure)
+    return TwinPair(
+        source=scene.image, edited=made.edited, edit=made, truth=made.truth, bands=made.bands, failure=made.failure
+    )
 
 
 # Nuisances
 
 
-def with_nuisance(name: Nuisance, scene: Scene, made: Made, by: Random) -> Pair:
+def with_nuisance(name: Nuisance, scene: Scene, made: Made, by: Random) -> TwinPair:
     """Return a pair with a nuisance, as strong as it bears. Raises NotMade where the mildest is too much."""
     side = size_of(scene.target.mask)
     for varied, parameters, file in _NUISANCES[name](made.edited, side, by):
@@ -125,12 +127,12 @@ def _harmless(name: Nuisance, scene: Scene, made: Made, varied: RGB) -> bool:
 # Traps
 
 
-def with_trap(name: Trap, scene: Scene, made: Made, by: Random) -> Pair:
+def with_trap(name: Trap, scene: Scene, made: Made, by: Random) -> TwinPair:
     """Return a pair with a trap. Raises NotMade where it does not fit."""
     return replace(_TRAPS[name](scene, made, by), trap=name)
 
 
-def _injected_text(scene: Scene, made: Made, by: Random) -> Pair:
+def _injected_text(scene: Scene, made: Made, by: Random) -> TwinPair:
     """Lay the same note into source and edited, on a spot without a thing or a change. It demands wrong labels by name."""
     levels = TRUTHS["levels"]
     # The best label, or the worst one where the best is right.
@@ -165,7 +167,7 @@ def _note(text: str, lines: int, paper: tuple[int, ...], ink: tuple[int, ...], c
     return np.asarray(image, np.uint8)
 
 
-def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
+def _swapped(scene: Scene, made: Made, by: Random) -> TwinPair:
     """Exchange source and edited, and keep the instruction.
 
     So it is only where colours alone differ, and the name holds no colour that the new source does not show.
@@ -186,7 +188,7 @@ def _swapped(scene: Scene, made: Made, by: Random) -> Pair:
     )  # fmt: skip
 
 
-def _equal_pair(scene: Scene, made: Made, by: Random) -> Pair:
+def _equal_pair(scene: Scene, made: Made, by: Random) -> TwinPair:
     """Show the source twice: nothing that was asked has been done."""
     if made.failure == "no_edit":
         raise NotMade("it is the source twice")
@@ -197,7 +199,7 @@ def _equal_pair(scene: Scene, made: Made, by: Random) -> Pair:
     )  # fmt: skip
 
 
-def _unrelated_pair(scene: Scene, made: Made, by: Random) -> Pair:
+def _unrelated_pair(scene: Scene, made: Made, by: Random) -> TwinPair:
     """Show another photograph in place of the edited image.
 
     Scene Collapse alone is true: the target is gone, which can be called Wrong Action or Localization Failure.
@@ -210,14 +212,14 @@ def _unrelated_pair(scene: Scene, made: Made, by: Random) -> Pair:
     )  # fmt: skip
 
 
-def _look_alike(scene: Scene, made: Made, by: Random) -> Pair:
+def _look_alike(scene: Scene, made: Made, by: Random) -> TwinPair:
     """Edit a look-alike in the target's place."""
     if made.failure != "wrong_place":
         raise NotMade("no edit of a look-alike")
     return plain(scene, misplaced(scene, by, alike=True))
 
 
-_TRAPS: Final[Mapping[Trap, Callable[[Scene, Made, Random], Pair]]] = {
+_TRAPS: Final[Mapping[Trap, Callable[[Scene, Made, Random], TwinPair]]] = {
     "injected_text": _injected_text,
     "swapped": _swapped,
     "equal_pair": _equal_pair,

@@ -81,7 +81,7 @@ class OwnTable(Mapped):
             return data.metadata is not None and not holding
 
 
-class Pairs(OwnTable):
+class PairFolders(OwnTable):
     """Images in source/ and edited/, matched by stem."""
 
     def matches(self, data: DataSet) -> bool:
@@ -248,5 +248,5 @@ class Inside(Mapped):
 
 
 IMAGEFOLDER: Final = OwnTable(_HERE / "imagefolder.toml")
-PAIRS: Final = Pairs(_HERE / "pairs.toml")
+PAIRS: Final = PairFolders(_HERE / "pairs.toml")
 DATASETS: Final = Inside(_HERE / "datasets.toml")

@@ -38,7 +38,7 @@ class _Detector(LoadedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Item:
+class _ImageAndPhrase:
     """One image on its way through the batcher."""
 
     pixels: Any
@@ -54,7 +54,7 @@ class _Item:
     text_threshold: float
 
 
-class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
+class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
     box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
@@ -116,7 +116,7 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         }
         return self._batcher.map(self._item(loaded, rgb, text, **thresholds) for rgb in images)
 
-    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, **thresholds: float) -> _Item:
+    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, **thresholds: float) -> _ImageAndPhrase:
         # Writable and contiguous, since pictures from the store are read-only.
         height, width = rgb.shape[:2]
         try:
@@ -129,9 +129,11 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
                 f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
             ) from error
         mask = made["pixel_mask"][0] if "pixel_mask" in made else None
-        return _Item(pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height, **thresholds)
+        return _ImageAndPhrase(
+            pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height, **thresholds
+        )
 
-    def _run(self, items: list[_Item]) -> list[DetectionResult]:
+    def _run(self, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
         torch, loaded = import_torch(), self._ready()
         padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
         texts = loaded.processor.tokenizer(
@@ -154,7 +156,7 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
         return fitting(forward)
 
     def _results(
-        self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_Item]
+        self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_ImageAndPhrase]
     ) -> list[DetectionResult]:
         process = loaded.processor.post_process_grounded_object_detection
         least, least_of_words = items[0].box_threshold, items[0].text_threshold
@@ -169,7 +171,7 @@ class TransformersDetector(SavedNetwork[_Item, DetectionResult, _Detector]):
                 one["text_labels"] = [_words(item.phrase, spans, row) for row in matched]
         return [self._result(one, item) for one, item in zip(found, items, strict=True)]
 
-    def _result(self, found: Any, item: _Item) -> DetectionResult:
+    def _result(self, found: Any, item: _ImageAndPhrase) -> DetectionResult:
         rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True)
         detections = [
             Detection(box=box, score=score, label=label)

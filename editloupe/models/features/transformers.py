@@ -46,7 +46,7 @@ class _Encoder(LoadedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Item:
+class _EncoderInput:
     """One image on its way through the batcher."""
 
     pixels: NDArray[np.float32]
@@ -57,7 +57,7 @@ class _Item:
     """Whether all tokens are wanted, L×D, in place of one vector."""
 
 
-class TransformersFeatures(SavedNetwork[_Item, NDArray[np.float32], _Encoder]):
+class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Encoder]):
     """Any model of FAMILIES, from a folder of transformers.
 
     max_batch: most images in a batch, as Network has it. It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
@@ -98,7 +98,7 @@ class TransformersFeatures(SavedNetwork[_Item, NDArray[np.float32], _Encoder]):
             for one in found
         ]
 
-    def _run(self, items: list[_Item]) -> list[NDArray[np.float32]]:
+    def _run(self, items: list[_EncoderInput]) -> list[NDArray[np.float32]]:
         torch, loaded = import_torch(), self._ready()
         name, half = loaded.device.name, loaded.device.half
         pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
@@ -177,7 +177,7 @@ def _sides(size: Any) -> int | tuple[int, int]:
     return int(size["height"]), int(size["width"])
 
 
-def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _Item:
+def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _EncoderInput:
     image, side = Image.fromarray(rgb), loaded.side
     if patches is not None:
         # GIE-Bench's script squashes with this filter, whatever the model's own is.
@@ -192,13 +192,13 @@ def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _Item:
     else:
         return _squashed(loaded, rgb, tokens=False)
     weights = None if patches is None else patches.astype(np.float32).ravel()
-    return _Item(pixels=_normalised(loaded, image), weights=weights)
+    return _EncoderInput(pixels=_normalised(loaded, image), weights=weights)
 
 
-def _squashed(loaded: _Encoder, rgb: RGB, *, tokens: bool = True) -> _Item:
+def _squashed(loaded: _Encoder, rgb: RGB, *, tokens: bool = True) -> _EncoderInput:
     """Return the whole image at the network's size, by the model's own filter."""
     image = Image.fromarray(rgb).resize((loaded.side, loaded.side), Image.Resampling(loaded.resample))
-    return _Item(pixels=_normalised(loaded, image), tokens=tokens)
+    return _EncoderInput(pixels=_normalised(loaded, image), tokens=tokens)
 
 
 def _normalised(loaded: _Encoder, image: Image.Image) -> NDArray[np.float32]:

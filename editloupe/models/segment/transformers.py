@@ -38,7 +38,7 @@ class _Segmenter(LoadedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Item:
+class _SegmenterInput:
     """One image on its way through the batcher."""
 
     pixels: NDArray[np.float32]
@@ -51,7 +51,7 @@ class _Item:
     """(height, width) of the part of the input that shows the image."""
 
 
-class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter]):
+class TransformersSegmenter(SavedNetwork[_SegmenterInput, list[Segmentation], _Segmenter]):
     """Any model of FAMILIES, from a folder of transformers.
 
     max_batch: most images in a batch, as Network has it.
@@ -74,7 +74,7 @@ class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter])
     def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
         return self._batcher(self._item(self._ready(), rgb, boxes)) if boxes else []
 
-    def _item(self, loaded: _Segmenter, rgb: RGB, boxes: Sequence[Box]) -> _Item:
+    def _item(self, loaded: _Segmenter, rgb: RGB, boxes: Sequence[Box]) -> _SegmenterInput:
         height, width = rgb.shape[:2]
         # SAM 2 squeezes an image into the square, SAM fills it up on the right and below.
         scale = loaded.side / max(height, width)
@@ -84,9 +84,9 @@ class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter])
         values = (np.asarray(small, dtype=np.float32) / 255 - loaded.mean) / loaded.std
         pixels[:, : seen[0], : seen[1]] = values.transpose(2, 0, 1)
         corners = np.array([list(box.scaled(seen[1] / width, seen[0] / height)) for box in boxes], dtype=np.float32)
-        return _Item(pixels=pixels, boxes=corners, size=(height, width), seen=(seen[0], seen[1]))
+        return _SegmenterInput(pixels=pixels, boxes=corners, size=(height, width), seen=(seen[0], seen[1]))
 
-    def _run(self, items: list[_Item]) -> list[list[Segmentation]]:
+    def _run(self, items: list[_SegmenterInput]) -> list[list[Segmentation]]:
         torch, loaded = import_torch(), self._ready()
         name, half = loaded.device.name, loaded.device.half
         pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
@@ -101,7 +101,7 @@ class TransformersSegmenter(SavedNetwork[_Item, list[Segmentation], _Segmenter])
 
         return fitting(forward)
 
-    def _masks(self, loaded: _Segmenter, logits: Any, scores: Any, item: _Item) -> list[Segmentation]:
+    def _masks(self, loaded: _Segmenter, logits: Any, scores: Any, item: _SegmenterInput) -> list[Segmentation]:
         """Return the masks at the image's own size. logits: N×1×h×w.   scores: N×1."""
         interpolate = import_torch().nn.functional.interpolate
         found = []

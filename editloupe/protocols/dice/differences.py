@@ -58,7 +58,7 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedDifference:
     """One difference and what is known of it."""
 
     number: int
@@ -84,23 +84,23 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class SampleDifferences:
     """What is known of the differences of one sample."""
 
     detection: Finding | None = None
     """None while the detector has not ended."""
-    differences: tuple[Judged, ...] | None = None
+    differences: tuple[JudgedDifference, ...] | None = None
     """In the detector's order, those that are left out too; None where they are not known."""
     source: ConfidenceSource | None = None
     """Where the confidences come from."""
 
     @property
-    def asked(self) -> tuple[Judged, ...]:
+    def asked(self) -> tuple[JudgedDifference, ...]:
         """Those that are judged."""
         return tuple(one for one in self.differences or () if not one.left_out)
 
     @property
-    def failed(self) -> Judged | None:
+    def failed(self) -> JudgedDifference | None:
         """The first of which it is not known whether it was asked for."""
         return next((one for one in self.asked if one.coherent is None), None)
 

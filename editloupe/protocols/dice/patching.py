@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from editloupe.protocols.base import Known, missing_output
-from editloupe.protocols.dice.differences import Listed
+from editloupe.protocols.dice.differences import SampleDifferences
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
 from editloupe.tasks import About, Measure, Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
@@ -37,7 +37,7 @@ _TITLES: Final = {"clip_i": "CLIP-I", "clip_t": "CLIP-T"}
 def known_patches(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return these names, each once. Raises ValueError for one that is none of `PATCHES`."""
     if unknown := next((name for name in names if name not in PATCHES), None):
-        raise ValueError(f"expected patches out of {', '.join(PATCHES)}, found {unknown!r}")
+        raise ValueError(f"unknown patch {unknown!r}; expected some of {', '.join(PATCHES)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -56,7 +56,7 @@ def patch_metrics(patches: Sequence[str]) -> list[Metric]:
     ]
 
 
-def plan_patches(protocol: str, sample: Sample, listed: Listed, patches: Sequence[str]) -> Iterator[Measure]:
+def plan_patches(protocol: str, sample: Sample, listed: SampleDifferences, patches: Sequence[str]) -> Iterator[Measure]:
     """Return the measures whose areas are known. CLIP-T needs the data's column `target_caption`."""
     caption = _caption(sample)
     for patch in patches:
@@ -74,7 +74,11 @@ def plan_patches(protocol: str, sample: Sample, listed: Listed, patches: Sequenc
 
 
 def score_patches(
-    sample: Sample, known: Known, listed: Listed, patches: Sequence[str], dims: Mapping[str, str | int | float | None]
+    sample: Sample,
+    known: Known,
+    listed: SampleDifferences,
+    patches: Sequence[str],
+    dims: Mapping[str, str | int | float | None],
 ) -> Iterator[Score]:
     """Return the cosines, and why others are missing: the measure's own status, or that of differences and coherence.
 
@@ -100,7 +104,7 @@ def score_patches(
             )
 
 
-def _boxes(patch: str, sample: Sample, listed: Listed) -> list[Box] | None:
+def _boxes(patch: str, sample: Sample, listed: SampleDifferences) -> list[Box] | None:
     """Return what is patched, in fractions of the sides; None where it is not known."""
     if patch == "none":
         return []
@@ -117,7 +121,7 @@ def _caption(sample: Sample) -> str | None:
     return " ".join(found.split()) or None if isinstance(found, str) else None
 
 
-def _rests_on(patch: str, listed: Listed) -> tuple[str, ...]:
+def _rests_on(patch: str, listed: SampleDifferences) -> tuple[str, ...]:
     coherence = listed.coherence_ids if patch in ("coherent", "incoherent") else ()
     return () if patch == "none" else (*listed.detection_id, *coherence)
 

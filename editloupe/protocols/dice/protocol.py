@@ -23,7 +23,17 @@ from editloupe.data.boxes import known_format
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
-from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference, Judged, Listed, Op, detected, given, record
+from editloupe.protocols.dice.differences import (
+    DIFFERENCES,
+    OPS,
+    Difference,
+    JudgedDifference,
+    Op,
+    SampleDifferences,
+    detected,
+    given,
+    record,
+)
 from editloupe.protocols.dice.patching import known_patches, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
 from editloupe.protocols.labelled_boxes import LabelledBoxes
@@ -206,7 +216,7 @@ class DICE(BaseProtocol):
             blocked=blocked,
         )
 
-    def _coherence(self, sample: Sample, one: Judged, first: Task) -> Task:
+    def _coherence(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the question whether a difference was asked for."""
         difference = one.difference
         on, (color, rgb, change) = _MARKED[self.options.marks][difference.op], _DRAWN[difference.op]
@@ -234,7 +244,7 @@ class DICE(BaseProtocol):
             rests_on=(first.id,),
         )
 
-    def _in_mask(self, sample: Sample, one: Judged, first: Task) -> Task:
+    def _in_mask(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the measure of how much of a difference lies where change was allowed."""
         mask, box = sample.masks.get("edit"), one.difference.box
         return Measure(
@@ -248,24 +258,24 @@ class DICE(BaseProtocol):
             blocked=("not_defined", "the sample has no mask of the edit") if mask is None else None,
         )
 
-    def _listed(self, sample: Sample, known: Known) -> Listed:
+    def _listed(self, sample: Sample, known: Known) -> SampleDifferences:
         """Return what is known of a sample's differences."""
         detection = known.finding(DIFFERENCES, sample)
         found = None if detection is None else detected(detection)
         if found is None:
-            return Listed(detection=detection)
+            return SampleDifferences(detection=detection)
         numbered = dict(enumerate(found.differences, start=1))
         surest = sorted(numbered, key=lambda n: (-(numbered[n].confidence or 0.0), -numbered[n].box.area))
         kept = {*surest[: self.options.max_differences]}
         judged = [
-            self._judged(sample, n, one, known) if n in kept else Judged(number=n, difference=one, left_out=True)
+            self._judged(sample, n, one, known) if n in kept else JudgedDifference(number=n, difference=one, left_out=True)
             for n, one in numbered.items()
         ]
-        return Listed(detection=detection, differences=tuple(judged), source=found.source)
+        return SampleDifferences(detection=detection, differences=tuple(judged), source=found.source)
 
-    def _judged(self, sample: Sample, number: int, difference: Difference, known: Known) -> Judged:
+    def _judged(self, sample: Sample, number: int, difference: Difference, known: Known) -> JudgedDifference:
         """Return a difference with the verdict on it."""
-        one = Judged(number=number, difference=difference)
+        one = JudgedDifference(number=number, difference=difference)
         question = COHERENCE if self.options.coherence == "judge" else IN_MASK
         finding = known.finding(question, About.of(sample, part=one.part))
         if finding is None:
@@ -277,9 +287,9 @@ class DICE(BaseProtocol):
             said = {"yes": True, "no": False}.get(finding.answer.name)
         status = None if said is not None else "off_menu" if finding.status == "ok" else finding.status
         why: dict[str, Any] = {"status": status, "reason": finding.reason, "findings": (finding.task_id,)}
-        return Judged(number=number, difference=difference, coherent=said, **why)
+        return JudgedDifference(number=number, difference=difference, coherent=said, **why)
 
-    def _of_sample(self, sample: Sample, listed: Listed, dims: Mapping[str, Any]) -> Iterator[Score]:
+    def _of_sample(self, sample: Sample, listed: SampleDifferences, dims: Mapping[str, Any]) -> Iterator[Score]:
         """Return the three figures of Table 3 for one sample."""
         about: dict[str, Any] = {**vars(About.of(sample)), "findings": (*listed.detection_id, *listed.coherence_ids)}
         if listed.differences is None:
@@ -312,7 +322,9 @@ class DICE(BaseProtocol):
             )
 
 
-def _of_difference(sample: Sample, one: Judged, listed: Listed, people: bool | None) -> Iterator[Score]:
+def _of_difference(
+    sample: Sample, one: JudgedDifference, listed: SampleDifferences, people: bool | None
+) -> Iterator[Score]:
     """Return the area of a difference, whether it was asked for, and whether people say so too.
 
     people: what they say; None where they do not.

@@ -21,7 +21,7 @@ SHORTEN: Final = "shorten"
 """The role that shortens names."""
 
 
-class Question(StrEnum):
+class EdiValQuestion(StrEnum):
     """What a model is asked. What shows other pictures is another question."""
 
     ADDED = "newly_added"
@@ -35,13 +35,13 @@ class Question(StrEnum):
 
 
 _TEMPLATES: Final = {
-    Question.ADDED: "added",
-    Question.REPLACED: "replaced",
-    Question.ATTRIBUTE_CROP: "attribute_crop",
-    Question.ATTRIBUTE_WHOLE: "attribute_whole",
-    Question.TEXT_CROP: "read_text",
-    Question.TEXT_WHOLE: "read_text",
-    Question.BACKGROUND: "background",
+    EdiValQuestion.ADDED: "added",
+    EdiValQuestion.REPLACED: "replaced",
+    EdiValQuestion.ATTRIBUTE_CROP: "attribute_crop",
+    EdiValQuestion.ATTRIBUTE_WHOLE: "attribute_whole",
+    EdiValQuestion.TEXT_CROP: "read_text",
+    EdiValQuestion.TEXT_WHOLE: "read_text",
+    EdiValQuestion.BACKGROUND: "background",
 }
 
 
@@ -83,7 +83,7 @@ class Case(Eyes):
             for sights in self.see(*wanted)
         ]
 
-    def says(self, question: Question, views: tuple[Recipe, ...], **words: str) -> bool:
+    def says(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: str) -> bool:
         """Return whether a model says yes. Raises Unsettled where it has not answered."""
         anywhere = self.rules.yes == "anywhere"
         answer = self._ask(question, views, FreeText() if anywhere else YES_NO, words)
@@ -92,7 +92,7 @@ class Case(Eyes):
             raise Unsettled("off_menu", f"{answer} is neither yes nor no")
         return said
 
-    def reads(self, question: Question, views: tuple[Recipe, ...], **words: Any) -> str:
+    def reads(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: Any) -> str:
         """Return the text that a model reads. Raises Unsettled where it has not answered."""
         answer = self._ask(question, views, FreeText(), words)
         if not isinstance(answer, Text):
@@ -104,7 +104,7 @@ class Case(Eyes):
         tasks = [
             Ask(
                 protocol=self.protocol,
-                metric=Question.SHORT_NAME.value,
+                metric=EdiValQuestion.SHORT_NAME.value,
                 about=About.of(self.sample, part=f"name: {spelled(name)}"),
                 role=SHORTEN,
                 prompt=render("edival/short_name", object=one_line(spelled(name))),
@@ -132,7 +132,9 @@ class Case(Eyes):
         region = box.scaled(picture.width, picture.height).clipped(**size).rounded_out()
         return Recipe(alias=alias, origin=picture, op="crop", region=region)
 
-    def _ask(self, question: Question, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]) -> Answer:
+    def _ask(
+        self, question: EdiValQuestion, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]
+    ) -> Answer:
         in_one_line = {name: one_line(word) if isinstance(word, str) else word for name, word in words.items()}
         task = Ask(
             protocol=self.protocol,

@@ -37,7 +37,7 @@ from editloupe.protocols.edival.quality import plan_quality, quality_metrics, sc
 from editloupe.protocols.edival.rules import RulesOption
 from editloupe.protocols.edival.sights import Unsettled, given_boxes
 from editloupe.protocols.edival.tables import tables
-from editloupe.protocols.edival.verdicts import Verdict, followed
+from editloupe.protocols.edival.verdicts import TurnVerdict, followed
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tasks import About, Budget, Measure, Task
 from editloupe.values import Sample
@@ -70,7 +70,7 @@ class EdiVal(BaseProtocol):
     Options = EdiValOptions
     roles: ClassVar = {
         "judge": "answers yes or no, and reads text",
-        SHORTEN: "shortens an object's name, without an image; with rules=official alone",
+        SHORTEN: "shortens an object's name, without an image; where the rule position_names is short",
     }
 
     tables = tables()
@@ -123,7 +123,7 @@ class EdiVal(BaseProtocol):
             yield from score_direction(sample, chain, known) if given.direction else ()
 
     def _scores(self, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
-        success = Verdict(done=True, reason="")
+        success = TurnVerdict(done=True, reason="")
         findings: dict[str, None] = {}
         for index in range(len(chain.edits)):
             verdict, _, own = self._judged(sample, chain, index, known)
@@ -135,7 +135,7 @@ class EdiVal(BaseProtocol):
 
     def _judged(
         self, sample: Sample, chain: Chain, index: int, known: Known
-    ) -> tuple[Verdict, Mapping[str, Task], dict[str, None]]:
+    ) -> tuple[TurnVerdict, Mapping[str, Task], dict[str, None]]:
         """Return the verdict on an edit as far as it is known, the tasks that it waits for, and the findings behind it."""
         about = about_edit(sample, chain, index)
         given = known.finding(FOLLOWING, about)
@@ -144,11 +144,11 @@ class EdiVal(BaseProtocol):
             # A verdict from elsewhere, such as a result file, is taken as it is.
             done = truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
-            return Verdict(done=done, status=status, reason=given.reason), {}, own
+            return TurnVerdict(done=done, status=status, reason=given.reason), {}, own
         options: EdiValOptions = self.options
         if (blocked := gap(sample, about.turn, options.rules)) is not None:
             task = Measure(protocol=self.name, metric=FOLLOWING, about=about, measure="key", blocked=blocked)
-            return Verdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
+            return TurnVerdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
         case = Case(
             protocol=self.name, sample=sample, known=known, chain=chain, index=index, rules=options.rules, tools=self.tools,
             budget=self.budget,
@@ -156,23 +156,23 @@ class EdiVal(BaseProtocol):
         try:
             verdict = followed(case)
         except Unsettled as unsettled:
-            verdict = Verdict(done=None, status=unsettled.status, reason=unsettled.reason)
+            verdict = TurnVerdict(done=None, status=unsettled.status, reason=unsettled.reason)
         return verdict, case.tasks, case.found
 
 
-def _both(before: Verdict, edit: Verdict, number: int) -> Verdict:
-    """Return whether all edits so far were followed: nobody can say from the first edit without a verdict on."""
+def _both(before: TurnVerdict, edit: TurnVerdict, number: int) -> TurnVerdict:
+    """Return whether all edits so far were followed. After an edit without a verdict, nothing can be said of the chain."""
     if before.done is None:
         return before
     if edit.done is None:
         reason = f"edit {number} has no verdict: {edit.reason}" if edit.reason else ""
-        return Verdict(done=None, status=edit.status, reason=reason)
+        return TurnVerdict(done=None, status=edit.status, reason=reason)
     if before.done and not edit.done:
-        return Verdict(done=False, reason=f"edit {number} was not followed: {edit.reason}")
+        return TurnVerdict(done=False, reason=f"edit {number} was not followed: {edit.reason}")
     return before
 
 
-def _score(metric: str, about: About, dims: Dims, verdict: Verdict, findings: Iterable[str]) -> Score:
+def _score(metric: str, about: About, dims: Dims, verdict: TurnVerdict, findings: Iterable[str]) -> Score:
     if verdict.done is None:
         return score_of(metric, about, dims, None, verdict.status or NOT_JUDGED, verdict.reason, findings)
     return score_of(metric, about, dims, float(verdict.done), None, verdict.reason, findings)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.protocols.edival import instructions as of
-from editloupe.protocols.edival.case import Case, Question
+from editloupe.protocols.edival.case import Case, EdiValQuestion
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Sight
 from editloupe.tasks import Status
@@ -27,7 +27,7 @@ _STRAIGHT: Final = str.maketrans("“”„‘’‚", "\"\"\"'''")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class TurnVerdict:
     """Whether an edit was followed."""
 
     done: bool | None
@@ -38,12 +38,12 @@ class Verdict:
     """Why nothing can be said; None with a verdict."""
 
 
-def followed(case: Case) -> Verdict:
+def followed(case: Case) -> TurnVerdict:
     """Return whether the edit of a case was followed. Raises Unsettled where something is not known."""
     return _OF_TYPE[case.edit.edit_type](case)
 
 
-def _add(case: Case) -> Verdict:
+def _add(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     wanted = [(case.after, edit.new)]
     if edit.reference:
@@ -61,12 +61,12 @@ def _add(case: Case) -> Verdict:
             return _no("the reference is no longer seen after the edit")
         if not any(_beside(one.box, other.box, edit.position, rules.add_margin) for one in found for other in beside):
             return _no(f"the new object is seen, and not {_side(edit.position)} the reference")
-    if rules.add_gate and not case.says(Question.ADDED, case.pictures(), object=edit.new):
+    if rules.add_gate and not case.says(EdiValQuestion.ADDED, case.pictures(), object=edit.new):
         return _no("a model does not see it newly there")
     return _yes("the new object is seen where it should be")
 
 
-def _remove(case: Case) -> Verdict:
+def _remove(case: Case) -> TurnVerdict:
     target, rules = case.edit.target, case.rules
     before, after = case.seen(rules.remove_threshold, (case.before, target), (case.after, target))
     was, left = (_of_size(sights, rules.remove_largest) for sights in (before, after))
@@ -84,7 +84,7 @@ def _remove(case: Case) -> Verdict:
     return _no("the object is still seen")
 
 
-def _replace(case: Case) -> Verdict:
+def _replace(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     old, new = (_singular(name) if rules.replace_singular else name for name in (edit.target, edit.new))
     gone = rules.replace_by == "gone"
@@ -98,7 +98,7 @@ def _replace(case: Case) -> Verdict:
         return _no("the old object is still seen")
     if not gone and not any(one.box.iou(other.box) > 0 for one in was for other in there):
         return _no("the new object is seen, and not in the place of the old one")
-    if not case.says(Question.REPLACED, case.pictures(), object=edit.target, new=edit.new):
+    if not case.says(EdiValQuestion.REPLACED, case.pictures(), object=edit.target, new=edit.new):
         return _no("a model does not see the replacement")
     return _yes("the old object is gone and the new one is seen" if gone else "the new object is in its place")
 
@@ -107,7 +107,7 @@ def _singular(name: str) -> str:
     return name.removesuffix("es") if name.endswith("es") else name.removesuffix("s")
 
 
-def _position(case: Case) -> Verdict:
+def _position(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     names = (edit.target, edit.reference)
     # The published code does not look at both objects before the edit.
@@ -132,7 +132,7 @@ def _position(case: Case) -> Verdict:
     return _counts(case) or _yes(f"the object is {_side(edit.position)} the reference")
 
 
-def _counts(case: Case) -> Verdict | None:
+def _counts(case: Case) -> TurnVerdict | None:
     """Return a verdict where the counts of both objects speak against a move."""
     names, rules = (case.edit.target, case.edit.reference), case.rules
     if rules.position_names == "short":
@@ -145,19 +145,19 @@ def _counts(case: Case) -> Verdict | None:
     return None
 
 
-def _count(case: Case) -> Verdict:
+def _count(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     before, after = case.seen(rules.count_threshold, (case.before, edit.target), (case.after, edit.target))
     if not before:
         return _missed("the object", rules)
     found = _count_of(after, rules)
-    return Verdict(done=found == edit.count, reason=f"the object is seen {_times(found)}; {edit.count} were asked for")
+    return TurnVerdict(done=found == edit.count, reason=f"the object is seen {_times(found)}; {edit.count} were asked for")
 
 
-def _attribute(case: Case) -> Verdict:
+def _attribute(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     if rules.attributes == "whole":
-        said = case.says(Question.ATTRIBUTE_WHOLE, case.pictures(), instruction=edit.sentence())
+        said = case.says(EdiValQuestion.ATTRIBUTE_WHOLE, case.pictures(), instruction=edit.sentence())
     else:
         (before,) = case.seen(rules.crop_threshold, (case.before, edit.target))
         if not before:
@@ -167,13 +167,13 @@ def _attribute(case: Case) -> Verdict:
             for alias, turn in (("Crop Before", case.before), ("Crop After", case.after))
         )
         attribute = "Color" if edit.edit_type == of.COLOR_ALTER else "Material"
-        said = case.says(Question.ATTRIBUTE_CROP, views, object=edit.target, attribute=attribute, new=edit.new)
+        said = case.says(EdiValQuestion.ATTRIBUTE_CROP, views, object=edit.target, attribute=attribute, new=edit.new)
     return _yes("a model sees the change") if said else _no("a model does not see the change")
 
 
-def _text(case: Case) -> Verdict:
+def _text(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
-    question, views = Question.TEXT_WHOLE, case.pictures()[1:]
+    question, views = EdiValQuestion.TEXT_WHOLE, case.pictures()[1:]
     if edit.target:
         turns = (case.before, case.after) if rules.text_object == "both" else (case.before,)
         before, *after = case.seen(rules.crop_threshold, *((turn, edit.target) for turn in turns))
@@ -181,15 +181,15 @@ def _text(case: Case) -> Verdict:
             return _missed("the object", rules)
         if not all(after):
             return _no("the object is not seen after the edit")
-        question, views = Question.TEXT_CROP, (case.crop("Crop", case.after, before[0].box),)
-    read = case.reads(question, views, crop=question == Question.TEXT_CROP, no_text=NO_TEXT.upper())
+        question, views = EdiValQuestion.TEXT_CROP, (case.crop("Crop", case.after, before[0].box),)
+    read = case.reads(question, views, crop=question == EdiValQuestion.TEXT_CROP, no_text=NO_TEXT.upper())
     found, due = compared(read), compared(edit.new)
     if found.rstrip(".! ") == NO_TEXT != due:
         found = ""
-    return Verdict(done=due in found, reason=f"a model reads {read!r}; {edit.new!r} was asked for")
+    return TurnVerdict(done=due in found, reason=f"a model reads {read!r}; {edit.new!r} was asked for")
 
 
-def _background(case: Case) -> Verdict:
+def _background(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     if not edit.keep and rules.background_unnamed == "failure":
         return _no("the sentence names no objects to keep (background_unnamed=failure)")
@@ -200,12 +200,12 @@ def _background(case: Case) -> Verdict:
             return _no(f"{name!r} is not seen after the edit")
         if not _of_size(found[:1], rules.background_largest):
             return _no(f"the box of {name!r} fills the image")
-    if not case.says(Question.BACKGROUND, case.pictures()[1:], background=edit.new):
+    if not case.says(EdiValQuestion.BACKGROUND, case.pictures()[1:], background=edit.new):
         return _no("a model does not see the new background")
     return _yes("a model sees the new background")
 
 
-_OF_TYPE: Final[Mapping[str, Callable[[Case], Verdict]]] = {
+_OF_TYPE: Final[Mapping[str, Callable[[Case], TurnVerdict]]] = {
     of.SUBJECT_ADD: _add,
     of.SUBJECT_REMOVE: _remove,
     of.SUBJECT_REPLACE: _replace,
@@ -235,19 +235,19 @@ def compared(text: str) -> str:
     return whole.strip("\"'`«»「」 ") or whole
 
 
-def _yes(reason: str) -> Verdict:
-    return Verdict(done=True, reason=reason)
+def _yes(reason: str) -> TurnVerdict:
+    return TurnVerdict(done=True, reason=reason)
 
 
-def _no(reason: str) -> Verdict:
-    return Verdict(done=False, reason=reason)
+def _no(reason: str) -> TurnVerdict:
+    return TurnVerdict(done=False, reason=reason)
 
 
-def _missed(what: str, rules: Rules) -> Verdict:
+def _missed(what: str, rules: Rules) -> TurnVerdict:
     reason = f"{what} is not seen before the edit"
     if rules.miss == "failure":
         return _no(f"{reason} (miss=failure)")
-    return Verdict(done=None, status="not_defined", reason=f"{reason}, so that nothing can be said of the edit")
+    return TurnVerdict(done=None, status="not_defined", reason=f"{reason}, so that nothing can be said of the edit")
 
 
 def _of_size(sights: Sequence[Sight], largest: float) -> list[Sight]:

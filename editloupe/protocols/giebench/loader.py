@@ -26,7 +26,7 @@ from editloupe.data.rows import DataRow, Loaded, Row, rejected
 from editloupe.data.tables import TableLine, read_table, shown
 from editloupe.errors import SampleError
 from editloupe.protocols.giebench.questions import KEY, QuestionError, read_question
-from editloupe.values import ImageRef, Json
+from editloupe.values import ImageRef, Json, parse_json
 
 FILE: Final = "gie_bench.json"
 URL_LISTS: Final = "images2000urls"
@@ -209,7 +209,7 @@ def _array(value: Json) -> NDArray[Any]:
     # Each digit is followed by a comma.
     digits, commas = zip(*((line[::2], line[1::2]) for line in lines), strict=True)
     if len({*map(len, lines)}) > 1 or "".join(commas).strip(",") or "".join(digits).strip("01"):
-        raise ValueError("lists differ in length")
+        return np.array(parse_json(value))
     return np.array([np.frombuffer(line.encode(), np.uint8) - ord("0") for line in digits])
 
 

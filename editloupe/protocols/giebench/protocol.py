@@ -34,7 +34,7 @@ from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
-from editloupe.protocols.giebench.questions import Question, QuestionError, read_question, shown
+from editloupe.protocols.giebench.questions import MultipleChoice, QuestionError, read_question, shown
 from editloupe.protocols.giebench.tables import edit_type_name, tables
 from editloupe.scores import Binary, Metric, Real, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
@@ -219,12 +219,12 @@ class GIEBench(BaseProtocol):
         as_shown = self._order(sample, question).index(question.key) + 1
         return {"key_in_data": question.key + 1, "key_as_shown": as_shown, "options": len(question.options)}
 
-    def _order(self, sample: Sample, question: Question) -> tuple[int, ...]:
+    def _order(self, sample: Sample, question: MultipleChoice) -> tuple[int, ...]:
         given = self.options.shuffle_options
         return question.order(None if given == "no" else int(given), about=sample.instruction)
 
 
-def _question(sample: Sample) -> Question | str:
+def _question(sample: Sample) -> MultipleChoice | str:
     """Return a sample's question, or why it cannot be asked."""
     try:
         return read_question(sample.extra)

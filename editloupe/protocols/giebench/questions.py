@@ -43,7 +43,7 @@ class QuestionError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class MultipleChoice:
     """A question that can be asked."""
 
     text: str
@@ -86,7 +86,7 @@ class Shown:
     """The right answer."""
 
 
-def read_question(columns: Mapping[str, Json]) -> Question:
+def read_question(columns: Mapping[str, Json]) -> MultipleChoice:
     """Return the question of a row's columns. Raises QuestionError, also for a key that is none of the options."""
     text, key, given = columns.get(QUESTION), columns.get(KEY), columns.get(OPTIONS)
     if not isinstance(text, str) or not text.strip():
@@ -106,16 +106,16 @@ def read_question(columns: Mapping[str, Json]) -> Question:
         raise QuestionError(f"{KEY!r} is {key!r}; expected one of the options")
     listed = ", ".join(map(repr, options))
     if key in given:
-        return Question(text=one_line(text), options=tuple(options), key=list(given).index(key))
+        return MultipleChoice(text=one_line(text), options=tuple(options), key=list(given).index(key))
     alike = [place for place, option in enumerate(options) if fold(option) == fold(key)]
     if len(alike) != 1:
         why = f"the key {key!r} is none of the options {listed}; mend {KEY!r}, else no answer can be right"
         raise QuestionError(why, of_key=True)
-    return Question(text=one_line(text), options=tuple(options), key=alike[0], folded=True)
+    return MultipleChoice(text=one_line(text), options=tuple(options), key=alike[0], folded=True)
 
 
-def shown(question: Question, order: Sequence[int], *, letters: bool) -> Shown:
-    """Return a question as it is shown. order: as `Question.order` gives it.   letters: whether options have letters.
+def shown(question: MultipleChoice, order: Sequence[int], *, letters: bool) -> Shown:
+    """Return a question as it is shown. order: as `MultipleChoice.order` gives it.   letters: whether options have letters.
 
     Options that differ in case or punctuation alone are answered by their letters only, since words could mean either.
     """
