@@ -31,9 +31,8 @@ MIN_SIDE: Final = 8
 EXTENSIONS: Final = {"image/png": "png", "image/jpeg": "jpg", "image/mpo": "jpg", "image/webp": "webp", "image/gif": "gif",
                      "image/bmp": "bmp", "image/tiff": "tiff", "image/heif": "heic", "image/avif": "avif"}  # fmt: skip
 """Media type → the ending under which a store keeps such a file."""
-CONVERTED: Final = "ICC profile converted to sRGB"
-"""Notes of `decode` that others ask for."""
 COMPOSITED: Final = "alpha composited on white"
+"""A note of `decode` that others ask for."""
 
 # Pillow knows many more, some of which start other programs (EPS) or open further files.
 _FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
@@ -99,29 +98,10 @@ def layers(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[n
     return np.asarray(colour, dtype=np.uint8)
 
 
-def embedded_profile(data: bytes, *, name: str) -> bytes | None:
-    """Return the ICC profile in an image file; None for none. Raises ImageError."""
-    with _opened(data, name, MAX_PIXELS) as image:
-        profile: bytes | None = image.info.get("icc_profile")
-        return profile
-
-
 def extension(data: bytes, *, name: str) -> str:
     """Return the ending under which the store keeps these bytes, such as "png", by their header. Raises ImageError."""
     with _opened(data, name, MAX_PIXELS) as image:
         return EXTENSIONS.get(_media_type(image), "bin")
-
-
-def read_with_profile(rgb: RGB, profile: bytes) -> RGB | None:
-    """Return H×W×3 uint8 RGB in sRGB, its levels read by an ICC profile; None where the profile is not for RGB."""
-    notes: list[str] = []
-    read = _to_srgb(Image.fromarray(rgb), profile, notes)
-    return np.array(read, dtype=np.uint8) if CONVERTED in notes else None
-
-
-def profile_name(profile: bytes) -> str:
-    """Return what a readable ICC profile calls itself, such as "Display P3", at most 40 characters."""
-    return " ".join((ImageCms.getProfileDescription(io.BytesIO(profile)) or "").split())[:40].strip()
 
 
 def encode_png(rgb: RGB) -> bytes:
@@ -305,5 +285,5 @@ def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Ima
         return colour
     if converted is None:
         return colour
-    notes.append(CONVERTED)
+    notes.append("ICC profile converted to sRGB")
     return converted

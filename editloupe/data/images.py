@@ -17,26 +17,22 @@ from PIL import Image
 from editloupe import files
 from editloupe.data.decoding import (
     COMPOSITED,
-    CONVERTED,
     EXTENSIONS,
     MAX_PIXELS,
     MIN_SIDE,
     RGB,
     decode,
-    embedded_profile,
     encode_png,
     extension,
     header,
     layers,
-    profile_name,
-    read_with_profile,
 )
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
 __all__ = [
     "CACHE_BYTES", "MAX_BYTES", "MAX_PIXELS", "MIN_SIDE", "RGB", "EncodedImage", "ImagePolicy", "ImageStore", "decode",
-    "encode_png", "extension", "profile_name", "read_with_profile",
+    "encode_png", "extension",
 ]  # fmt: skip
 
 CACHE_BYTES: Final = 2**28
@@ -207,10 +203,6 @@ class ImageStore:
         if ref.sha256 not in self._notes:
             self.array(ref)
         return self._notes[ref.sha256]
-
-    def profile(self, ref: ImageRef) -> bytes | None:
-        """Return the embedded ICC profile by which decoding brought the colours to sRGB; None where it did not."""
-        return embedded_profile(self.data(ref), name=_name(ref)) if CONVERTED in self.notes(ref) else None
 
     def differ_where_transparent(self, one: ImageRef, other: ImageRef) -> bool:
         """Return True if two images whose decoded pixels are the same differ in colour or alpha that white ground hides."""

@@ -106,21 +106,25 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
             tone, left = mixed, of_mixed
     if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
         return Tone()
+    # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
+    a, b = (cv2.blur(rgb, (3, 3))[::step, ::step] for rgb in (first, second))
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
 
 
 def _best(mix: NDArray[np.float64] | None, a: RGB, b: RGB) -> tuple[Tone, float]:
-    """Return the tone after a mix, with the power that fits best or with none, and the median difference that it leaves."""
+    """Return the tone after a mix, with the power that fits best or with none, and what it leaves."""
     mixed = a if mix is None else np.asarray(cv2.transform(a, mix), dtype=np.uint8)
     tones = [Tone(mix=mix, curves=_curves(mixed, b, power)) for power in dict.fromkeys((1.0, _power(mixed, b)))]
     return min(((tone, _left(tone, a, b)) for tone in tones), key=lambda found: found[1])
 
 
 def _left(tone: Tone, a: RGB, b: RGB) -> float:
-    """Return the median difference in levels that a tone leaves."""
-    return median(_largest(np.abs(tone.applied(a) - b)))
+    """Return the mean difference in levels that a tone leaves, each capped. Common levels count less than their pixels."""
+    error, green = np.minimum(_largest(np.abs(tone.applied(a) - b)), _CAP), a[..., 1]
+    weights = 1 / np.sqrt(np.maximum(1, np.bincount(green.ravel(), minlength=256)))
+    return float(np.average(error, weights=weights[green]))
 
 
 def _keeps_order(tone: Tone, rgb: RGB) -> bool:
@@ -172,7 +176,7 @@ def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float64]:
     """
     basis, curves = _basis(power), [_LEVELS] * 3
     for channel, (levels, became) in _told(a, b).items():
-        smooth = np.clip(_fitted(levels, became.astype(np.float64), basis), 0, 255)
+        smooth = np.clip(_fitted(levels, became, basis), 0, 255)
         curves[channel] = np.clip(smooth + _bend(a[..., channel].ravel(), b[..., channel].ravel(), smooth), 0, 255)
     return np.stack(curves, axis=1)
 
@@ -219,22 +223,29 @@ def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tupl
 
 def _misfit(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
     """Return what a basis leaves of the levels' medians, in levels, each error capped, and a share of its bends."""
-    weight, change = weights, medians - 255 * basis[:, 1]
-    for _ in range(4):
-        normal = (basis.T * weight) @ basis + _RIDGE
-        solved = np.linalg.solve(normal, basis.T @ (weight * change))
-        error = np.abs(change - basis @ solved)
-        weight = weights / np.maximum(1.0, error)
+    solved = _of_medians(medians, weights, basis)
+    error = np.abs(medians - 255 * basis[:, 1] - basis @ solved)
     # Many powers with bends fit the levels that occur. The one that needs no bends is right beyond them, too.
     bends = _OF_BENDS * float(np.abs(solved[2:]).sum())
     return float(np.average(np.minimum(error, _CAP), weights=weights)) + bends
 
 
-def _fitted(levels: NDArray[np.uint8], became: NDArray[np.float64], basis: NDArray[np.float64]) -> _Levels:
+def _of_medians(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> _Levels:
+    """Return the four coefficients over `basis` that leave the least of the levels' medians, by absolute differences."""
+    weight, change = weights, medians - 255 * basis[:, 1]
+    for _ in range(4):
+        normal = (basis.T * weight) @ basis + _RIDGE
+        solved = np.linalg.solve(normal, basis.T @ (weight * change))
+        weight = weights / np.maximum(1.0, np.abs(change - basis @ solved))
+    return np.asarray(solved)
+
+
+def _fitted(levels: NDArray[np.uint8], became: NDArray[np.uint8], basis: NDArray[np.float64]) -> _Levels:
     """Return the curve over `basis` by reweighted least squares (Tukey)."""
     plain = 255 * basis[:, 1]
     change = became - plain[levels]
-    solved = np.array([median(change), 0.0, 0.0, 0.0])
+    # Begun where rare levels fit, too: from the common ones alone, they would pass for an edit.
+    solved = _of_medians(*_level_medians(levels, became), basis)
     for _ in range(_STEPS):
         error = change - (basis @ solved)[levels]
         scale = max(1.0, 1.4826 * median(np.abs(error)))

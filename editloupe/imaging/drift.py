@@ -109,7 +109,8 @@ def estimate_drift(first: Grey, second: Grey) -> Drift | None:
         if step == 0 and float(np.abs(field).max()) < _LEAST_PX / 2:
             return None
         error = _error(a, b, field)
-    if _misfit(error) > _MUST_FALL_TO * before:
+    # Drawing back smooths grain, whichever way: a drift leaves less than its opposite does.
+    if _misfit(error) > _MUST_FALL_TO * min(before, _misfit(_error(a, b, -field))):
         return None
     # A px of half size is two of the picture.
     return Drift(cells=2 * field, width=width, height=height)

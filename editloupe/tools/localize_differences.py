@@ -32,6 +32,8 @@ SHOWN = 3
 """Crops that are shown where the budget pays for them. A fourth and a fifth follow if they have a quarter of the strongest
 one's strength."""
 SHOWN_AT_MOST = 5
+LEAST_OF_STRONGEST = 0.0005
+"""Least share of the strongest region's strength that a region with a picture has. A weaker one is listed by its box."""
 LEAST_UNSEEN = 0.005
 """Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
 _LISTED = 10
@@ -179,8 +181,10 @@ def canvas_of(alignment: Alignment, context: ToolContext) -> Canvas:
 
 def _looks(found: Differences, canvas: Canvas, budget: float) -> tuple[list[Look], list[Look]]:
     """Return the picture of the whole pair, where there is to be one, and those of the strongest regions."""
-    strong = sum(r.strength >= 0.25 * found.regions[0].strength for r in found.regions)
-    boxes = [region.box for region in found.regions[: max(SHOWN, min(strong, SHOWN_AT_MOST))]]
+    strengths = [region.strength for region in found.regions]
+    strong = sum(strength >= 0.25 * strengths[0] for strength in strengths)
+    worth = sum(strength >= LEAST_OF_STRONGEST * strengths[0] for strength in strengths)
+    boxes = [region.box for region in found.regions[: min(worth, max(SHOWN, min(strong, SHOWN_AT_MOST)))]]
     if found.widespread:
         whole, looks = with_overview(boxes[:MOST_CROPS_BESIDE_IT], canvas, budget, strong=strong)
         return [whole], looks

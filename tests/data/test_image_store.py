@@ -167,9 +167,7 @@ def test_display_p3_is_converted_and_what_is_sent_is_what_is_compared() -> None:
     sent = store.encoded(tagged, ImagePolicy())
     assert np.array_equal(decode(sent.data, name="sent")[0], store.array(tagged))
     assert Image.open(io.BytesIO(sent.data)).info.get("icc_profile") is None
-    assert store.profile(tagged) == DISPLAY_P3
-    for plain in (b"nonsense", SRGB, None):
-        assert store.profile(store.add_bytes(saved(gradient(), icc_profile=plain))) is None
+    assert store.notes(tagged) == ("ICC profile converted to sRGB",)
 
 
 def test_a_damaged_profile_never_stops_an_image() -> None:
@@ -181,8 +179,7 @@ def test_a_damaged_profile_never_stops_an_image() -> None:
         cut_off = bytes(damaged[: rng.randrange(1, 2 * len(damaged))])
         store = ImageStore()
         ref = store.add_bytes(saved(gradient(), icc_profile=cut_off))
-        assert len(store.notes(ref)) == 1
-        assert store.profile(ref) is None or store.notes(ref) == ("ICC profile converted to sRGB",)
+        assert store.notes(ref) in (("ICC profile converted to sRGB",), ("unreadable ICC profile ignored",))
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "TIFF"])
