@@ -18,11 +18,11 @@ from editloupe.tasks import Status
 from editloupe.values import Json, Sample, finite
 
 
-class _MappingPart(BaseModel):
+class _ResultPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Rule(_MappingPart):
+class Rule(_ResultPart):
     """How files say one metric, or several that one question answers."""
 
     value: str = ""
@@ -77,7 +77,7 @@ class Rule(_MappingPart):
         return None if not numbers else round(fmean(numbers), 2) if self.lines else numbers[0]
 
 
-class Means(_MappingPart):
+class Means(_ResultPart):
     """The means as the script computes them."""
 
     dims: dict[str, str] = Field(default_factory=dict)
@@ -86,7 +86,7 @@ class Means(_MappingPart):
     """The field of the overall score; "geometric" where it is the geometric mean of the others."""
 
 
-class ResultMapping(_MappingPart):
+class ResultMapping(_ResultPart):
     """A mapping file of result files. Its names are columns, `key`, groups of `path`, and texts with these in braces."""
 
     layout: str
