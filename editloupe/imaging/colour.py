@@ -107,8 +107,8 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
         return Tone()
     # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
-    a, b = (cv2.blur(rgb, (3, 3))[::step, ::step] for rgb in (first, second))
-    before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
+    soft, target = (np.asarray(cv2.blur(rgb, (3, 3))[::step, ::step], dtype=np.uint8) for rgb in (first, second))
+    before, after = (_by_cell(_largest(np.abs(rgb - target))) for rgb in (soft.astype(np.float32), tone.applied(soft)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
 
@@ -253,7 +253,7 @@ def _fitted(levels: NDArray[np.uint8], became: NDArray[np.uint8], basis: NDArray
         # Pixels of one level have one row of the basis: their sums are enough.
         weights, changes = (np.bincount(levels, weights=w, minlength=256) for w in (weight, weight * change))
         normal = (basis.T * weights) @ basis + _RIDGE * float(weight.sum())
-        last, solved = solved, np.linalg.solve(normal, basis.T @ changes)
+        last, solved = solved, np.asarray(np.linalg.solve(normal, basis.T @ changes), dtype=np.float64)
         if np.abs(solved - last).max() < _STEADY:
             break
     return np.asarray(plain + basis @ solved)
