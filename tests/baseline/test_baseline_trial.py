@@ -21,5 +21,5 @@ def test_the_docs_have_the_tables() -> None:
 @pytest.mark.slow
 def test_a_small_trial_goes_the_whole_road(tmp_path: Path) -> None:
     trial = measure(tmp_path, count=20)
-    assert [judge.mode for judge in trial.judges] == ["tool", "plain"] and trial.judges[0].probes == 20
+    assert [Path(judge.run).name for judge in trial.judges] == ["tool", "plain"] and trial.judges[0].probes == 20
     assert "accuracy by failure and area" in report(trial)
