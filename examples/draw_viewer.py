@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.judged_runs import make
 from editloupe.annotate.page import make_app
-from editloupe.annotate.questions import AnnotationJob, begin
+from editloupe.annotate.questions import Annotation, begin
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
@@ -79,7 +79,7 @@ def photograph_questions(browser: Browser, folder: Path) -> None:
     """Photograph the first question of the example folder as a rater sees it."""
     begin(RunConfig(path=ROOT / "examples" / "edits"), folder)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(make_app(AnnotationJob(folder)), ws="none", log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(make_app(Annotation(folder)), ws="none", log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         page = browser.new_page(viewport={"width": 1400, "height": 720}, reduced_motion="reduce")

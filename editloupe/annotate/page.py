@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from editloupe.annotate.questions import AnnotationJob, PeopleQuestion, other_name, swapped, views_of
+from editloupe.annotate.questions import Annotation, PeopleQuestion, other_name, swapped, views_of
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, DataError, EditLoupeError, StorageError
 from editloupe.imaging.views import make_view
@@ -40,7 +40,7 @@ _WHOLE: Final = frozenset({"whole", "mask", "fill", "outline", "patch"})
 """View ops whose picture is the whole image, so that a place of the image is the same place of the picture."""
 
 
-def make_app(annotation: AnnotationJob) -> Starlette:
+def make_app(annotation: Annotation) -> Starlette:
     """Return the ASGI application."""
     pages = _Pages(annotation)
 
@@ -65,7 +65,7 @@ def make_app(annotation: AnnotationJob) -> Starlette:
 
 
 class _Pages:
-    def __init__(self, annotation: AnnotationJob) -> None:
+    def __init__(self, annotation: Annotation) -> None:
         self._annotation = annotation
         self._images = ImageStore(annotation.folder / "blobs", cache_bytes=64 * 2**20)
         self._shown: dict[str, ImageRef] = {}

@@ -83,7 +83,7 @@ def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = la
             tell(done, len(found.samples))
 
 
-class AnnotationJob:
+class Annotation:
     """The questions of one run for its raters; thread-safe.
 
     raters: names; () for whoever gives a name.   metrics: ids of what is asked; () for all.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from typer import Argument, Option
 
 from editloupe.annotate.labels import write_labels
-from editloupe.annotate.questions import AnnotationJob, begin
+from editloupe.annotate.questions import Annotation, begin
 from editloupe.cli.judge import asked_name, data_name
 from editloupe.cli.options import OUTPUT, PANELS, settled, with_options, words
 from editloupe.cli.options import runs as runs_of
@@ -72,7 +72,7 @@ def annotate(
         say(f"{many(write_labels(folder, labels), 'label')} in {labels}")
         return 0
     names, metrics = words(raters) or (), words(given.get("criteria")) or ()
-    annotation = AnnotationJob(folder, raters=names, metrics=metrics)
+    annotation = Annotation(folder, raters=names, metrics=metrics)
     _tell(annotation)
     if only_status:
         return 0
@@ -93,7 +93,7 @@ def annotate(
     return 0
 
 
-def serve(annotation: AnnotationJob, listening: socket.socket) -> None:
+def serve(annotation: Annotation, listening: socket.socket) -> None:
     """Serve the pages until the process is told to stop."""
     import uvicorn
 
@@ -123,7 +123,7 @@ def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -
     return folder
 
 
-def _tell(annotation: AnnotationJob) -> None:
+def _tell(annotation: Annotation) -> None:
     """Say how far raters are, and what is not asked. Raises ConfigError where there is nothing to ask."""
     for rater in annotation.raters:
         say(_progress(annotation, rater))
@@ -144,7 +144,7 @@ def _tell(annotation: AnnotationJob) -> None:
         note(f"{many(count, 'question')} cannot be asked: {why}")
 
 
-def _progress(annotation: AnnotationJob, rater: str) -> str:
+def _progress(annotation: Annotation, rater: str) -> str:
     counts = annotation.progress(rater)
     answered = f"{counts['answered']:,} of {many(counts.total(), 'question')} answered"
     return f"{rater}: {answered}, {counts['skipped']:,} skipped, {counts['open']:,} open"

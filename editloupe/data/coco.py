@@ -28,7 +28,7 @@ _MOST: Final = 150_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Annotation:
+class CocoAnnotation:
     """One object in an image."""
 
     id: str
@@ -50,7 +50,7 @@ class AnnotatedImage:
     """File name, relative to the folder of images."""
     width: int
     height: int
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[CocoAnnotation, ...]
     absent: frozenset[int] = frozenset()
     """Categories that were looked for and are not there (LVIS's `neg_category_ids`)."""
     not_exhaustive: frozenset[int] = frozenset()
@@ -107,7 +107,7 @@ def read_coco(file: Path) -> Annotated:
             faults.append(Fault(what=f"image {id_ or f'number {place}'}", why=why, detail=shown(entry)))
             continue
         entries[id_] = entry
-    objects: dict[str, list[Annotation]] = {id_: [] for id_ in entries}
+    objects: dict[str, list[CocoAnnotation]] = {id_: [] for id_ in entries}
     for place, entry in enumerate(listed["annotations"] or (), start=1):
         try:
             of, made = _annotation(entry, entries, categories, place)
@@ -125,7 +125,7 @@ def read_coco(file: Path) -> Annotated:
     return Annotated(images=tuple(images), categories=categories, faults=tuple(faults))
 
 
-def mask_of(annotation: Annotation, *, width: int, height: int) -> Mask | None:
+def mask_of(annotation: CocoAnnotation, *, width: int, height: int) -> Mask | None:
     """Return the pixels of an object, height×width bool; None where the file gives a box alone.
 
     A pixel belongs to a polygon if its middle lies inside (even-odd rule). Raises ValueError for a segmentation that is
@@ -190,7 +190,7 @@ def _id(entry: Any, name: str) -> str | None:
 
 def _annotation(
     entry: Any, images: Mapping[str, Mapping[str, Any]], categories: Mapping[int, str], place: int
-) -> tuple[str, Annotation]:
+) -> tuple[str, CocoAnnotation]:
     """Return (id of its image, the annotation). Raises _UnusableAnnotation."""
     of = _id(entry, "image_id")
     if of is None or of not in images:
@@ -208,7 +208,7 @@ def _annotation(
         box = inside(to_px(Quad(values=(a, b, c, d)), "xywh", width=width, height=height), width=width, height=height)
     except ValueError as error:
         raise _UnusableAnnotation("box", str(error)) from error
-    return of, Annotation(
+    return of, CocoAnnotation(
         id=_id(entry, "id") or f"number {place}",
         category=category,
         box=box,
@@ -229,7 +229,7 @@ def _size(entry: Mapping[str, Any]) -> tuple[int, int]:
     return width, height
 
 
-def _image(entry: Mapping[str, Any], id_: str, annotations: tuple[Annotation, ...]) -> AnnotatedImage:
+def _image(entry: Mapping[str, Any], id_: str, annotations: tuple[CocoAnnotation, ...]) -> AnnotatedImage:
     """Return an image of the file. Raises _UnusableAnnotation."""
     width, height = _size(entry)
     name = entry.get("file_name")

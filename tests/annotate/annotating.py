@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from editloupe.annotate.page import make_app
-from editloupe.annotate.questions import AnnotationJob
+from editloupe.annotate.questions import Annotation
 
 Run = Callable[..., tuple[int, str, str]]
 Session = Callable[..., tuple[int, str, str]]
@@ -50,7 +50,7 @@ def annotate(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Runs `editloupe annotate` with some words, and does something with the pages that it serves."""
 
     def run(*words: Any, do: Callable[[Callable[[str], Desk]], None] = lambda desk: None) -> tuple[int, str, str]:
-        def serve(annotation: AnnotationJob, _: socket.socket) -> None:
+        def serve(annotation: Annotation, _: socket.socket) -> None:
             with TestClient(make_app(annotation), base_url="http://127.0.0.1") as client:
                 do(lambda rater: Desk(client, rater))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.data.coco import Annotation, mask_of, read_coco
+from editloupe.data.coco import CocoAnnotation, mask_of, read_coco
 from editloupe.errors import DataError
 from editloupe.values import Box, Json
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path, **lists: Any) -> Path:
 
 
 def mask(segmentation: Json, *, width: int = 6, height: int = 4) -> Any:
-    made = Annotation(id="1", category=1, box=Box(0, 0, 1, 1), segmentation=segmentation)
+    made = CocoAnnotation(id="1", category=1, box=Box(0, 0, 1, 1), segmentation=segmentation)
     return mask_of(made, width=width, height=height)
 
 

@@ -174,7 +174,7 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
     rubric.write_text(changed, encoding="utf-8")
     refused(out, "rubric", rubric=rubric)
     monkeypatch.setattr(LocalizeDifferences, "revision", "99")
-    refused(out, r"version of the tool localize_differences: was .*, is 99")
+    refused(out, r"version of the tool localize_differences: was .*, is \"99")
 
 
 # A prompt of one's own.

@@ -18,7 +18,7 @@ from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
 from editloupe.build.dice.rows import SplitFolder, drawn, pair_record, split_of
 from editloupe.build.direct import WorkItem
-from editloupe.data.coco import AnnotatedImage, Annotation, Mask
+from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.measures.base import Models
@@ -191,9 +191,9 @@ class Inpainted:
         pair_names, told = (names[0], names[1]), {**counts}
         return pair_record(split, image.id, pair_names, sizes, differences, lineage, counts=told, faults=faults)
 
-    def _objects(self, image: AnnotatedImage) -> tuple[list[Annotation], list[Mask], list[Json]]:
+    def _objects(self, image: AnnotatedImage) -> tuple[list[CocoAnnotation], list[Mask], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""
-        objects, masks, faults = list[Annotation](), list[Mask](), list[Json]()
+        objects, masks, faults = list[CocoAnnotation](), list[Mask](), list[Json]()
         for one in image.annotations:
             try:
                 mask = self.photos.mask(image, one)
@@ -205,7 +205,7 @@ class Inpainted:
                 masks.append(mask)
         return objects, masks, faults
 
-    def _drawn(self, annotation: Annotation, mask: Mask, by: Random) -> Chosen:
+    def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whether or not there is a replacer."""
         op, colour = by.choice(OPS), by.random() < COLOUR_SHARE
         others = [name for number, name in sorted(self.photos.categories.items()) if number != annotation.category]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from editloupe.build.base import LeftOut
-from editloupe.data.coco import AnnotatedImage, Annotation, Fault, Mask, mask_of, read_coco
+from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Fault, Mask, mask_of, read_coco
 from editloupe.data.folders import Folder, RowError, open_folder
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import DataError, ImageError
@@ -63,7 +63,7 @@ class Photos:
         except ImageError as error:
             raise LeftOut("unreadable_image", str(error), failed="input_error") from error
 
-    def mask(self, image: AnnotatedImage, annotation: Annotation) -> Mask:
+    def mask(self, image: AnnotatedImage, annotation: CocoAnnotation) -> Mask:
         """Return an object's pixels: its segmentation, else its box. Raises LeftOut."""
         try:
             mask = mask_of(annotation, width=image.width, height=image.height)
