@@ -158,7 +158,7 @@ class LPIPSMeasure(base.BaseMeasure):
         pair = compared(args, images)
         height, width = pair.source.shape[:2]
         if min(height, width) < SMALLEST_SIDE:
-            raise MeasureError(f"{width}×{height} px is smaller than LPIPSMeasure needs ({SMALLEST_SIDE} px a side)")
+            raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
         return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
 

@@ -323,7 +323,7 @@ def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monk
     names = ["enhancer", "zoom_in", "localize_differences"]
     versions = open_toolbox(names, settings).versions()
     assert "tiny_x4" in versions["enhancer"]
-    assert versions["zoom_in"] == "2; Lanczos"
+    assert versions["zoom_in"] == "3; Lanczos"
     assert versions["localize_differences"] == "5; Lanczos"
     # On a GPU all three do; the judge's identity tells the two apart.
     monkeypatch.setattr(crops, "open_device", lambda name: Device("cuda:0", half=True))
