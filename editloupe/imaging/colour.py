@@ -30,6 +30,8 @@ _MOST_BEND = 24.0
 _CELLS = 8
 _CELLS_THAT_MAY_SUFFER = 0.25
 _SAMPLES = 20_000
+_LEAST_PLACES = 1_000
+"""In a smaller picture single px are compared, not their means."""
 _STEPS = 6
 _STEADY = 0.02
 """Levels; a step that changes less is the last."""
@@ -107,7 +109,9 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
         return Tone()
     # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
-    a, b = (np.asarray(cv2.blur(rgb, (3, 3)), dtype=np.uint8)[::step, ::step] for rgb in (first, second))
+    # A small picture has too few places for that.
+    if a.shape[0] * a.shape[1] >= _LEAST_PLACES:
+        a, b = (np.asarray(cv2.blur(rgb, (3, 3)), dtype=np.uint8)[::step, ::step] for rgb in (first, second))
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
