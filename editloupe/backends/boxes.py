@@ -64,12 +64,13 @@ DIALECTS: Final[Mapping[str, tuple[str, ...]]] = {
 _QUOTE: Final = "[\"'“”„‟‘’]"
 """Calls are mended by their parser: a box that it reads and that is not converted would be another place."""
 _NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-# Tools take numbers as strings, a list as a string and one nesting too many, so that they are converted as well.
+_LIST: Final = rf"{_QUOTE}?\s*:\s*)(\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER}){{3}}(?:\s*,)?\s*\])"
+# Tools take numbers as strings, a list as a string and one nesting too many; answers do not.
 _ITEM: Final = rf"{_QUOTE}?{_NUMBER}{_QUOTE}?"
-_LIST: Final = (
+_DRESSED: Final = (
     rf"{_QUOTE}?\s*:\s*)({_QUOTE}?(?:\[\s*)?\[\s*{_ITEM}(?:\s*,\s*{_ITEM}){{3}}(?:\s*,)?\s*\](?:\s*\])?{_QUOTE}?)"
 )
-_IN_CALL, _IN_ANSWER = re.compile(rf"(\bbbox{_LIST}"), re.compile(rf"(\bbox{_LIST}")
+_IN_CALL, _IN_ANSWER = re.compile(rf"(\bbbox{_DRESSED}"), re.compile(rf"(\bbox{_LIST}")
 _TARGET: Final = re.compile(rf"\btarget_image{_QUOTE}?\s*:\s*{_QUOTE}([^\"'“”„‟‘’]*)")
 _BLOCK: Final = re.compile(r"(<\s*tool_call\s*>.*?(?=<\s*/?\s*tool_call\s*>|\Z))", re.DOTALL | re.IGNORECASE)
 _NEXT_CALL: Final = re.compile(r"(\}\s*,?\s*\{)")

@@ -224,6 +224,9 @@ def test_the_rule_of_an_answer_and_its_boxes_are_in_the_dialect() -> None:
         assert read(dialect, answer % box + beside, forms["format"]).text == ours + beside
         # A question for another answer carries no such rule, and nothing of its replies is touched.
         assert read(dialect, answer % box).text == answer % box
+        # In another dress it is as little an answer as it is in thousandths.
+        for dressed in (f'"{box}"', f"[{box}]"):
+            assert read(dialect, answer % dressed, forms["format"]).text == answer % dressed
     # The rule names an image of any name.
     for name in ("A 'b' \\ c", 'The "first"', "Bild ä"):
         images, form = {name: IMAGES["Edited Image"]}, replace(SPEC, image=name).instructions()
