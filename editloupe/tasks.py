@@ -67,6 +67,10 @@ class About(Serialisable):
         """The sample's key, unique in a run."""
         return sample_key(self.editor, self.sample_id)
 
+    def question(self, metric: str) -> tuple[str, str, str, int, str]:
+        """Return (metric, editor, sample id, turn, part): what a finding answers, whoever answers and however often."""
+        return metric, self.editor, self.sample_id, self.turn, self.part
+
     @property
     def scope(self) -> str:
         """For example "turn 2, target 3"; "" for the sample as a whole."""
@@ -135,9 +139,8 @@ class _Task(Serialisable):
 
     @property
     def question(self) -> tuple[str, str, str, int, str]:
-        """(metric, editor, sample id, turn, part): what a finding answers, whoever answers and however often."""
-        about = self.about
-        return self.metric, about.editor, about.sample_id, about.turn, about.part
+        """As `Finding.question` has it."""
+        return self.about.question(self.metric)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,8 +58,7 @@ class PeopleQuestion:
     @property
     def key(self) -> QuestionKey:
         """As `Finding.question` has it."""
-        about = self.about
-        return self.metric, about.editor, about.sample_id, about.turn, about.part
+        return self.about.question(self.metric)
 
 
 def begin(config: RunConfig, out: Path, *, tell: Callable[[int, int], None] = lambda done, total: None) -> None:
