@@ -61,6 +61,8 @@ def run(*words: str | Path, timeout: float = 300, **more: object) -> str:
 def _environment(name: str) -> Path | str:
     """Return the folder of an environment, or the last line of what pip said."""
     wanted = CLIENTS[name]
+    # What this package declares changes: its entry points are those of the day on which it was installed.
+    declared = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() if "-e" in wanted else ""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "editloupe" / "clients"
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = base / f"{name}-{hashlib.sha256(' '.join((python, *wanted)).encode()).hexdigest()[:8]}"
@@ -68,16 +70,18 @@ def _environment(name: str) -> Path | str:
     with (base / f"{folder.name}.lock").open("w") as lock:
         # Two test processes may want one at the same time.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / "done").exists():
+        done_file = folder / "done"
+        if done_file.exists() and done_file.read_text(encoding="utf-8") == declared:
             return folder
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        if not done_file.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", "install"]
         done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
             return lines[-1][:200]
-        (folder / "done").touch()
+        done_file.write_text(declared, encoding="utf-8")
     return folder
 
 

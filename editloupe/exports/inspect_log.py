@@ -205,6 +205,7 @@ def _log(source: Source, started: str, completed: str) -> dict[str, Any]:
             "config": {"epochs": 1 + max((f.repeat for f in findings), default=0)},
             "metadata": {"judge_id": judge_id, "judge": judge},
         },
+        "plan": {"name": "editloupe", "steps": [], "config": config},
         "results": {
             "total_samples": len(findings),
             "completed_samples": sum(f.status not in _BROKEN for f in findings),

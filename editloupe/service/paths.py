@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import binascii
+import errno
+import os
 from base64 import b64decode
 from pathlib import Path
 from typing import Final
@@ -51,6 +53,9 @@ def below(root: Path, path: object, *, name: str) -> Path:
         raise ImageError(f"{name}: expected the path of an image file")
     try:
         found = (root / path).resolve()
+        # From Python 3.13 on, a ring of links resolves to itself.
+        if found.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     except (OSError, RuntimeError, ValueError) as error:
         raise ImageError(f"{name}: the path cannot be followed ({getattr(error, 'strerror', None) or error})") from error
     if not found.is_relative_to(root):

@@ -273,7 +273,7 @@ def test_screens_fit_420_px_and_text_of_plots_keeps_its_size(
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
     for picture in page.locator(".report .drawn img").all()[:3]:
         picture.scroll_into_view_if_needed()
-        until(lambda p=picture: p.evaluate("i => i.naturalWidth") > 0)
+        until(lambda p=picture: p.evaluate("i => i.naturalWidth") > 0, seconds=30)
         assert picture.evaluate("i => i.clientWidth / i.naturalWidth") == pytest.approx(1, abs=0.01)
 
 
