@@ -109,6 +109,11 @@ class _Sample:
         }
         if episode is not None:
             found |= {"started_at": episode.header.time, "completed_at": episode.ended}
+        if replies:
+            # Inspect's table of messages is read from events: the last request holds all messages before its reply.
+            asked, time = found["messages"][:-1], {"timestamp": found["started_at"], "working_start": 0.0}
+            event = {"event": "model", "uuid": self._id("model"), "model": self._model, "input": asked, **time}
+            found["events"] = [event | {"tools": [], "tool_choice": "auto", "config": {}, "output": found["output"]}]
         if finding.status in _BROKEN:
             message = f"{finding.status}: {finding.reason}"
             found["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
