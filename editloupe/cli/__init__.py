@@ -28,7 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "judge": "Judge a folder of edits. The same command again continues the run.",
     "retry": "Judge the failed findings of a run again. Verdicts that stand are kept.",
     "check": "Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors.",
-    "show": "Show the findings of a run, or how one sample's findings came about.",
+    "show": "List the runs of a folder, the findings of a run, or the steps that led to one sample's verdict.",
     "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
     "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
     "serve": "Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics.",
@@ -36,14 +36,10 @@ COMMANDS: Final[Mapping[str, str]] = {
     "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
     "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
     "masks": "Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.",
-    "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
-    "fork": "Go on from a step of a verdict with another backbone, instruction or set of tools.",
-    "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
-    "runs": "List the runs below a folder. Exit code 2 if there is none.",
+    "replay": "Replay a run from its traces, ask its judge again, go on from a step, or score by another rubric.",
     "import": "Read a benchmark's own result files into a run, which report, compare, show and view read.",
-    "merge": "Join shards of one run; they stay as they are.",
+    "merge": "Join shards of one run. The shards stay as they are.",
     "verify": "Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed.",
-    "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
     "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
     "compare": "Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?",
     "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
@@ -53,15 +49,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
     "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
     "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
-    "tools": "List the tools and which are absent here, or show one, call one, load them, serve them.",
+    "tools": "List the tools and which are absent here, show one, call one by hand, or serve them to other agents.",
 }
 """Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
 
 PANELS: Final[Mapping[str, tuple[str, ...]]] = {
     "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
-    "Look": ("runs", "show", "view", "report", "export"),
+    "Look": ("show", "view", "report", "export"),
     "Compare": ("compare", "trial", "gate"),
-    "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
+    "Traces": ("replay", "verify", "merge", "import"),
     "What there is": ("protocols", "rubrics", "backends", "tools"),
 }
 """The panels of `--help`, each with its commands in their order."""
@@ -71,16 +67,22 @@ _GROUPS: Final = {
     "build": ("unicedit",),
     "protocols": ("show",),
     "rubrics": ("show",),
-    "tools": ("show", "warm", "call", "serve-mcp"),
 }
 """Commands with commands of their own. The function named like the group lists, or prints their help.
 
 A module's function `plugged` returns further ones, by name."""
 
-_MODULES: Final = {"merge": "runs", "gc": "runs"}
+_MODULES: Final[Mapping[str, str]] = {}
 """Modules of the commands that share one; any other has that of its name."""
 
-_RENAMED: Final = {"align": "compare --human FILE", "canary": "replay --model live"}
+_RENAMED: Final = {
+    "align": "compare --human FILE",
+    "canary": "replay --model live",
+    "runs": "show FOLDER",
+    "gc": "verify RUN --prune",
+    "fork": "replay RUN SAMPLE --at STEP",
+    "rescore": "replay RUN --rubric NAME",
+}
 """Commands of earlier versions, and what does their work now."""
 
 _NEW_OBJECTS: Final = 50_000
