@@ -33,8 +33,8 @@ def heading_of(setup: Setup) -> Heading:
     notes = []
     if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
         notes.append(
-            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
-            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
+            "The pixel baseline follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL "
+            "(editloupe list backends)."
         )
     ablations = checked(setup.config.ablate)
     notes += [f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations]
@@ -118,15 +118,15 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if unscored:
         count = "1 sample has" if len(unscored) == 1 else f"{len(unscored)} samples have"
-        say(f"{count} no score, since the protocol failed. Mend it, then: {command('report', folder)}", "yellow")
+        say(f"{count} no score, because the protocol failed. Correct it, then: {command('report', folder)}", "yellow")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
-        say(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
+        say(f"Tools: {calls:,} calls, {outcome.cached:,} from cache.")
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        say(f"{why}. The same command goes on from here.")
+        say(f"{why}. The same command continues.")
     elif stopped := stopped_message(outcome):
         say(stopped)
     elif outcome.failed:
@@ -137,9 +137,9 @@ def next_steps(outcome: Outcome, folder: Path) -> None:
     """Print the commands that show what a run found."""
     if outcome.findings:
         if outcome.setup.protocol.name == "probes":
-            say(f"Held against the truth: {command('trial', folder)}")
+            say(f"Compare with the truth: {command('trial', folder)}")
         say(f"All tables: {command('report', folder)}")
-        say(f"Look at one: {command('show', folder, outcome.findings[0].about.key)}")
+        say(f"Look at the verdicts: {command('view', folder)}")
 
 
 def stopped_message(outcome: Outcome) -> str:
@@ -148,7 +148,7 @@ def stopped_message(outcome: Outcome) -> str:
         return ""
     left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
     why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
-    return f"{why}\n{left} left. Mend this, then the same command goes on from here."
+    return f"{why}\n{left} left. Correct this; the same command then continues."
 
 
 def _self_agreement(outcome: Outcome) -> list[str]:
@@ -195,17 +195,17 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
         return
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    again = ["--status", ",".join(final)] if final else []
+    again = [",".join(final)] if final else []
     advice = "Judge these again"
     if all(f.ending == "protocol" for f in failures):
-        advice = f"Mend the {described(outcome.setup.protocol)} first, then judge these again"
+        advice = f"Correct the {described(outcome.setup.protocol)} first, then judge these again"
     elif all(f.status == "input_error" for f in failures):
-        advice = "Mend these in the data first, then judge them again"
-    say(f"{advice}: {command('retry', folder, *again, *_trusted(recorded_runs(folder)))}")
+        advice = "Correct these in the data first, then judge them again"
+    say(f"{advice}: {command('judge', folder, '--retry', *again, *_trusted(recorded_runs(folder)))}")
 
 
 def _trusted(runs: Iterable[RunConfig]) -> list[str]:
-    """Return the words by which the user of a `retry` names what it does not take from their own run."""
+    """Return the words by which the user of `judge --retry` names what it does not take from their own run."""
     runs = list(runs)
     judges = [judge.backend for run in runs for judge in (run.judge, *run.role.values())]
     known = [f"--backend={uri}" for uri in judges if isinstance(uri, str) and foreign(parse_uri(uri))]

@@ -76,7 +76,7 @@ def _out(form: Format) -> Console:
     return _Plain(file=sys.stdout, width=width, highlight=False, emoji=False, soft_wrap=False)
 
 
-Format: TypeAlias = Literal["table", "json", "csv", "md"]
+Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
