@@ -37,7 +37,7 @@ DEFAULT_PATIENCE_S: Final = 600.0
 """How long an endpoint that answers nobody is waited for."""
 
 SHORTHANDS: Final = ("mode", "asks", "rubric", "criteria", "prompt")
-"""Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
+"""Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--set NAME=VALUE`."""
 
 
 ALIASES: Final[Mapping[str, str]] = {
@@ -62,9 +62,7 @@ def _words(value: Any) -> Any:
     return words
 
 
-def pairs(
-    texts: Iterable[str], option: str = "--option", example: str = "NAME=VALUE, such as mask_pad=0.1"
-) -> dict[str, str]:
+def pairs(texts: Iterable[str], option: str = "--set", example: str = "NAME=VALUE, such as mask_pad=0.1") -> dict[str, str]:
     """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value, and a name given twice."""
     found: dict[str, str] = {}
     for text in texts:
@@ -301,9 +299,11 @@ class RunConfig(_Strict):
     @model_validator(mode="after")
     def _check_ray(self) -> Self:
         if self.ray_gpus and self.executor != "ray":
-            raise ValueError("--ray-gpus needs --executor ray, which reserves them")
+            raise ValueError("--set ray_gpus=… needs --executor ray, which reserves them")
         if self.ray_gpus > 1 and self.ray_gpus % 1:
-            raise ValueError(f"--ray-gpus: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}")
+            raise ValueError(
+                f"--set ray_gpus=…: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}"
+            )
         if self.processes is not None and self.executor == "ray":
             raise ValueError("--processes is for one machine; with --executor ray its processes compute")
         return self

@@ -78,7 +78,7 @@ _OLD: Final[Mapping[str, str]] = {
     "align": "compare --human FILE",
     "canary": "replay RUN --model live",
     "probe": "check --backend URI",
-    "init": "judge PATH, or a file editloupe.yaml with the lines of list settings",
+    "init": "judge PATH, whose settings a file editloupe.yaml here may name (editloupe list settings)",
     "schema": "list settings",
     "tools serve-mcp": "tools serve",
     "tools show": "tools NAME",

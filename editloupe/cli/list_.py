@@ -13,11 +13,11 @@ from editloupe import plugins
 from editloupe.build.base import open_builder
 from editloupe.cli.options import SETTINGS, TableFormat, type_name
 from editloupe.cli.output import print_json, say, table, warn
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent, UnknownPlugin, did_you_mean
 from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import builtin_rubrics, load_rubric
 from editloupe.runs.setup import models_of, weights_of
-from editloupe.config import RunConfig
 from editloupe.stats.spec import TableSpec
 from editloupe.values import Json
 
@@ -208,7 +208,7 @@ def _models() -> None:
     table("Model", "From", "Here", rows=[(name, plugins.origin("models", name), _here(name)) for name in _kinds()])
 
 
-def _kinds() -> Sequence[str]:
+def _kinds() -> tuple[str, ...]:
     return plugins.names("models")
 
 

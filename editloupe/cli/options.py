@@ -35,7 +35,11 @@ def _setting(name: str, metavar: str, panel: str, *, flag: str = "", **how: Any)
     """Return the option for a setting; its help is the setting's own."""
     field = SETTINGS[name]
     shown = f"{field.description}".replace("[", r"\[")
-    if isinstance(field.default, int | float | str) and not isinstance(field.default, bool) and field.default not in ("", 0):
+    if (
+        isinstance(field.default, int | float | str)
+        and not isinstance(field.default, bool)
+        and field.default not in ("", 0)
+    ):
         shown += f" Default: {field.default}."
     flag = flag or f"--{name.replace('_', '-')}"
     return Option(flag, metavar=metavar, help=shown, rich_help_panel=panel, show_default=False, **how)
@@ -130,7 +134,7 @@ def given(context: typer.Context) -> dict[str, Any]:
     return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v != ()}, "set": list(texts)}
 
 
-def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, Any] | None = None) -> list[RunConfig]:
+def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, FieldInfo] | None = None) -> list[RunConfig]:
     """Return the runs that a command line describes, one a judge. A word of the line goes before a variable, and a
     variable before a file of options. Raises ConfigError.
 
@@ -167,7 +171,7 @@ def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, Any
     return [trust.run(run) for run in found]
 
 
-def one_run(given: dict[str, Any], command: str, *, also: Mapping[str, Any] | None = None) -> RunConfig:
+def one_run(given: dict[str, Any], command: str, *, also: Mapping[str, FieldInfo] | None = None) -> RunConfig:
     """Return the run of a command that takes one judge. Raises ConfigError for several."""
     found = runs(given, also=also)
     if len(found) > 1:
@@ -175,7 +179,7 @@ def one_run(given: dict[str, Any], command: str, *, also: Mapping[str, Any] | No
     return settled(found[0])
 
 
-def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Any]) -> dict[str, Any]:
+def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, FieldInfo]) -> dict[str, Any]:
     """Return what is given with what `--set` and the environment's variables say. Raises ConfigError."""
     found = {name: value for name, value in given.items() if name != "set"}
     texts = [(f"--set {text}", *text.partition("=")) for text in given.get("set", ())]
@@ -189,10 +193,12 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Any])
         name, text = name.strip(), text.strip()
         if not equals or not name or not text:
             raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
-        if name in found or name in option:
+        if name in (*found, *option) or name.removeprefix("role.") in role:
             raise ConfigError(f"{source}: {name} is given twice; give it once")
         first, dot, rest = name.partition(".")
-        if dot and first in ("role", "option"):
+        if name in also:
+            option[name] = value_of(text, also[name], source)
+        elif dot and first in ("role", "option"):
             (role if first == "role" else option)[rest] = text
         elif name in SETTINGS and name not in ("config", "trust", "judges_file"):
             found[name] = value_of(text, SETTINGS[name], source)
@@ -201,9 +207,10 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Any])
     return {**found, "option": option, **({"role": role} if role else {})}
 
 
-def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, Any]) -> str:
+def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, FieldInfo]) -> str:
     """Return the text of an option of the protocol. Raises ConfigError, with the nearest name, for what is none."""
-    options: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default).Options
+    cls: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+    options = cls.Options
     known = [*also, *(field.alias or own for own, field in options.model_fields.items())]
     if name in known or options.model_config.get("extra") == "allow":
         return text
