@@ -331,8 +331,10 @@ _MANY_IMAGES: Final = (
     "too many images in one request, or too large ones: say ?max_images=N and lower --max-turns, reduce them with "
     "?max_image_side=PX; vLLM takes more with --limit-mm-per-prompt '{\"image\": N}'"
 )
-NO_IMAGES: Final = "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct "
-    "(editloupe check --backend URI asks it)"
+NO_IMAGES: Final = (
+    "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe check --backend URI "
+    "asks it)"
+)
 
 
 def _is_account(told: Said, *, own: str, answered: bool) -> bool:
