@@ -60,7 +60,6 @@ NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
     "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
-    "tools": {"NAME": "show", "call": "call", "serve": "serve"},
 }
 """Commands below a command → their functions. One in capitals stands for any other word, which it gets as its first one."""
 
@@ -80,9 +79,6 @@ _OLD: Final[Mapping[str, str]] = {
     "probe": "check --backend URI",
     "init": "judge PATH, whose settings a file editloupe.yaml here may name (editloupe list settings)",
     "schema": "list settings",
-    "tools serve-mcp": "tools serve",
-    "tools show": "tools NAME",
-    "tools warm": "tools",
 }
 """Commands of earlier versions → what does their work now."""
 

@@ -23,7 +23,7 @@ from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.masks import masks as masks
 from editloupe.cli.options import OUTPUT, given, one_run
-from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
+from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
@@ -77,7 +77,7 @@ def recipe(
     review: Annotated[
         list[Path] | None, Option(metavar="RUN", help="A run in which people looked through the set; may be repeated.")
     ] = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Build a data set. What is asked goes into FOLDER/run. The same command again continues.

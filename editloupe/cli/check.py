@@ -15,7 +15,7 @@ from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe
 from editloupe.cli import options
 from editloupe.cli.options import editors
-from editloupe.cli.output import in_brief, many, note, plain, print_json, say, table
+from editloupe.cli.output import Form, in_brief, many, note, plain, print_json, say, table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
@@ -37,7 +37,7 @@ def check(
     fields: options.FieldsFile = None,
     backend: Annotated[str | None, Option(metavar="URI", help="Ask this model what it can do: about five calls.")] = None,
     full: options.Full = False,
-    format: options.TableFormat = "table",
+    format: Form = "table",
 ) -> int:
     """Check a folder of edits without a model; with --backend URI, ask a model what it can do.
 

@@ -17,7 +17,7 @@ from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report, options
 from editloupe.cli.dry_run import dry_run as estimate
 from editloupe.cli.options import OUTPUT, given, read_config, settled, words
-from editloupe.cli.output import Format, command, fail, note, say, slug, stoppable, tell_traces
+from editloupe.cli.output import Form, Format, command, fail, note, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
@@ -70,7 +70,7 @@ def judge(
         Path | None,
         Option("--out", metavar="RUN", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     dry_run: Annotated[
         bool,
         Option("--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT),

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rich.console import RenderableType
-
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
+from editloupe.cli.output import command, many, note, print_json, say, say_first, show_table, show_tables, slug, warn
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.figures import render
@@ -24,6 +22,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.runs.trust import foreign, to_open
 from editloupe.scores import fault_messages
+from editloupe.stats.table import Table
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.values import Json
 
@@ -61,7 +60,7 @@ class Told:
     means: bool
     """Each judge's means are printed as soon as it is done."""
     notes: set[str] = field(default_factory=set)
-    kept: list[RenderableType] = field(default_factory=list)
+    kept: list[Table] = field(default_factory=list)
     """The means that were not printed."""
 
 
@@ -104,15 +103,14 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
             note(line)
     told.notes.update(outcome.notes)
     if close.scored and judged:
-        means = close.terminal(heading)
+        say(heading.text, "bold")
+        for line in heading.notes:
+            if line not in told.notes:
+                say(line, "yellow")
         if told.means:
-            out().print(means)
+            show_tables(close.brief)
         else:
-            told.kept.append(means)
-            say(heading.text, "bold")
-            for line in heading.notes:
-                if line not in told.notes:
-                    say(line, "yellow")
+            told.kept += close.brief
         told.notes.update(heading.notes)
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
@@ -229,7 +227,6 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
         print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": dict(codes), "together": side})
     elif table is not None:
         say("")
-        out().print(render.terminal(table))
+        show_table(table)
     else:
-        for means in told.kept:
-            out().print(means)
+        show_tables(told.kept)

@@ -11,8 +11,8 @@ from typer import Argument
 
 from editloupe import plugins
 from editloupe.build.base import open_builder
-from editloupe.cli.options import SETTINGS, TableFormat, type_name
-from editloupe.cli.output import print_json, say, table, warn
+from editloupe.cli.options import SETTINGS, type_name
+from editloupe.cli.output import Form, print_json, say, table, warn
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent, UnknownPlugin, did_you_mean
 from editloupe.protocols.base import make_protocol
@@ -36,7 +36,7 @@ _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
 def list_(
     kind: Annotated[str, Argument(metavar="KIND", help="protocols, rubrics, recipes, backends, models or settings.")],
     name: Annotated[str | None, Argument(metavar="NAME", help="Show this one.", show_default=False)] = None,
-    format: TableFormat = "table",
+    format: Form = "table",
 ) -> int:
     """List protocols, rubrics, recipes, backends, models or settings; or show one.
 

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from editloupe.build.masks import JOURNAL, Masked, open_maker, wanted, write_masks
 from editloupe.cli import options
 from editloupe.cli.options import given, one_run
-from editloupe.cli.output import many, note, print_json, say, say_first, status, stoppable
+from editloupe.cli.output import Form, many, note, print_json, say, say_first, status, stoppable
 from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
@@ -36,7 +36,7 @@ def masks(
     layout: options.Layout = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.

@@ -12,7 +12,7 @@ from editloupe import models
 from editloupe.cli import options
 from editloupe.cli.judge import default_out, judge_all
 from editloupe.cli.options import OUTPUT, given, one_run
-from editloupe.cli.output import note
+from editloupe.cli.output import Form, note
 from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.findings import PENDING
 from editloupe.measures.base import open_measure
@@ -39,7 +39,7 @@ def measure(
         Path | None,
         Option("--out", metavar="RUN", help="Run folder. Default: runs/NAME-measures.", rich_help_panel=OUTPUT),
     ] = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     fail_on_error: options.FailOnError = None,
     sets: options.Sets = None,
 ) -> int:

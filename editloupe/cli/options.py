@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -16,7 +16,7 @@ from typer import Argument, BadParameter, Option
 
 from editloupe import files, plugins
 from editloupe.backends.base import settled as settled_uri
-from editloupe.cli.output import Format, choose_format, note
+from editloupe.cli.output import note
 from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
 from editloupe.errors import ConfigError, did_you_mean
@@ -45,7 +45,6 @@ def _setting(name: str, metavar: str, panel: str, *, flag: str = "", **how: Any)
     return Option(flag, metavar=metavar, help=shown, rich_help_panel=panel, show_default=False, **how)
 
 
-RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
 DataPath = Annotated[Path | None, Argument(metavar="PATH", help=SETTINGS["path"].description, show_default=False)]
 
 Layout = Annotated[str | None, _setting("layout", "NAME", "Data")]
@@ -91,18 +90,6 @@ Sets = Annotated[
 ]
 
 
-def _choose(form: Format) -> Format:
-    choose_format(form)
-    return form
-
-
-TableFormat = Annotated[
-    Format,
-    Option("--format", metavar="FORM", help="table, json, csv, md or latex.", rich_help_panel=OUTPUT, callback=_choose),
-]
-"""How results are printed; of all but table, remarks go to standard error."""
-
-
 def finite(value: float | None) -> float | None:
     """Return the number of an option. Raises BadParameter for "nan" and "inf", which typer reads as numbers."""
     if value is not None and not math.isfinite(value):
@@ -110,18 +97,6 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-JudgeName = Annotated[
-    str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
-]
-CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
-RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
-HumanFile = Annotated[
-    Path | None,
-    Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
-]
-Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
-Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
-Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
 Full = Annotated[
     bool, Option("--full", help="Print every table in a terminal too. A pipe always gets all.", rich_help_panel=OUTPUT)
 ]
@@ -366,5 +341,3 @@ _RENAMED: Final[Mapping[str, str]] = {
     "--status": "judge RUN --retry STATUS",
 }
 """Options of earlier versions that became another option → that."""
-
-Callback = Callable[..., int]

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from editloupe.cli import options
+from editloupe.cli import arguments, options
 from editloupe.cli.judge import asked_name, data_name, exit_code
 from editloupe.cli.judge_report import heading_of, stopped_message
 from editloupe.cli.options import OUTPUT, given, one_run, words
-from editloupe.cli.output import many, note, out, print_json, say, slug, stoppable, tell_traces
+from editloupe.cli.output import Form, many, note, print_json, say, show_table, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
@@ -54,7 +54,7 @@ def rank(
     by: Annotated[
         str | None, Option(metavar="A,B,…", help="Criteria to rank by, the next breaking ties; or overall. Default: all.")
     ] = None,
-    judge: options.JudgeName = None,
+    judge: arguments.JudgeName = None,
     edited: options.Edited = None,
     protocol: options.ProtocolName = None,
     mode: options.Mode = None,
@@ -64,7 +64,7 @@ def rank(
         Path | None,
         Option("--out", metavar="RUN", help="Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""
@@ -244,11 +244,11 @@ def _show(
         say(text, "yellow")
     tables = list(report.tables())
     for table in tables[:SHOWN]:
-        out().print(render.terminal(table))
+        show_table(table)
     if len(tables) > SHOWN:
         say(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
-        out().print(render.terminal(summary))
+        show_table(summary)
     places = [place for ranking in report.rankings for place in ranking.places]
     ranked = sum(place.rank is not None for place in places)
     if ranked < len(places) + len(report.unread):

@@ -20,7 +20,7 @@ from editloupe.cli import options
 from editloupe.cli.judge import default_out
 from editloupe.cli.judge_report import spent_message, stopped_message
 from editloupe.cli.options import OUTPUT, given, one_run
-from editloupe.cli.output import note, out, print_json, say, stoppable, tell_traces
+from editloupe.cli.output import Form, note, out, print_json, say, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
@@ -59,7 +59,7 @@ def targets(
         Path | None,
         Option(metavar="FILE.jsonl", help="Beside the data: metadata, or boxes.jsonl (dlebench).", rich_help_panel=OUTPUT),
     ] = None,
-    format: options.TableFormat = "table",
+    format: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
