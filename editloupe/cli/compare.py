@@ -76,10 +76,10 @@ def compare(
     full: Full = False,
     form: Form = "table",
 ) -> int:
-    """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
+    """Compare judges with each other and with people: agreement, leniency, cost. No model is asked.
 
-    People's labels come from --human FILE or from the data. --human FILE alone, and a RUN that only people answered: how
-    far people agree among themselves (DLEBench, Table 2). No model is asked.
+    People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
+    people are compared among themselves.
 
     Examples:
 
