@@ -37,7 +37,7 @@ NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
 A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
 B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
 GREY = (150, 148, 152)
-SIMILAR = ("--set", f"stage={1}", "--set", f"test_share={0}", "--least-similarity", -1, "--set", f"seed={0}")
+SIMILAR = ("--set", f"stage={1}", "--set", f"test_share={0}", "--set", "least_similarity=-1", "--set", f"seed={0}")
 """Of a and b the seed draws a as the source."""
 PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
 
@@ -313,8 +313,8 @@ def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path, m
         f"dino={dino}",
         "--device",
         "cpu",
-        "--least-similarity",
-        -1,
+        "--set",
+        "least_similarity=-1",
     )
     code, funnel = build(editloupe, file, *words)
     found = lines("train/metadata.jsonl")
@@ -560,7 +560,7 @@ def test_edits_without_annotated_differences_are_refused(
 
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
-    assert "name the stage: --stage 1" in refused(editloupe, file)
+    assert "name the stage: --set stage=1" in refused(editloupe, file)
     assert "--iou belongs to stage 1, not to stage 2" in refused(
         editloupe, file, "--set", f"stage={2}", "--set", f"iou={0.1}"
     )

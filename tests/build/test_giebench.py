@@ -93,7 +93,7 @@ def test_types_are_drawn_by_the_seed_and_textual_edits_only_where_text_is(
     build(editloupe, images, *given, "--set", f"edits={many}", out="some")
     assert [row["edit_type"] for row in rows_of("some")] == all_types[: at + 1]
     toy(refuse="text")
-    _, funnel = build(editloupe, images, *given, "--set", f"edits={many}", "--fail-on-error", "1", out="refused")
+    _, funnel = build(editloupe, images, *given, "--set", f"edits={many}", "--set", "fail_on_error=1", out="refused")
     # Of an image of which nobody says whether it has text no edit is drawn.
     assert funnel["images"]["left_out"] == {"refused": 1} and rows_of("refused") == []
     assert [one["stage"] for one in lines("refused/left_out.jsonl")] == ["drawn"]
@@ -136,7 +136,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
 ) -> None:
     toy(edit=edit)
-    words = ("--set", "edits=1", "--set", "seed=1", "--fail-on-error", "1", "--set", "max_reminders=0")
+    words = ("--set", "edits=1", "--set", "seed=1", "--set", "fail_on_error=1", "--set", "max_reminders=0")
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
     code, funnel = build(editloupe, images, *words)
     assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
@@ -164,7 +164,7 @@ def test_a_question_without_a_right_answer_before_the_edit(
 ) -> None:
     toy(unedited=said)
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
-    _, funnel = build(editloupe, images, "--fail-on-error", "1", "--set", "max_reminders=0")
+    _, funnel = build(editloupe, images, "--set", "fail_on_error=1", "--set", "max_reminders=0")
     # Who cannot tell is not right. What cannot be read is no answer: the row waits for one.
     kept = status == "abstained"
     assert left(funnel) == ({} if kept else {"unedited": {status: 3}})
@@ -221,7 +221,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
         {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
         {"file_name": "2.png", "id": "text", "has_text": "perhaps"},
     )
-    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--set", "fail_on_error=1")
     assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
     # An edit of the surroundings is not about the thing that the metadata names: nothing says where it is.
     assert funnel["masks"] == {"absent": 10, "boxes": 7, "data": 7}

@@ -1,4 +1,4 @@
-"""`editloupe masks` as a user types it."""
+"""`editloupe build masks` as a user types it."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, 
         Path("pairs", name).mkdir(parents=True)
         picture(Path("pairs", name, "mug.png"), grey=100 + len(name))
     Path("pairs/instructions.csv").write_text("name,instruction,what\nmug,Make it blue.,red mug\n")
-    words = ("masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
+    words = ("build", "masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
     assert editloupe(*words, "--out", "masked")[0] == 0
     read = samples(Path("masked"))
     assert {key: white(sample) for key, sample in read.items()} == dict.fromkeys(("a/mug", "b/mug"), (40, 30, 60, 40))

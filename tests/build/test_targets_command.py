@@ -118,7 +118,7 @@ def test_columns_of_any_name(editloupe: Run, mugs: Path):
     row = {"photo": "mug.png", "result": "mug.png", "what": "Make the mug blue.", "bbox": [0, 0, 50, 50]}
     Path("shop/metadata.jsonl").write_text(json.dumps(row) + "\n")
     Path("shop/mug.png").write_bytes(next(mugs.glob("*.png")).read_bytes())
-    named = ("--columns", "source=photo,edited=result,instruction=what")
+    named = ("--set", "columns=source=photo,edited=result,instruction=what")
     code, said, told = editloupe("build", "targets", "shop", *named, "--format", "json")
     assert code == 0 and '"boxes"' in said, told
     code, _, told = editloupe("build", "targets", "shop", *named, "--write", "shop/boxes.jsonl")
@@ -149,7 +149,7 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     judge = ("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", "run")
     code, _, said = editloupe(*judge)
     assert code == 2
-    assert "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again" in said
+    assert "`editloupe build targets PATH --write PATH/boxes.jsonl`, then judge again" in said
     code, _, said = editloupe("build", "targets", folder, "--write", folder / "metadata-boxes.jsonl")
     assert (code, f"expected --write {folder / 'boxes.jsonl'}" in said, reds.asked) == (2, True, [])
     code, _, said = editloupe("build", "targets", folder, "--write", folder / "boxes.jsonl")

@@ -123,7 +123,7 @@ def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, 
     Path("a.jsonl").write_text(json.dumps(verified(False)) + "\n")
     judge, one = ("judge", folder, "--protocol", "unicverify"), ("--backend", "scripted/a.jsonl")
     for backends, said in (
-        ((), "--role verify=provider/model"),
+        ((), "--set role.verify=provider/model"),
         (one * 2, "has the roles verify, parse, and a run has one"),
     ):
         code, _, told = editloupe(*judge, *backends, "--out", "a")
