@@ -190,21 +190,13 @@ def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: 
     assert code == 0
     assert "rated, but not in the run run, and left out: 1 (s09)" in json.loads(out)["notes"]
     assert figures(out)["mae"]["asked"] == 2
-    code, out, _ = editloupe("compare", judged, "--human", human, "--full", "--format", "csv", *QUICK)
-    rows = [dict(zip(head, row, strict=False)) for head, *of in tables_in(out) for row in of]
+    names = " ".join(editloupe("compare", judged, "--human", human, "--format", "csv", *QUICK)[2].split())
+    assert "people-instruction-following" in names
+    code, out, _ = editloupe("compare", judged, "--human", human, "--format", "csv", "--table", "people-instruction-following", *QUICK)
+    rows = list(csv.DictReader(io.StringIO(out)))
     assert {"judge and people", "people"} <= {row.get("between") for row in rows}
     (mae,) = [r for r in rows if r.get("figure") == "mae" and r.get("between") and not r["dimension"]]
-    assert (mae["judged"], mae["asked"]) == ("2", "2")
-
-
-def tables_in(text: str) -> list[list[list[str]]]:
-    """The CSV tables of an output, of which each begins with its head."""
-    found: list[list[list[str]]] = []
-    for row in csv.reader(io.StringIO(text)):
-        if row and (row[0] in ("judge", "first", "sample", "criterion") or not found):
-            found.append([])
-        found[-1].append(row)
-    return found
+    assert (mae["judged"], mae["asked"]) == ("2", "2"), names
 
 
 def test_tables_come_in_every_form(editloupe: Run, judged: Path):
