@@ -25,6 +25,7 @@ HumanFile = Annotated[Path | None, opt("--human", "FILE", "People's labels (CSV,
 HumanColumns = Annotated[str | None, opt("--columns", "ROLE=COLUMN,…", "What the columns of --human hold.")]
 PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
 Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
+TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
 Full = Annotated[bool, opt("--full", None, "Print every table in a terminal too. A pipe always gets all.")]
 OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
 TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]
