@@ -1,7 +1,7 @@
 """What `editloupe report` takes on a whole DLEBench: time, CPU and memory.
 
     python -m benchmarks.report                   # 2 editors × 1,889 samples of made findings, 3 rounds, the middle one
-    python -m benchmarks.report --write           # and put the line into docs/dlebench.md
+    python -m benchmarks.report --write           # and put the line into benchmarks/README.md
 
 Areas are log-normal and edit types as frequent as the paper's (Figure 4, Table 2); labels are drawn at random.
 """
@@ -114,7 +114,7 @@ def main() -> None:
     )
     print(line)
     if options.write:
-        put("dlebench.md", "report", line)
+        put("report", line)
 
 
 if __name__ == "__main__":

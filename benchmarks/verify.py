@@ -1,6 +1,6 @@
 """How many pairs a minute the rules of unicverify settle, through the command and without a model.
 
-    python -m benchmarks.verify --write      # 200 pairs of each kind, and the table goes into docs/unicverify.md
+    python -m benchmarks.verify --write      # 200 pairs of each kind, and the table goes into benchmarks/README.md
 
 Drawn pairs of 512×512 px, every one another picture, as PNG: identical; saved again as JPEG of quality 60 to 95; with a
 thing of 40 to 120 px painted in; and a third of each. A round is `editloupe judge FOLDER --protocol unicverify --option
@@ -34,7 +34,7 @@ SIDE = 512
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200, help="of each kind")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/unicverify.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     lines = ["| pairs | pairs a minute | CPU s a pair | wrong |", "|---|---|---|---|"]
     with TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def main() -> None:
     text = "\n".join([*lines, "", f"{args.pairs} pairs a row, {SIDE}×{SIDE} px, {cores} cores, OpenCV {cv2.__version__}."])
     print(text)
     if args.write:
-        put("unicverify.md", "measured speed", text)
+        put("verify", text)
 
 
 def draw(folder: Path, count: int, kinds: tuple[str, ...]) -> dict[str, bool]:

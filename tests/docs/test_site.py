@@ -96,7 +96,7 @@ def codes(path: Path) -> dict[str, set[int]]:
 
 
 def test_exit_codes_are_those_of_the_program():
-    text = page("exit-codes.md")
+    text = page("reference.md").partition("## Exit codes")[2].partition("## Files")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     cli = ROOT / "editloupe" / "cli"
     sources = [*cli.glob("*.py"), ROOT / "editloupe/runs/replay.py"]
@@ -128,7 +128,7 @@ def variables() -> set[str]:
 
 
 def test_environment_variables_are_those_of_the_program():
-    listed = set(re.findall(r"^\| `([A-Z_]+)` \|", page("environment.md"), re.MULTILINE))
+    listed = set(re.findall(r"^\| `([A-Z_]+)` \|", page("reference.md").partition("## Environment")[2], re.MULTILINE))
     elsewhere = {"LANGSMITH_API_KEY", "LANGSMITH_ENDPOINT", "COLUMNS", "HF_HUB_OFFLINE"}
     assert listed - elsewhere == variables()
     # Options of tools are no exception: each has its line.
@@ -142,7 +142,8 @@ def test_options_have_the_variables_that_the_page_says():
 
 
 def test_every_file_of_a_run_is_described(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
-    named = re.findall(r"^\| `([^`]+)` \|", page("files.md").partition("## What you write")[0], re.MULTILINE)
+    table = page("traces.md").partition("## A run folder")[2].partition("| status |")[0]
+    named = re.findall(r"`([^`\s]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `")))
     runs = every_run(editloupe, tmp_path)
     seen = set()
     for run in runs.values():
