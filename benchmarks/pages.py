@@ -1,5 +1,4 @@
-"""Measured tables stand in benchmarks/README.md between two comments, so that a run can put them there again; how processes that are
-measured find their modules compiled."""
+"""Put measured tables into benchmarks/README.md, between two comments; let measured processes find their modules compiled."""
 
 from __future__ import annotations
 
