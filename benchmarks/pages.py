@@ -1,4 +1,4 @@
-"""Put measured tables into benchmarks/README.md, between two comments; let measured processes find their modules compiled."""
+"""Put measured tables into benchmarks/README.md, and let measured processes find their modules compiled."""
 
 from __future__ import annotations
 
