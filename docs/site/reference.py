@@ -41,8 +41,7 @@ def commands_page() -> str:
     context: Any = typer.Context(group, info_name="editloupe")
     parts = [
         "# Commands",
-        "Made from the commands themselves. [Exit codes](../exit-codes.md) and [variables](../environment.md) have pages of "
-        "their own.",
+        "Made from the commands themselves. See also [exit codes](../exit-codes.md) and [variables](../environment.md).",
     ]
     for panel, names in COMMANDS.items():
         parts.append(f"## {panel}")
@@ -56,8 +55,8 @@ def _settings() -> Iterator[str]:
     """Yield the section of all settings."""
     yield "## Settings"
     yield (
-        "A setting is given by its option where a command has one, by `--set NAME=VALUE`, by a variable `EDITLOUPE_NAME`, or "
-        "by a line of `editloupe.yaml`. The first of these that names it holds."
+        "A setting is given by its option where a command has one, by `--set NAME=VALUE`, by a variable `EDITLOUPE_NAME`, "
+        "or by a line of `editloupe.yaml`. The first of these that names it holds."
     )
     rows = (
         f"| `{name}` | {_cell(type_name(f.annotation))} | {_cell(str(f.description))} |" for name, f in SETTINGS.items()

@@ -7,10 +7,12 @@ import math
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer import Argument, BadParameter, Option
 
@@ -168,8 +170,8 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         name, text = name.strip(), text.strip()
         if not equals or not name or not text:
             raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
-        if name in (*found, *option) or name.removeprefix("role.") in role:
-            raise ConfigError(f"{source}: {name} is given twice; give it once")
+        if name in given:
+            raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         first, dot, rest = name.partition(".")
         if name in also:
             option[name] = value_of(text, also[name], source)
@@ -324,10 +326,19 @@ def old_option(flag: str) -> str:
         return f"{flag} is now {_RENAMED[flag]}"
     name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
     field = {field: alias for alias, field in ALIASES.items()}.get(name, name)
-    if field not in SETTINGS:
+    groups: tuple[plugins.Group, ...] = ("protocols", "builders")
+    known = {option: kind for group in groups for one in plugins.names(group) for option, kind in _options_of(group, one)}
+    if field not in (known := {**known, **SETTINGS}):
         return ""
-    value = "false" if flag.startswith("--no-") else "true" if kind_of(SETTINGS[field].annotation) is bool else "VALUE"
+    value = "false" if flag.startswith("--no-") else "true" if kind_of(known[field].annotation) is bool else "VALUE"
     return f"{flag} is now --set {field}={value}"
+
+
+def _options_of(group: plugins.Group, name: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the options of a protocol or a recipe; none of one that cannot be opened."""
+    with suppress(ConfigError):
+        found: Any = plugins.load(group, name)
+        yield from getattr(found, "Options", BaseModel).model_fields.items()
 
 
 _RENAMED: Final[Mapping[str, str]] = {

@@ -207,7 +207,7 @@ def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
     outcome = judged(folder, tmp_path / "run", backend)
     assert len(backend.requests) == 2  # of p01 alone
     assert values(outcome.scores, RIGHT_IF) == {"p01": 0.0, "p00": "input_error"}
-    code, said, _ = editloupe("check", folder, "--json")
+    code, said, _ = editloupe("check", folder, "--format", "json")
     (problem,) = (one for one in json.loads(said)["problems"] if one["severity"] == "error")
     assert code == 1 and (problem["sample"], problem["kind"]) == ("p00", "changed_probe") and what in problem["message"]
 
@@ -257,7 +257,7 @@ def test_options_are_those_of_the_protocol_that_asks(options: Mapping[str, str],
 
 
 def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path, editloupe: Cli) -> None:
-    words = ("--protocol", "probes", "--asks", "dlebench", "--mode", "plain", "--out", "run")
+    words = ("--protocol", "probes", "--set", "asks=dlebench", "--mode", "plain", "--out", "run")
     assert editloupe("judge", draw_probes(tmp_path / "p"), *words)[0] == 0
     code, said, _ = editloupe("report", "run", "--full")
     assert code == 0 and "Share of right verdicts by failure" in said and "restyled" in said

@@ -318,8 +318,8 @@ def folder_of(root: Path, count: int) -> Path:
 def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path: Path, editloupe: Cli) -> None:
     folder_of(tmp_path / "unic", 2)
     (tmp_path / "says.jsonl").write_text(json.dumps(final(SEVEN)) + "\n", encoding="utf-8")
-    words = ("--protocol", "unicbench", "--backend", "scripted/says.jsonl", "--option", "language=cn")
-    code, said, err = editloupe("judge", "unic", *words, "--option", "prompt_language=sample", "--out", "run")
+    words = ("--protocol", "unicbench", "--backend", "scripted/says.jsonl", "--set", "language=cn")
+    code, said, err = editloupe("judge", "unic", *words, "--set", "prompt_language=sample", "--out", "run")
     # The geometric mean of three sevens is 7, and no sample in English was asked about.
     assert code == 0 and "7.00 (2/2)" in said and "English" not in said, said + err
     text = rubric_path("unicbench").read_text(encoding="utf-8")
