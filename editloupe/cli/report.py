@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
 from editloupe import files
-from editloupe.cli.arguments import Full, RunFolders
-from editloupe.cli.output import Form, for_programs, in_brief, note, print_json, say, show_table, show_tables, warn, write
+from editloupe.cli.arguments import Full, RunFolders, TableName, opt
+from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
 from editloupe.figures.closing import brief_tables
@@ -19,14 +17,9 @@ from editloupe.figures.report import Report, make_report, write_report
 
 def report(
     runs: RunFolders,
-    name: Annotated[str | None, Option("--table", metavar="NAME", help="Only this table, such as means.")] = None,
-    out_dir: Annotated[
-        Path | None,
-        Option("--out", metavar="DIR", help="Where the files go. Default: report/ in the run, where there is one run."),
-    ] = None,
-    figures: Annotated[
-        Path | None, Option("--figures", metavar="DIR", help="Keep each plot as PDF and PNG in this folder, for a paper.")
-    ] = None,
+    name: TableName = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Where the files go. Default: report/ in the one run.")] = None,
+    figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG, for a paper.")] = None,
     full: Full = False,
     form: Form = "table",
 ) -> int:
@@ -44,15 +37,8 @@ def report(
     if figures is not None:
         written = [files.write_whole(figures / picture, data) for picture, data in found.pictures()]
         note(f"{len(written)} plots in {figures}, as PDF and PNG")
-    if for_programs() or name is not None:
-        tables = [table for section in found.sections for table in section.tables]
-        tables += [] if found.together is None else [found.together]
-        if form == "json" and name is None:
-            print_json(found.to_json())
-        elif form == "md" and name is None:
-            write(found.markdown())
-        else:
-            show_tables(tables, name, choose="name one with --table NAME")
+    tables = [table for section in found.sections for table in section.tables]
+    if show_whole([*tables, *([found.together] if found.together else [])], name, found.to_json, found.markdown):
         return 0
     _print(found, brief=in_brief(full))
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)

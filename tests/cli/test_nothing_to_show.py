@@ -30,7 +30,7 @@ READERS = (
     ("export", "RUN", "--inspect", "out"),
     ("export", "RUN", "--findings", "out.jsonl"),
     ("export", "RUN", "--sft", "out"),
-    ("export", "RUN", "--sft", "out", "--dpo", "--agree-with", "samples"),
+    ("export", "RUN", "--sft", "out", "--dpo", "--human", "samples"),
 )
 
 

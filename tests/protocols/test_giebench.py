@@ -268,10 +268,10 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
     assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("rescore", "run", "--set", "abstain=wrong", "--out", "again")
+    said, _ = done("replay", "run", "--set", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
-    _, err = done("rescore", "run", "--set", "shuffle_options=1", "--out", "other")
+    _, err = done("replay", "run", "--set", "shuffle_options=1", "--out", "other")
     assert "its options were shown under other letters" in err
 
 
@@ -387,7 +387,7 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
     # The source is a JPEG and the edit a PNG of the pixels before it: all that differs outside the mask is its noise.
     assert 0 < found["0", "masked_mse"]["value"] < 1000 and found["0", "masked_ssim"]["value"] > 0.5
     assert found["2", "masked_mse"]["missing"] == "missing_output"
-    assert "not measured now, or with other arguments" in editloupe("rescore", "run", "--set", "mask=official")[2]
+    assert "not measured now, or with other arguments" in editloupe("replay", "run", "--set", "mask=official")[2]
     # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
     assert editloupe("judge", "gie", "--set", "null_edit=true", *words, "--out", "null")[0] == 0
     found = measured("null")

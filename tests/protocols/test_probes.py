@@ -269,7 +269,7 @@ def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path
     # Wrong Action counts 1.5 now: the mean changes, and no verdict is more or less right.
     text = rubric_path("dlebench").read_text(encoding="utf-8")
     Path("mine.toml").write_text(text.replace("value = 2", "value = 1.5"), encoding="utf-8")
-    code, said, told = editloupe("rescore", "run", "--rubric", "mine.toml", "--out", "again")
+    code, said, told = editloupe("replay", "run", "--rubric", "mine.toml", "--out", "again")
     assert code == 0, told
     after = judged_in(RunStore.read(Path("again")))[0].scores
     assert values(after, RIGHT_IF) == values(before, RIGHT_IF) and values(after, IF) != values(before, IF)
