@@ -174,6 +174,8 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         if name in given:
             raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         first, dot, rest = name.partition(".")
+        if first == "option" and rest in also:
+            name = rest
         if name in also:
             option[name] = value_of(text, also[name], source)
         elif dot and first in ("role", "option"):
