@@ -56,7 +56,8 @@ Form = Annotated[
         callback=choose_format,
         show_default=False,
         metavar="FORM",
-        help="Print table (default), json, csv, md or latex; remarks then go to standard error.",
+        help="Print table (default), json, csv, md or latex.",
+        rich_help_panel="Output",
     ),
 ]
 """The option of a command that prints tables."""
