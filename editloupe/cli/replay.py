@@ -19,7 +19,7 @@ from editloupe.figures import render
 from editloupe.figures.flips import Flips, fixed_set, flips
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
-from editloupe.runs.replay import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.replay import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 
@@ -32,9 +32,6 @@ def replay(
     criterion: CriterionName = None,
     model: Annotated[Side, Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
     tools: Annotated[Side, Option("--observations", help="recorded: those of the traces. live: tools run.")] = "recorded",
-    record_mode: Annotated[
-        RecordMode, Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
-    ] = "none",
     backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
     samples: Annotated[
         int | None, Option(min=1, help="With --model live: so many samples, always the same ones of a run.")
@@ -51,9 +48,9 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
-    asks = model == "live" or record_mode != "none"
+    asks = model == "live"
     if backend is not None and not asks:
-        raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
+        raise ConfigError("--backend is asked only with --model live")
     if model != "live" and (samples is not None or fail_above is not None):
         raise ConfigError("--samples and --fail-above go with --model live")
     tell_traces(langsmith and asks)
@@ -67,7 +64,7 @@ def replay(
         trust = Trust(source=store.folder, whole=trust_run, tell=note)
         done: list[Replayed] = []
         with status("replaying", hidden=as_json) as line:
-            for one in _replayed(store, trust, findings, model, tools, record_mode, backend, concurrency, langsmith):
+            for one in _replayed(store, trust, findings, model, tools, backend, concurrency, langsmith):
                 done.append(one)
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
@@ -84,7 +81,7 @@ def replay(
         if found is not None:
             _flipped(found)
     warn(store.problems)
-    code = exit_code(done, live_model=model == "live" or record_mode == "all")
+    code = exit_code(done, live_model=asks)
     if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
         return code
     if not as_json:
@@ -106,13 +103,11 @@ def _replayed(
     findings: Sequence[Finding],
     model: Side,
     tools: Side,
-    record_mode: RecordMode,
     backend: str | None,
     concurrency: int,
     langsmith: bool,
 ) -> Iterator[Replayed]:
-    asks = model == "live" or record_mode != "none"
-    toolbox = run_toolbox(store, trust) if tools == "live" or record_mode != "none" else None
+    toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
     judges = store.info.get("judges")
@@ -123,12 +118,12 @@ def _replayed(
             judge = JudgeSpec.from_json(judges.get(judge_id))
         except ValueError as error:
             raise ConfigError(f"{store.folder / 'run.json'}: the judge {judge_id} is not of the expected shape") from error
-        asked = asks and judge.kind == "lmm"
+        asked = model == "live" and judge.kind == "lmm"
         opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
         live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)
         live.check(judge)
         replay = Replay(
-            folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
+            folder=store.folder, live=live, model=model, tools=tools, run=store.identity
         )
         yield from replay.tasks(mine, concurrency=concurrency)
 

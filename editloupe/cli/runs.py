@@ -95,10 +95,9 @@ def merge(
     """Join shards of one run; they stay as they are."""
     done = join(out_dir, shards)
     kinds = ((done.samples, "sample"), (done.findings, "finding"), (done.pictures, "picture"))
-    new = f"{', '.join(many(*kind) for kind in kinds)} and {many(done.forks, 'fork')} are new"
-    say(f"{out_dir}: {new}; {done.stayed} findings were there already.")
+    new = ", ".join(many(*kind) for kind in kinds)
+    say(f"{out_dir}: {new} are new; {done.stayed} findings were there already.")
     say(f"Look at it: {command('show', out_dir)}")
-    warn(done.problems)
 
 
 def gc(

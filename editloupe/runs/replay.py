@@ -32,13 +32,6 @@ from editloupe.traces.cassette import RecordingEnds
 from editloupe.traces.events import Header, ToolResult
 from editloupe.values import Json
 
-RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
-"""What happens on a miss.
-
-none: the task ends and the miss is reported.   once: a task without any recorded reply runs live.
-new_episodes: whatever is not recorded runs live.   all: everything runs live.
-"""
-
 Verdict: TypeAlias = Literal["same", "differs", "drift", "miss", "damaged"]
 """Outcome of one replay.
 
@@ -103,8 +96,6 @@ class Replay:
     """Where replies come from."""
     tools: Side = "recorded"
     """Where observations come from."""
-    record_mode: RecordMode = "none"
-    """What happens on a miss."""
     run: str | None = None
     """Digest of the run's identity, which each trace must name; None does not check."""
 
@@ -130,16 +121,12 @@ class Replay:
 
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
-        mode, recorded, live = self.record_mode, recording.finding, self.live
-        anew = mode == "all" or (mode == "once" and not recording.cassette.models)
-        model, tools = ("live", "live") if anew else (self.model, self.tools)
+        recorded, live, compared = recording.finding, self.live, list[ObservationDrift]()
         settings: dict[str, Any] = {
-            "model": model,
-            "tools": tools,
-            "exact": model == tools == "recorded" and mode != "new_episodes",
-            "on_miss": "live" if mode == "new_episodes" else "raise",
+            "model": self.model,
+            "tools": self.tools,
+            "exact": self.model == self.tools == "recorded",
         }
-        compared: list[ObservationDrift] = []
         with reopened(self.folder, recording, live, why="replay", **settings) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(

@@ -24,7 +24,6 @@ MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 COMMANDS: dict[str, list[str]] = {
     "retry": ["retry", "RUN", "--status", "unparsed"],
     "replay": ["replay", "RUN", "--model", "live"],
-    "replay of misses": ["replay", "RUN", "--record-mode", "all"],
     "fork": ["fork", "RUN", "s00", "--at", "0"],
     "judge": ["judge", "--config", "RUN/config.yaml", "--out", "new"],
     "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--seed", "5", "--out", "new"],

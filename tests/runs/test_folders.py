@@ -76,7 +76,7 @@ def test_shards_of_one_run_are_joined_and_the_whole_needs_no_call_more(edits: Ed
     assert set(findings(whole)) < {*findings(shards[0]), *findings(shards[1])} and len(findings(whole)) == 4
 
 
-def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(edits: Edits, tmp_path: Path):
+def test_a_finding_that_stands_goes_before_a_pending_one_whose_trace_is_set_aside(edits: Edits, tmp_path: Path):
     folder = edits(1)
     run(ScriptedLMM([LOOK]), folder, tmp_path / "failed")
     run(talker(), folder, tmp_path / "judged")
@@ -112,25 +112,6 @@ def test_what_is_merged_is_the_last_sound_line_of_a_finding(edits: Edits, tmp_pa
         merge(whole := tmp_path / str(number), [shard])
         assert RunStore.read(whole).findings == RunStore.read(shard).findings
         assert sorted(findings(whole)) == sorted([first, second]), number
-
-
-def fork_file(folder: Path, number: int = 1) -> Path:
-    """Where a fork of the gallery's first finding lies."""
-    name = next(Path(str(f.trace)).name for f in RunStore.read(GALLERY).current())
-    stem = ".".join(name.split(".")[:2])
-    (folder / "forks" / stem[:2]).mkdir(parents=True, exist_ok=True)
-    return folder / "forks" / stem[:2] / f"{stem}.{number}.jsonl"
-
-
-def test_forks_are_brought_once_and_one_whose_name_is_taken_stays_in_its_shard(gallery: Path, tmp_path: Path):
-    other, whole = Path(shutil.copytree(gallery, tmp_path / "other")), tmp_path / "whole"
-    for folder, number, content in ((gallery, 1, b"one\n"), (other, 1, b"two\n"), (other, 2, b'{"kind":"head')):
-        fork_file(folder, number).write_bytes(content)
-    told = "stays where it is: the merged run has another fork of this task under the same name"
-    for new in (1, 0):
-        done = merge(whole, [gallery, other])
-        assert (done.forks, done.problems) == (new, tuple(f"{fork_file(other, number)} {told}" for number in (1, 2)))
-    assert [path.read_bytes() for path in sorted((whole / "forks").glob("*/*.jsonl"))] == [b"one\n"]
 
 
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
