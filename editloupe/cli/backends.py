@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe import plugins
 from editloupe.backends.base import open_backend
@@ -15,7 +13,6 @@ from editloupe.backends.probe import probe as run
 from editloupe.cli.options import AsJson
 from editloupe.cli.output import note, plain, print_json, say, table
 from editloupe.errors import UnknownPlugin
-from editloupe.runs.store import RunStore
 
 _WHAT = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -58,9 +55,6 @@ def show(name: Annotated[str, Argument(metavar="NAME", help="What stands before 
 
 def probe(
     uri: Annotated[str, Argument(metavar="URI", help="As --backend takes it, for example openai/gpt-4.1.")],
-    run_folder: Annotated[
-        Path | None, Option("--run", help="Keep the table in this run folder, where editloupe show has it.")
-    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Ask a backend live what it can do: answer, see, tell several pictures apart, call a tool, keep to a JSON schema.
@@ -69,13 +63,7 @@ def probe(
     (answers, sees, tells pictures apart), 1 where it cannot, 2 for a URI that cannot be opened.
     """
     backend = open_backend(uri)
-    # A folder that is no run is found before anything is asked.
-    store = None if run_folder is None else RunStore.read(run_folder)
     report = run(backend, listener=lambda name: None if as_json else note(f"asking: {name}"))
-    if store is not None:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        kept = store.write_probe({**report.to_json(), "asked_at": at})
-        note(f"kept in {kept}")
     if as_json:
         print_json(report.to_json(), indent=2)
         return 0 if report.can_judge else 1

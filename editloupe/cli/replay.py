@@ -122,9 +122,7 @@ def _replayed(
         opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
         live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)
         live.check(judge)
-        replay = Replay(
-            folder=store.folder, live=live, model=model, tools=tools, run=store.identity
-        )
+        replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
         yield from replay.tasks(mine, concurrency=concurrency)
 
 

@@ -102,7 +102,7 @@ def _told(store: RunStore, finding: Finding, prices: Prices) -> dict[str, Json]:
 
 
 def _overview(store: RunStore) -> None:
-    if not store.findings and not store.probes():
+    if not store.findings:
         raise ConfigError(why_empty(store))
     names, all_judged = store.judge_names(), _judged(store) if store.findings else []
     unasked = {judged.judge_id: _unasked(judged) for judged in all_judged}
@@ -126,8 +126,6 @@ def _overview(store: RunStore) -> None:
             table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
-    for probed in store.probes():
-        _probed(probed)
     say(f"One sample: editloupe show {store.folder} SAMPLE")
 
 
@@ -196,15 +194,6 @@ def _title(finding: Finding) -> str:
     again = f"repeat {finding.repeat + 1}" if finding.repeat else ""
     parts = (_words(finding.metric), finding.about.scope, again)
     return f"{finding.about.key}: {', '.join(part for part in parts if part)}"
-
-
-def _probed(probed: Mapping[str, Json]) -> None:
-    """What a backend was found to be able to do (`editloupe backends probe --run`)."""
-    probes = probed["probes"]
-    found = [row for row in (probes if isinstance(probes, list) else []) if isinstance(row, Mapping)]
-    rows = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in found]
-    table("Can it …", "", "Answered", rows=rows, title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})")
-    say(f"{probed.get('verdict', '')}\n")
 
 
 def _explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:

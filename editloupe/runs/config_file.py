@@ -72,7 +72,8 @@ def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Coll
             options[name] = ",".join(dict.fromkeys((*_listed(earlier[name]), *_listed(options[name]))))
         else:
             options.pop(name, None)
-    return {**{name: value for name, value in now.items() if name not in SHORTHANDS}, **({"option": options} if options else {})}
+    rest = {name: value for name, value in now.items() if name not in SHORTHANDS}
+    return {**rest, "option": options} if options else {name: value for name, value in rest.items() if name != "option"}
 
 
 def _listed(value: Json) -> list[str]:

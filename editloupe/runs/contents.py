@@ -19,7 +19,7 @@ from editloupe.runs.record import RunRecord
 from editloupe.scores import Metric
 from editloupe.traces.events import End
 from editloupe.traces.read import last_finding, read_trace
-from editloupe.values import Json, Sample, parse_json, sample_key
+from editloupe.values import Json, Sample, sample_key
 
 Parsed = TypeVar("Parsed")
 
@@ -87,21 +87,6 @@ class RunContents(RunRecord):
             return order.get(key, len(order)), key, metrics.get(f.metric, -1), f.turn, part, f.repeat
 
         return sorted(latest.values(), key=place)
-
-    def probes(self) -> list[Mapping[str, Json]]:
-        """Return what `write_probe` has written. Files of another shape are named in `problems`."""
-        found: list[Mapping[str, Json]] = []
-        for path in sorted((self.folder / "probes").glob("*.json")):
-            try:
-                data = parse_json(files.read_bytes(path))
-            except (OSError, ValueError) as error:
-                self.problems.append(f"probes/{path.name}: cannot be read as JSON ({error}), left out")
-                continue
-            if isinstance(data, dict) and isinstance(data.get("probes"), list):
-                found.append(data)
-            else:
-                self.problems.append(f"probes/{path.name}: not of the expected shape, left out")
-        return found
 
     def findings_from_traces(self, *, since: float = 0.0) -> Iterator[Finding]:
         """Yield the findings of the traces. findings.jsonl can be rebuilt from these; blocked tasks have no trace.

@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, people.jsonl, traces/, blobs/, report/, probes/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, people.jsonl, traces/, blobs/, report/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -26,7 +26,7 @@ from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import JudgeEntry, joined
 from editloupe.runs.record import list_of, object_of
-from editloupe.values import Json, Sample, digest
+from editloupe.values import Json, Sample
 
 
 class RunStore(RunContents):
@@ -235,17 +235,6 @@ class RunStore(RunContents):
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
         with files.writing(self.folder):
             return self._write(f"report/{name}", text)
-
-    def write_probe(self, probed: Mapping[str, Json]) -> Path:
-        """Write what a backend was found to be able to do into `probes/`, one file a backend; the latest one stays.
-
-        A run that is being judged goes on undisturbed. Raises StorageError.
-        """
-        name = str(probed["backend"])
-        plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
-        with files.writing(self.folder):
-            text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
-            return self._write(f"probes/{plain}-{digest(name)[:6]}.json", text)
 
     def forget(self) -> None:
         """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
