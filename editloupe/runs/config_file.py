@@ -59,9 +59,9 @@ def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
 
 
 def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Collection[str]) -> dict[str, Json]:
-    """Return the options of a visit, and in those of the protocol that visits may differ in also what earlier ones asked.
+    """Return the options of a visit, widened to all samples and to the metrics that earlier visits asked about.
 
-    free: their names. Who names none, such as no criteria, asks for all.
+    free: options of the protocol in which visits may differ. Who names none, such as no criteria, asks for all.
     """
     try:
         options, earlier = folded(now)["option"], folded(before)["option"]
@@ -72,8 +72,10 @@ def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Coll
             options[name] = ",".join(dict.fromkeys((*_listed(earlier[name]), *_listed(options[name]))))
         else:
             options.pop(name, None)
-    rest = {name: value for name, value in now.items() if name not in SHORTHANDS}
-    return {**rest, "option": options} if options else {name: value for name, value in rest.items() if name != "option"}
+    # A part of the data is asked about once all of it was.
+    whole = {name for name in ("limit", "sample") if name not in before}
+    rest = {name: value for name, value in now.items() if name not in (*SHORTHANDS, *whole, "option")}
+    return {**rest, "option": options} if options else rest
 
 
 def _listed(value: Json) -> list[str]:
