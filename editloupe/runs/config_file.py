@@ -73,7 +73,7 @@ def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Coll
         else:
             options.pop(name, None)
     # A part of the data is asked about once all of it was.
-    whole = {name for name in ("limit", "sample") if name not in before}
+    whole = () if {"limit", "sample"} & before.keys() else ("limit", "sample")
     rest = {name: value for name, value in now.items() if name not in (*SHORTHANDS, *whole, "option")}
     return {**rest, "option": options} if options else rest
 
