@@ -29,7 +29,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger
-from editloupe.runs.pool import written
+from editloupe.runs.pool import keep_all, written
 from editloupe.runs.ray_task import ENDED, Answerer, Gate, told
 from editloupe.runs.setup import Setup
 from editloupe.tasks import Task
@@ -120,9 +120,7 @@ class Cluster:
         raised.
         """
         job, named = written((task, repeat, self._samples.get(task.about.key)))
-        for image in named:
-            if image.data is not None:
-                self._images.keep(image)  # its bytes are at hand in this process alone
+        keep_all(self._images, (image for image in named if image.data is not None))
         why, name = "", f"{task.id}.{repeat}"
         for _ in range(LOST_ON_A_TASK):
             process, opening = self._seat()

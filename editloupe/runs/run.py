@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -114,11 +115,13 @@ class Driver:
         forgets: bool = False,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
+        if pool is not None:
+            self.setup = replace(self.setup, toolbox=pool.tools(setup.toolbox))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         folder = None if store is None else store.folder
         self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
         self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
-        self._ledger, self._forgets = ledger, forgets
+        self._ledger, self._forgets, self._pool = ledger, forgets, pool
         self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
@@ -176,7 +179,8 @@ class Driver:
         Raises Interrupted once the driver is to stop, or its budget is used up.
         """
         # Of its own for each sample, so that a driver that lives long does not keep every crop.
-        worker = self.worker([sample], ImageStore(None if self.store is None else self.store.blobs))
+        folder = self.store.blobs if self.store is not None else self._pool.folder if self._pool is not None else None
+        worker = self.worker([sample], ImageStore(folder))
         schedule = self.planned([sample])
         while (place := schedule.next()) is not None:
             schedule.arrived(self.found(place, worker)[0])

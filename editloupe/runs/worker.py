@@ -53,7 +53,7 @@ class Worker:
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
     pool: Pool | None = None
-    """Where tools and measures compute; None for this process's threads."""
+    """Where measures compute; None for this process's threads."""
     graph: Loop | None = None
     """The graph of LangGraph's server, which has ways of its own to stop a task and to send traces; None for ours."""
     _listed: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
@@ -171,7 +171,7 @@ class Worker:
             context = Context(
                 backend=respondent.backend,
                 judge=respondent.spec,
-                toolbox=self.setup.toolbox if self.pool is None else self.pool.tools(self.setup.toolbox),
+                toolbox=self.setup.toolbox,
                 images=self.images,
                 recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,
