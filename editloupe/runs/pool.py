@@ -1,7 +1,7 @@
 """CPU work in processes: calls of tools and measures that compute, as pure functions of pictures and arguments.
 
 Only the call crosses; the cache, the numbers of crops and the trace stay in the parent. Pictures go by their digests
-through a folder, the run's or one of the pool. What cannot be pickled or holds a network is called in a thread of the parent.
+through a folder, the run's or one of the pool. What cannot be pickled or holds a network is called in a thread.
 """
 
 from __future__ import annotations
@@ -283,9 +283,8 @@ class _OneProcess:
                     if self._closed:
                         raise Interrupted("the run has ended") from None
                     code = self._end()
-        died = (
-            f"was killed (exit code {code}, perhaps out of memory)" if (code or 0) < 0 else f"ended with exit code {code}"
-        )
+        killed = code is not None and code < 0
+        died = f"was killed (exit code {code}, perhaps out of memory)" if killed else f"ended with exit code {code}"
         raise ProcessLost(f"the process that ran {what} {died}")
 
     def begin_end(self) -> None:
