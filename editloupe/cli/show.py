@@ -22,9 +22,8 @@ from editloupe.figures.judged import Judged, judged_in, to_go, why_empty
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
 from editloupe.runs.judges import names_of, titled
-from editloupe.runs.lineage import Parent, mismatches, read_whole
+from editloupe.runs.lineage import Parent, first_divergence, mismatches, read_whole
 from editloupe.runs.store import RunStore
-from editloupe.runs.trace_diff import first_divergence
 from editloupe.tasks import task_from_json
 from editloupe.traces.read import Trace
 from editloupe.values import Json, Sample, canonical_json

@@ -24,12 +24,12 @@ from editloupe.data.samples import Loaded
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.judges import JudgeEntry
+from editloupe.runs.outcome import added
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View

@@ -33,13 +33,12 @@ from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.lineage import set_aside
-from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of
+from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, added, notes_of, reach_new
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added, reach_new
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
