@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
 from editloupe.agent.recorder import Side, TraceRecorder
@@ -115,19 +115,18 @@ class Replay:
             for problem in (*foreign, *recording.trace.tampering):
                 raise TraceError(problem)
             return self._replayed(replace(result, recorded=recording.finding), recording)
-        except (TraceError, *MALFORMED) as error:
+        except TraceError as error:
+            return replace(result, verdict="damaged", message=str(error))
+        except MALFORMED as error:
             misfit = f"{name} cannot be replayed: its content does not fit together ({error!r})"
-            return replace(result, verdict="damaged", message=str(error) if isinstance(error, TraceError) else misfit)
+            return replace(result, verdict="damaged", message=misfit)
 
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
-        recorded, live, compared = recording.finding, self.live, list[ObservationDrift]()
-        settings: dict[str, Any] = {
-            "model": self.model,
-            "tools": self.tools,
-            "exact": self.model == self.tools == "recorded",
-        }
-        with reopened(self.folder, recording, live, why="replay", **settings) as context:
+        recorded, compared = recording.finding, list[ObservationDrift]()
+        exact = self.model == self.tools == "recorded"
+        settings: dict[str, Any] = {"model": self.model, "tools": self.tools, "exact": exact}
+        with reopened(self.folder, recording, self.live, why="replay", **settings) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(
                 self._compared(step, result, live, context.images)
@@ -143,20 +142,20 @@ class Replay:
                 if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                     recorder.note(f"the replay ends here: {miss}")
                     verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
-                    result = replace(result, verdict=verdict, message=str(miss), trace=recorder.trace)
-                    return replace(result, compared=tuple(compared))
+                    written = recorder.trace
+                    return replace(result, verdict=verdict, message=str(miss), trace=written, compared=tuple(compared))
                 # A budget of time or a crash ended it there, and does so again.
                 finding = recorded
+        message = _difference(recorded, finding)
         drifted = any(one.verdict == "drift" for one in compared)
-        if message := _difference(recorded, finding):
-            result = replace(result, verdict="differs", message=message)
         return replace(
             result,
-            verdict="drift" if drifted else result.verdict,
+            verdict="drift" if drifted else "differs" if message else "same",
+            message=message,
             finding=finding,
             compared=tuple(compared),
             trace=recorder.trace,
-            versions=_changed_versions(recording, live.toolbox),
+            versions=_changed_versions(recording, self.live.toolbox),
         )
 
     def _compared(
@@ -221,7 +220,7 @@ class Forked:
     """The result of a fork."""
 
     trace: str
-    """Path of the new trace inside the run folder."""
+    """Path inside the run folder."""
     finding: Finding
     recorded: Finding | None
     """The finding of the parent trace."""
