@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
 from editloupe.agent.recorder import Side, TraceRecorder
