@@ -150,13 +150,6 @@ def test_a_budget_holds_or_stops_the_run_where_the_endpoint_tells_no_usage(
         assert reason in outcome.ledger.reason
 
 
-def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
-    outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-    assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
-    told = spent_message(outcome.ledger, outcome.setup.backend)
-    assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
-
-
 def test_a_task_budget_holds_where_the_endpoint_tells_no_usage(tmp_path: Path):
     call = '<tool_call>{"name": "zoom_in", "parameters": {"bbox_2d": [0, 0, 500, 500]}}</tool_call>'
     for rule, reason in ((HUNDRED, "tokens: about "), (None, "tokens: the endpoint tells no usage")):

@@ -143,17 +143,3 @@ def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Ca
 
     assert judged(path, tmp_path / "run", OfATest(judge)) == ["ok"] * cores
     assert len(list(tmp_path.glob("inner*"))) == cores
-
-
-def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):
-    tasks = of_process.usable_cores() + 2
-    together = threading.Barrier(tasks)
-
-    def reply(messages: object) -> str:
-        # All are asked before any is answered; else the barrier breaks, and the finding is `backend_failed`.
-        together.wait(60)
-        return final("Wrong Action")
-
-    setup = open_with(backend=FunctionLMM(reply), criteria=("if",))
-    outcome = run_over(setup, edits(tasks), tmp_path / "run", concurrency=tasks)
-    assert [finding.status for finding in outcome.findings] == ["ok"] * tasks

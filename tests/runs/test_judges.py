@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
-from editloupe.data.samples import load_sample
-from editloupe.errors import ConfigError, RunMismatch
+from editloupe.errors import RunMismatch
 from editloupe.figures.judged import judged_in
-from editloupe.findings import Finding, JudgeSpec
+from editloupe.findings import JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.rubrics import rubric_path
 from editloupe.runs.judges import JudgeEntry
@@ -180,33 +178,6 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
 # A prompt of one's own.
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("{{ instruction }}\n{{ criterium }}\n", r"mine\.md', line 2: 'criterium' is undefined; did you mean 'criterion'"),
-        ("What do you see?\n", "never shows {{ instruction }}"),
-        ("{% if %}", r"mine\.md', line 1"),
-    ],
-)
-def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path, text: str, told: str):
-    prompt = tmp_path / "mine.md"
-    prompt.write_text(text)
-    with pytest.raises(ConfigError, match=told):
-        open_with(prompt=prompt)
-    with pytest.raises(ConfigError, match="No such file"):
-        open_with(prompt=tmp_path / "none.md")
-
-
-def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
-    prompt, folder = tmp_path / "mine.md", edits(2)
-    prompt.write_text("{{ criterion.question }} {{ instruction }}")
-    sample = load_sample(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
-    for name, cached in (("a", 0), ("b", 1)):
-        with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
-            (finding,) = judge.judge(sample)
-        assert (finding.label, finding.counts.get("cached_tools", 0)) == (WRONG, cached)
-
-
 # Repeats.
 
 
@@ -246,30 +217,6 @@ def test_more_repeats_ask_only_what_is_new(edits: Edits, tmp_path: Path):
     silent = turns()
     assert run(silent, folder, out, sampling=warm, repeats=Repeats(count=3)).reused == 6
     assert silent.requests == []
-
-
-def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
-    folder = edits(2)
-    (folder / "edited" / "s01.png").unlink()
-    warm = Sampling(temperature=1.0, seed=5)
-    outcome = run(turns(BEST, BEST, BEST), folder, tmp_path / "run", sampling=warm, repeats=Repeats(count=3))
-    assert [(f.sample_id, f.repeat, f.status) for f in outcome.findings] == [
-        *(("s00", i, "ok") for i in range(3)),
-        ("s01", 0, "input_error"),
-    ]
-    assert [s.missing for s in outcome.scores] == [None, "input_error"]
-
-
-def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):
-    order: list[int] = []
-
-    def listen(progress: Any) -> None:
-        if isinstance(progress.finding, Finding):
-            order.append(progress.finding.repeat)
-
-    setup = open_with(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2), sampling=Sampling(seed=5))
-    run_over(setup, edits(3), tmp_path / "run", config={}, concurrency=1, listener=listen)
-    assert order == [0, 0, 0, 1, 1, 1]
 
 
 def test_merged_judges_keep_their_names_and_options(edits: Edits, tmp_path: Path):

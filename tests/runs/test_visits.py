@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from editloupe.data.run_file import read_run_file
-from editloupe.runs import record
 from tests.conftest import final
 
 Run = Callable[..., tuple[int, str, str]]
@@ -68,17 +66,6 @@ def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked
     assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
 
 
-def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new_and_read_once(
-    visit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    visit("--criteria", "if", "--limit", "1")
-    read: list[Path] = []
-    monkeypatch.setattr(record, "read_run_file", lambda folder: read.append(folder) or read_run_file(folder))
-    _, told = visit("--limit", "1")
-    assert read == [tmp_path / "run"]
-    assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
-
-
 @pytest.mark.usefixtures("toys")
 def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is_asked(
     editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,9 +86,3 @@ def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is
     kinds = [one["event"] for one in events]
     assert [one["text"].startswith(again) for one in events if one["event"] == "remark"] == [True]
     assert kinds.count("finding") == 3 and kinds.index("remark") < kinds.index("finding")
-
-
-def test_a_switch_that_is_off_stays_off(visit: Any):
-    visit("--no-remind-answers", "--limit", "1", "--max-turns", "0")
-    config, _ = visit("--no-remind-answers", "--limit", "2", "--max-turns", "0")
-    assert (config["remind_answers"], config["limit"], config["max_turns"]) == (False, 2, 0)
