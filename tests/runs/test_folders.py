@@ -24,7 +24,6 @@ from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
-from editloupe.values import digest
 from tests.conftest import LOOK
 from tests.runs.test_resume import run, talker
 
@@ -87,32 +86,6 @@ def test_a_finding_that_stands_goes_before_a_pending_one_whose_trace_is_set_asid
     assert [name.partition(".0.")[2] for name in kept] == ["aside-1.jsonl", "jsonl"]
 
 
-def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(gallery: Path, tmp_path: Path):
-    changed(gallery / "run.json", lambda info: info["judges"].popitem())
-    merge(tmp_path / "whole", [gallery])
-    assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
-
-
-def test_what_is_merged_is_the_last_sound_line_of_a_finding(edits: Edits, tmp_path: Path):
-    run(talker(), edits(2), shard := tmp_path / "shard")
-    first, second = findings(shard)
-    other = json.loads(second) | {"seconds": 1.5}
-    key = json.dumps({"task_id": json.loads(first)["task_id"]})[1:-1].encode()
-    for number, lines in enumerate(
-        (
-            first + json.dumps(other).encode() + b"\n" + second,
-            first + second + json.dumps(other).encode(),
-            # With a digest, as 0.2.0 wrote it; and with two names of a task.
-            json.dumps({**other, "digest": digest(other)}).encode() + b"\n" + first + second,
-            b"{" + key + b", " + second[1:] + first,
-        )
-    ):
-        (shard / "findings.jsonl").write_bytes(lines)
-        merge(whole := tmp_path / str(number), [shard])
-        assert RunStore.read(whole).findings == RunStore.read(shard).findings
-        assert sorted(findings(whole)) == sorted([first, second]), number
-
-
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
     folder = edits(1)
     run(talker(), folder, tmp_path / "a")
@@ -140,19 +113,6 @@ def test_a_trace_outside_the_run_is_neither_read_nor_merged(gallery: Path, tmp_p
         with pytest.raises(ConfigError, match="a trace is a path inside the run folder"):
             merge(tmp_path / "whole", [gallery])
     assert (tmp_path / "pwn.jsonl").read_text() == "untouched"
-
-
-def test_a_cut_last_line_is_named_unless_somebody_writes(gallery: Path):
-    with (gallery / "findings.jsonl").open("ab") as file:
-        file.write(b'{"sample_id"')
-    before = RunStore.read(gallery)
-    assert before.problems == [
-        f"findings.jsonl, line {len(findings(gallery))}: the last line is cut off (12 bytes), left out"
-    ]
-    assert len(before.current()) == 7
-    with closing(RunStore.edit(gallery)):
-        assert RunStore.read(gallery).problems == []
-    assert RunStore.read(gallery).problems == before.problems
 
 
 def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
