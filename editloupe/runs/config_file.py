@@ -10,7 +10,7 @@ from typing import Final, cast
 from editloupe import files
 from editloupe.config import OF_A_JUDGE, SHORTHANDS, folded
 from editloupe.errors import ConfigError
-from editloupe.runs.record import object_of
+from editloupe.runs.contents import object_of
 from editloupe.values import Json
 
 CONFIG: Final = "config.yaml"
@@ -74,8 +74,9 @@ def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Coll
             options.pop(name, None)
     # A part of the data is asked about once all of it was.
     whole = () if {"limit", "sample"} & before.keys() else ("limit", "sample")
-    rest = {name: value for name, value in now.items() if name not in (*SHORTHANDS, *whole, "option")}
-    return {**rest, "option": options} if options else rest
+    # In the order of the file.
+    found = {**now, "option": options or None, **dict.fromkeys((*SHORTHANDS, *whole))}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _listed(value: Json) -> list[str]:

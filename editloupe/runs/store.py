@@ -21,11 +21,10 @@ from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
 from editloupe.runs.config_file import read_config, with_earlier, write_config
-from editloupe.runs.contents import RunContents
+from editloupe.runs.contents import RunContents, list_of, object_of
 from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import JudgeEntry, joined
-from editloupe.runs.record import list_of, object_of
 from editloupe.values import Json, Sample
 
 
