@@ -116,7 +116,7 @@ def test_what_we_wrote_is_read_back_with_the_same_names(editloupe: Run, judged: 
     assert editloupe("export", judged, "--findings", scores, "--judge", first)[0] == 0
     rows = [{"sample": f"=id{n}", "editor": "+editor", "metric": "instruction_following", "value": n} for n in range(2)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, said, err = editloupe("compare", "--scores", scores, "--human", people, "--json")
+    code, said, err = editloupe("compare", "--scores", scores, "--human", people, "--format", "json")
     assert code == 0, err
     (criterion,) = json.loads(said)["human_agreement"]
     assert criterion["all"]["figures"]["mae"]["judged"] == 2

@@ -80,7 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_figure_is_what_it_says(editloupe: Run, run: Path, metric: str, value: float):
     human = ["--human", run.parent / "human.csv"] if "human" in metric else []
-    code, out, err = editloupe("gate", run, "--require", f"{metric} >= 0.5", "--json", *human)
+    code, out, err = editloupe("gate", run, "--require", f"{metric} >= 0.5", "--format", "json", *human)
     (found,) = json.loads(out)["checked"]
     assert found["value"] == pytest.approx(value), err
     assert found["verdict"] == ("passed" if value >= 0.5 else "failed")
@@ -145,7 +145,7 @@ def test_a_failed_requirement_names_the_samples_that_it_failed_by(
     editloupe: Run, run: Path, tmp_path: Path, require: str, worst: list[str]
 ):
     human = ["--human", run.parent / "human.csv"] if "human" in require else []
-    code, out, _ = editloupe("gate", run, "--require", require, "--json", *human)
+    code, out, _ = editloupe("gate", run, "--require", require, "--format", "json", *human)
     (found,) = json.loads(out)["checked"]
     assert (code, found["verdict"], found["worst"]) == (100, "failed", worst)
     files = ("--junit", tmp_path / "junit.xml", "--summary", tmp_path / "summary.md")
@@ -159,7 +159,7 @@ def test_a_failed_requirement_names_the_samples_that_it_failed_by(
 
 
 def test_a_requirement_that_holds_names_no_sample(editloupe: Run, run: Path):
-    _, out, _ = editloupe("gate", run, "--require", "mean(if)>=60", "--json")
+    _, out, _ = editloupe("gate", run, "--require", "mean(if)>=60", "--format", "json")
     assert json.loads(out)["checked"][0]["worst"] == []
 
 
@@ -243,7 +243,7 @@ def test_each_editor_and_each_judge_is_held_to_it(editloupe: Run, edits: Callabl
     assert editloupe("judge", folder, "--layout", "imagefolder", *words)[0] in (0, 3)
     found = {}
     for editor in ("a", "b"):
-        _, out, _ = editloupe("gate", tmp_path / "two", "--require", "mean(if)>=0", "--editor", editor, "--json")
+        _, out, _ = editloupe("gate", tmp_path / "two", "--require", "mean(if)>=0", "--editor", editor, "--format", "json")
         (found[editor],) = json.loads(out)["checked"]
         assert found[editor]["judge"].endswith(f", {editor}")
     # The sources themselves, handed in as edits, changed nothing.
@@ -288,7 +288,7 @@ def test_a_remark_stands_in_everything_that_a_gate_writes(run: Path, editloupe: 
     for form in ("json", "csv", "md"):
         _, said, err = editloupe(*words, "--format", form)
         assert (told in said) == (form != "csv") and told in err
-    odd, fine = json.loads(editloupe(*words, "--json")[1])["checked"]
+    odd, fine = json.loads(editloupe(*words, "--format", "json")[1])["checked"]
     assert told in odd["remark"] and fine["remark"] is None
 
 

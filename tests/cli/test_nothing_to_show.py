@@ -17,20 +17,20 @@ READERS = (
     ("show", "RUN"),
     ("show", "RUN", "SAMPLE"),
     ("report", "RUN"),
-    ("report", "RUN", "--json"),
+    ("report", "RUN", "--format", "json"),
     ("rank", "RUN"),
     ("compare", "RUN"),
     ("trial", "RUN"),
     ("gate", "RUN", "--require", "unjudged<=0.02"),
     ("replay", "RUN"),
-    ("replay", "RUN", "--json"),
-    ("fork", "RUN", "SAMPLE", "--at", "0"),
-    ("rescore", "RUN", "--rubric", "dlebench"),
+    ("replay", "RUN", "--format", "json"),
+    ("replay", "RUN", "SAMPLE", "--at", "0"),
+    ("replay", "RUN", "--rubric", "dlebench"),
     ("export", "RUN", "--otel", "out"),
     ("export", "RUN", "--inspect", "out"),
     ("export", "RUN", "--findings", "out.jsonl"),
     ("export", "RUN", "--sft", "out"),
-    ("export", "RUN", "--sft", "out", "--dpo", "--agree-with", "samples"),
+    ("export", "RUN", "--sft", "out", "--dpo", "--human", "samples"),
 )
 
 
@@ -63,7 +63,7 @@ def test_a_folder_without_a_run(words: tuple[str, ...], tmp_path: Path, editloup
 
 
 @pytest.mark.parametrize(
-    "words", [("export", "RUN", "--html", "pages"), ("runs", "RUN"), ("runs", "RUN", "--json")], ids=" ".join
+    "words", [("export", "RUN", "--html", "pages"), ("show", "FOLDER"), ("runs", "RUN", "--format", "json")], ids=" ".join
 )
 def test_a_folder_without_a_run_has_no_pages_and_no_list(
     words: tuple[str, ...], tmp_path: Path, editloupe: Editloupe

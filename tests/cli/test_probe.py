@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,15 @@ def test_the_first_that_shows_that_it_cannot_judge_is_the_last(
     assert (row["name"], row["result"]) == last
     assert told in row["answered"]
     assert report["verdict"] == f"It cannot judge edits: {last[0]}: {last[1]}."
+
+
+def test_the_table_is_kept_in_a_run_and_shown_with_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert editloupe("judge", edits(1), "--criteria", "if", "--out", run)[0] == 0
+    with OpenAIServer(READY, SEES, APART, CALLING, FORMED, models=MODELS) as server:
+        code, _, noted = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}", "--run", run)
+    assert (code, "kept in" in noted) == (0, True)
+    assert "Probed: openai/tiny-vl" in editloupe("show", run)[1]
 
 
 def test_the_baseline_judges_and_there_is_nothing_to_probe(editloupe: Run) -> None:

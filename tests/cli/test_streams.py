@@ -115,7 +115,7 @@ def test_characters_that_the_output_lacks_are_escaped(folder: Path, encoding: st
     assert "\\u8d640" in said
     code, said = printed(("show", out), encoding, monkeypatch)
     assert code == 0 and "\\u8d640" in said and "\\u8d641" in said
-    code, said = printed(("rescore", out, "--rubric", "dlebench", "--json"), encoding, monkeypatch)
+    code, said = printed(("replay", out, "--rubric", "dlebench", "--format", "json"), encoding, monkeypatch)
     assert code == 0 and {"赤0", "赤1"} <= {word for line in said.splitlines() for word in texts(json.loads(line))}
 
 
@@ -174,7 +174,7 @@ def test_no_command_fails_at_its_output(folder: Path, words: str) -> None:
     [
         ("judge", LONG), ("judge", "edits", "--out", LONG), ("judge", "edits", "--backend", f"scripted/{LONG}"),
         ("judge", "edits", "--prompt", LONG), ("judge", "edits", "--config", LONG), ("judge", "edits", "--edited", LONG),
-        ("check", LONG), ("show", LONG), ("report", LONG), ("rank", LONG), ("replay", LONG), ("runs", LONG), ("gc", LONG),
+        ("check", LONG), ("show", LONG), ("report", LONG), ("rank", LONG), ("replay", LONG), ("verify", LONG),
         ("view", LONG), ("export", LONG, "--html", "h"), ("compare", LONG, LONG), ("retry", LONG),
         ("merge", "m", LONG),
     ],

@@ -46,7 +46,7 @@ def test_two_images_are_compared_and_the_pictures_lie_in_a_new_folder(editloupe:
 
 def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarray, np.ndarray]):
     words = ("tools", "call", "enhancer", "before.png", "after.png", "--bbox", "0,0,250,250", "--arg", "scale=2")
-    code, said, _ = editloupe(*words, "--out", "looks", "--json", "--device", "cpu")
+    code, said, _ = editloupe(*words, "--out", "looks", "--format", "json", "--device", "cpu")
     assert code == 0
     done = json.loads(said)
     assert done["tool"] == "enhancer" and done["version"] == "2; Lanczos"
@@ -63,7 +63,7 @@ def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarr
     with Image.open(kept["path"]) as picture:
         assert np.array_equal(np.asarray(picture), edit[1][:60, :80])
     # The same folder again: names that are taken get a number.
-    again = json.loads(editloupe(*words, "--out", "looks", "--json")[1])
+    again = json.loads(editloupe(*words, "--out", "looks", "--format", "json")[1])
     assert [i["path"] for i in again["images"]] == ["looks/crop-1-2.png", "looks/plain-1-2.png"]
 
 
@@ -151,12 +151,12 @@ def test_bad_input_is_exit_code_2_and_says_what_to_do(words: tuple[str, ...], to
 
 
 def test_with_json_an_error_is_an_object_too(editloupe: Run):
-    code, said, error = editloupe(*ZOOM, "--bbox", "0.1,0.2,0.3,0.4", "--json")
+    code, said, error = editloupe(*ZOOM, "--bbox", "0.1,0.2,0.3,0.4", "--format", "json")
     assert code == 2
     assert json.loads(said)["error"]["kind"] == "ToolError"
     assert json.loads(said)["error"]["message"] in error
-    assert json.loads(editloupe(*ZOOM[:3], "notes.txt", *BOX, "--json")[1])["error"]["kind"] == "ImageError"
-    assert json.loads(editloupe("tools", "call", "magic", "before.png", "--json")[1])["error"]["kind"] == "UnknownPlugin"
+    assert json.loads(editloupe(*ZOOM[:3], "notes.txt", *BOX, "--format", "json")[1])["error"]["kind"] == "ImageError"
+    assert json.loads(editloupe("tools", "call", "magic", "before.png", "--format", "json")[1])["error"]["kind"] == "UnknownPlugin"
 
 
 def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pytest.MonkeyPatch):
@@ -166,7 +166,7 @@ def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pyte
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(ZoomIn, "__call__", fail)
-    code, said, error = editloupe(*ZOOM, *BOX, "--json")
+    code, said, error = editloupe(*ZOOM, *BOX, "--format", "json")
     assert code == 1
     assert "zoom_in failed (ZeroDivisionError: division by zero)" in error
     assert json.loads(said)["error"]["kind"] == "ToolFailed"
@@ -198,7 +198,7 @@ def test_warm_says_what_each_tool_works_with_and_why_one_is_absent(editloupe: Ru
 
 def test_the_groups_options_hold_for_its_commands_and_the_commands_own_come_first(editloupe: Run):
     def device(*words: str) -> str:
-        return str(json.loads(editloupe(*words, "before.png", *BOX, "--json")[1])["device"])
+        return str(json.loads(editloupe(*words, "before.png", *BOX, "--format", "json")[1])["device"])
 
     assert device("tools", "--device", "cpu", "call", "zoom_in") == "cpu"
     assert device("tools", "--device", "auto", "call", "zoom_in", "--device", "cpu") == "cpu"
@@ -253,7 +253,7 @@ class TestWithWeights:
     def test_a_detector_answers_by_hand(self, tool: str, editloupe: Run, models: Path):
         phrase = {"grounding": "phrase", "detect_object": "detect_object_name"}[tool]
         words = ("tools", "call", tool, "before.png", "--detector", models / "gd", "--device", "cpu")
-        code, said, _ = editloupe(*words, "--arg", f"{phrase}=red mug", "--json")
+        code, said, _ = editloupe(*words, "--arg", f"{phrase}=red mug", "--format", "json")
         assert code == 0
         done = json.loads(said)
         assert done["works_with"][0].endswith("on cpu fp32") and "GroundingDINO" in done["text"]

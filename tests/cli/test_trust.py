@@ -24,7 +24,8 @@ MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 COMMANDS: dict[str, list[str]] = {
     "retry": ["retry", "RUN", "--status", "unparsed"],
     "replay": ["replay", "RUN", "--model", "live"],
-    "fork": ["fork", "RUN", "s00", "--at", "0"],
+    "replay of misses": ["replay", "RUN", "--record-mode", "all"],
+    "fork": ["replay", "RUN", "s00", "--at", "0"],
     "judge": ["judge", "--config", "RUN/config.yaml", "--out", "new"],
     "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--seed", "5", "--out", "new"],
     "rank": [
@@ -182,7 +183,7 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
         ("report", "run"),
         ("compare", "run"),
         ("gate", "run", "--require", "mean(if) >= 0"),
-        ("rescore", "run", "--option", "mask_pad=0.1"),
+        ("replay", "run", "--set", "mask_pad=0.1"),
     ):
         code, _, told = editloupe(*words)
         assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words

@@ -115,13 +115,13 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     shutil.copytree(at / "asked" / "run", at / "giebench-build")
     judge("giebench-review", at / "asked" / "to_review", "--protocol", "giebench-review", "--backend", "scripted/yes.jsonl")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
-    run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
+    run("rescored", "replay", at / "dlebench", "--rubric", "dlebench")
     edited = sorted((data / "edited").glob("*.png"))
     run("ranked", "rank", "--source", next((data / "source").glob("*.png")), "--instruction", "Paint it.", *edited)
     shutil.copytree(at / "plain", at / "shard")
     run("merged", "merge", at / "merged", at / "plain", at / "shard")
     code, said, failed = editloupe(
-        "fork", at / "plain", "s00", "--criterion", "if", "--at", "0", "--backend", "scripted/label.jsonl"
+        "replay", at / "plain", "s00", "--criterion", "if", "--at", "0", "--backend", "scripted/label.jsonl"
     )
     assert code == 0, said + failed
     return {path.parent.name: path.parent for path in at.glob("*/run.json")}
