@@ -236,14 +236,13 @@ def fork(
     toolbox: Toolbox,
     instruction: str | None = None,
     tools: tuple[str, ...] | None = None,
-    langsmith: bool = False,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
     The parent's file stays as it is, and the shared beginning is not copied.
     at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
     toolbox: the tools that the fork may offer.   instruction: text of a new user message after the step.
-    tools: names of those offered from then on; None keeps them.   langsmith: whether traces of the loop go to LangSmith.
+    tools: names of those offered from then on; None keeps them.
     Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
     continue from, or if the question itself would change.
     """
@@ -260,7 +259,7 @@ def fork(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
         )
-    live = Live(backend=backend, toolbox=toolbox, langsmith=langsmith)
+    live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
     if missing := [tool for tool in tools or () if tool not in toolbox.tools]:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
