@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, RunMismatch, Unavailable
+from editloupe.errors import RunMismatch, Unavailable
 from editloupe.findings import Observation
 from editloupe.runs.outcome import Outcome
 from editloupe.tools.base import BUILT_IN_TOOLS
@@ -152,16 +152,6 @@ def test_an_ablated_judge_is_another_judge_and_its_run_another_run(tmp_path: Pat
     judged(tmp_path / "run")
     with pytest.raises(RunMismatch):
         judged(tmp_path / "run", "black-crops")
-
-
-def test_an_ablation_that_cannot_be_is_refused() -> None:
-    for settings, message in (
-        ({"ablate": ("sham-differences",)}, "no ablation 'sham-differences'; the ablations are: black-crops"),
-        ({"ablate": ("black-crops",), "mode": "plain"}, "no tool is offered here"),
-        ({"ablate": ("black-crops",), "tools": ("grounding",)}, "there are no tools"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            open_with(**settings)
 
 
 def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_path: Path) -> None:

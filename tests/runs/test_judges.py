@@ -26,7 +26,7 @@ from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.traces.events import Note, ToolResult
+from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
@@ -85,23 +85,6 @@ def test_judges_share_a_run_and_none_is_asked_twice(edits: Edits, tmp_path: Path
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"] == {f"scripted/{n}": {"backend": f"scripted/{n}"} for n in "abcd"}
     assert "backend" not in config
-
-
-def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    first, second = run(talker(name="a"), folder, out), run(talker(name="b"), folder, out)
-    assert (first.tool_calls, first.cached, second.tool_calls, second.cached) == (3, 0, 0, 3)
-    assert [f.counts.get("cached_tools", 0) for f in (*first.findings, *second.findings)] == [0, 0, 0, 1, 1, 1]
-
-    def results(outcome: Outcome) -> list[ToolResult]:
-        traces = [read_trace(out / str(f.trace)) for f in outcome.findings]
-        return [e for t in traces for e in t.events if isinstance(e, ToolResult)]
-
-    before, after = results(first), results(second)
-    assert ([e.cached for e in before], [e.cached for e in after]) == ([False] * 3, [True] * 3)
-    assert [(e.observation, e.aliases) for e in before] == [(e.observation, e.aliases) for e in after]
-    step = read_trace(out / str(second.findings[0].trace)).steps()[0]
-    assert (step.cached, step.note) == ((True,), "")
 
 
 def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):

@@ -229,24 +229,6 @@ def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
     assert run(talker(), folder, out).failed == 0
 
 
-def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    finding = run(talker(), folder, out, only=("s01",)).findings[0]
-    assert finding.trace is not None
-    trace = read_trace(out / finding.trace)
-    assert trace.problems == ()
-    assert [e.kind for e in trace.events] == [
-        "header", "message", "model_call", "message", "tool_started", "tool_call", "message", "model_call", "message",
-        "finding", "end",
-    ]  # fmt: skip
-    first, second = trace.steps()
-    assert [c.name for c in first.calls] == ["localize_differences"]
-    assert first.aliases == (("Crop 1",),)
-    assert second.calls == ()
-    for part in (m for message in trace.messages() for m in message.images):
-        assert list((out / "blobs" / part.image.sha256[:2]).glob(f"{part.image.sha256}.*")), "every picture is kept"
-
-
 def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_path: Path):
     """Each call takes 0.1 s: one in a session that is stopped, one in a session that fails, one that ends the task. What
     lies between the sessions, 1 s in all, does not count."""
