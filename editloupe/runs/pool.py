@@ -10,6 +10,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from queue import LifoQueue
@@ -76,9 +77,11 @@ class Pool:
         for process in self._all:
             self._free.put(process)
         self._left_s, self._share = after_s, CACHE_BYTES // processes
-        self._pictures = tempfile.TemporaryDirectory(prefix="editloupe-")
-        self.folder = Path(self._pictures.name)
+
+    @cached_property
+    def folder(self) -> Path:
         """Where pictures may lie that no run keeps; it goes with the pool."""
+        return Path(tempfile.mkdtemp(prefix="editloupe-"))
 
     def __enter__(self) -> Pool:
         return self
@@ -93,7 +96,8 @@ class Pool:
         until = time.monotonic() + _GRACE_S
         for process in self._all:
             process.end_by(until)
-        self._pictures.cleanup()
+        if "folder" in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def tools(self, box: Toolbox) -> Toolbox:
         """Return the same tools, those that compute called in processes where they can be."""

@@ -120,7 +120,8 @@ class Driver:
         folder = None if store is None else store.folder
         self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
         self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
-        self._ledger, self._forgets, self._pool = ledger, forgets, pool
+        self._ledger, self._forgets = ledger, forgets
+        self._blobs = store.blobs if store is not None else pool.folder if pool is not None else None
         self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
@@ -178,8 +179,7 @@ class Driver:
         Raises Interrupted once the driver is to stop, or its budget is used up.
         """
         # Of its own for each sample, so that a driver that lives long does not keep every crop.
-        folder = self.store.blobs if self.store is not None else self._pool.folder if self._pool is not None else None
-        worker = self.worker([sample], ImageStore(folder))
+        worker = self.worker([sample], ImageStore(self._blobs))
         schedule = self.planned([sample])
         while (place := schedule.next()) is not None:
             schedule.arrived(self.found(place, worker)[0])
