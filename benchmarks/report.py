@@ -48,19 +48,18 @@ def write_run(folder: Path, *, samples: int = SAMPLES, seed: int = 0) -> None:
             for criterion in rubric.criteria:
                 level = rng.choice(criterion.levels)
                 judged = rng.random() > 0.01
-                store.add_finding(
-                    Finding(
-                        task_id=digest([sample.editor, sample.id, criterion.id]),
-                        judge_id=setup.judge.id,
-                        repeat=0,
-                        sample_id=sample.id,
-                        editor=sample.editor,
-                        metric=criterion.id,
-                        status="ok" if judged else "unparsed",
-                        answer=Label(name=level.name, value=level.value) if judged else None,
-                        reason="Seen, and found as the label says. " * 8,
-                    )
+                finding = Finding(
+                    task_id=digest([sample.editor, sample.id, criterion.id]),
+                    judge_id=setup.judge.id,
+                    repeat=0,
+                    sample_id=sample.id,
+                    editor=sample.editor,
+                    metric=criterion.id,
+                    status="ok" if judged else "unparsed",
+                    answer=Label(name=level.name, value=level.value) if judged else None,
+                    reason="Seen, and found as the label says. " * 8,
                 )
+                store.add_findings([finding])
 
 
 def _samples(rng: random.Random, samples: int) -> Iterator[Sample]:

@@ -216,10 +216,6 @@ class RunStore(RunContents):
             with files.writing(self.folder), self._appended(SAMPLES) as file:
                 file.writelines(lines)
 
-    def add_finding(self, finding: Finding) -> None:
-        """Append one finding of a listed judge and make sure that it is on disk. Raises StorageError."""
-        self.add_findings([finding])
-
     def add_findings(self, findings: Sequence[Finding]) -> None:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
