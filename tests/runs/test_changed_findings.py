@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import Unavailable
-from editloupe.findings import PENDING, Finding
+from editloupe.findings import PENDING
 from editloupe.rubrics import rubric_path
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
@@ -126,13 +126,6 @@ def test_what_is_left_out_is_read_from_its_trace_again_by_the_same_command(good:
     assert any("has the value 400" in note for note in outcome.notes)
 
 
-def test_a_changed_verdict_counts_until_it_is_verified(run: Path):
-    change(run, answer={"name": "Flawless Execution", "value": 4.0}, label="Flawless Execution", value=4.0)
-    store = RunStore.read(run)
-    assert store.problems == [] and [f.value for f in store.current()] == [4.0, 3.0, 3.0, 3.0]
-    assert wrong(run) == [("s00 (instruction_following)", "it is not what its trace ends in")]
-
-
 def test_a_trace_whose_lines_were_changed_is_not_gone_on_from(good: Path, tmp_path: Path):
     out = tmp_path / "run"
     judge(good / "data", out, LOOK, Unavailable("gone"), limit=1)
@@ -154,18 +147,6 @@ def test_findings_are_not_rebuilt_from_traces_that_were_changed_or_have_no_end(g
     outcome, lmm = judge(good / "data", run)
     # Without its end a trace still holds every reply.
     assert outcome.failed == 0 and len(lmm.requests) == 2 and wrong(run) == []
-
-
-def test_a_trace_that_ends_in_another_repeat_is_not_taken_for_the_answer(good: Path, run: Path):
-    path = trace(run)
-    events = rows(path)
-    write(path, events[:-2])
-    finding = {**next(e for e in events if e["kind"] == "finding")["finding"], "repeat": 7}
-    with TraceWriter(path) as writer:
-        writer.finish(Finding.from_json(finding))
-    (run / "findings.jsonl").unlink()
-    outcome, lmm = judge(good / "data", run)
-    assert [f.repeat for f in outcome.findings] == [0] * 4 and lmm.requests
 
 
 def test_merged_and_re_scored_findings_can_be_verified(good: Path, run: Path, tmp_path: Path):

@@ -5,12 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +148,3 @@ def test_a_second_writer_is_refused_with_the_firsts_process_and_host(gallery: Pa
     assert writer(gallery) == os.getpid()
     store.close()
     assert writer(gallery) is None
-
-
-def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
-    first, *others = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (gallery / "samples.jsonl").write_text(re.sub(r'"width": ?\d+', '"width":0', first) + "".join(others), encoding="utf-8")
-    store = RunStore.read(gallery)
-    assert len(store.samples) == len(others)
-    assert any(problem.startswith("samples.jsonl, line 1: ") and "source.width: " in problem for problem in store.problems)
-    levels = ("record", "metrics", 0, "domain", "levels", 1)
-    changed(gallery / "run.json", lambda info: reduce(getitem, levels, info).update(value=float("nan")))
-    with pytest.raises(ConfigError, match=r"run\.json: record\.metrics\.0\.domain\.levels\.1\.value is no finite number"):
-        RunStore.read(gallery)

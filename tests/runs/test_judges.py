@@ -36,12 +36,6 @@ Edits = Callable[..., Path]
 BEST, WRONG = "Flawless Execution", "Wrong Action"
 
 
-class Elsewhere(ScriptedLMM):
-    """The same URI at another address."""
-
-    endpoint = "http://other:8000/v1"  # type: ignore[assignment]
-
-
 def talker(label: str = WRONG, *, name: str = "test") -> ScriptedLMM:
     return ScriptedLMM([LOOK, final(label)], name=name)
 
@@ -117,17 +111,6 @@ def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(ed
 
 
 # With the same URI but something else: nothing is reused.
-
-
-@pytest.mark.parametrize("other", [{}, {"sampling": Sampling(temperature=0.7)}, {"sampling": Sampling(seed=3)}])
-def test_another_endpoint_temperature_or_seed_is_another_judge_beside(edits: Edits, tmp_path: Path, other: dict[str, Any]):
-    folder, out = edits(2), tmp_path / "run"
-    first = run(talker(), folder, out)
-    lmm = talker() if other else Elsewhere([LOOK, final(WRONG)])
-    second = run(lmm, folder, out, **other)
-    assert (second.reused, len(lmm.requests)) == (0, 4)
-    assert second.setup.judge.id != first.setup.judge.id
-    assert len(RunStore.read(out).current()) == 4
 
 
 def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judge_elsewhere(
