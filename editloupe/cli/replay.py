@@ -225,7 +225,7 @@ def _tools_table(done: Sequence[Replayed]) -> Table:
             worst.append(f"text {text:.1%}")
         counts = Counter(c.verdict for c in mine)
         figures = {"calls": len(mine), **{v.replace(" ", "_"): counts[v] for v in _COMPARED}}
-        cells = (Cell(name=name, value=float(count)) for name, count in figures.items())
+        cells = (Cell(name=name, value=count) for name, count in figures.items())
         rows.append(Row(cells=(words(tool, name="tool"), *cells, words(", ".join(worst) or "–", name="worst"))))
     head = ("Tool", "Calls", *_COMPARED.values())
     title = "Observations made again, against the recorded ones"

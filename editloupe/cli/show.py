@@ -142,7 +142,7 @@ def _overview(store: RunStore) -> None:
     """Print a run's findings, a row a sample; of several judges a table each, or one for programs."""
     if not store.findings:
         raise ConfigError(why_empty(store))
-    names, all_judged = store.judge_names(), _judged(store) if store.findings else []
+    names, all_judged = store.judge_names(), _judged(store)
     unasked = {judged.judge_id: _unasked(judged) for judged in all_judged}
     known = {judged.judge_id: judged.findings for judged in all_judged}
     found = {judge_id: known[judge_id] if judge_id in known else store.current(judge_id) for judge_id in names}

@@ -262,7 +262,9 @@ def test_a_seam_is_blended_and_said(editloupe: Run, tmp_path: Path) -> None:
 
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
-    assert "reference images need an editor: it needs an image editor; name one with --set editor=…" in refused(editloupe, images)
+    assert "reference images need an editor: it needs an image editor; name one with --set editor=…" in refused(
+        editloupe, images
+    )
     assert "unknown editor 'paint'" in refused(editloupe, images, "--set", "editor=paint")
     words = ("--set", "editor=drawing", "--set", "least_area=0.2")
     assert "--set least_area=0.2 and most_area=0.1 leave no target" in refused(editloupe, images, *words)

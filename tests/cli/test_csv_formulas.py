@@ -92,13 +92,13 @@ def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Pat
         ("export", judged, "--findings", out / "findings.csv"),
         ("report", judged, "--out", out / "report"),
         ("compare", judged, "--out", out / "compare"),
-        ("targets", tmp_path / "edits", "--out", out / "targets.csv"),
-        ("compare", judged, "--full", "--format", "csv"),
+        ("build", "targets", tmp_path / "edits", "--out", out / "targets.csv"),
+        ("show", judged, "--format", "csv"),
     )
     for command in commands:
         code, said, err = editloupe(*command)
         assert code == 0, (command, err)
-    (out / "compared.csv").write_text(said, newline="")
+    (out / "shown.csv").write_text(said, newline="")
     written = sorted(path for path in out.rglob("*") if path.suffix in (".csv", ".tsv"))
     assert len(written) > 6
     cells = []

@@ -102,7 +102,7 @@ def test_an_imported_number_off_another_scale_is_no_number_there(folder: Path, e
 def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
-    code, _, err = editloupe("retry", "run")
+    code, _, err = editloupe("judge", "run", "--retry")
     assert code == 2 and "run has no config.yaml, so that its judges cannot be asked again: it was imported" in words(err)
     code, _, err = editloupe("judge", "unic", "--edited", "bagel=results/bagel", "--protocol", "unicbench", "--out", "run")
     assert code == 2 and "run belongs to another run" in words(err) and "importer: was unicbench, is not set" in words(err)
@@ -143,8 +143,8 @@ def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Progr
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("unicbench", "results", "--out", "run"), "--data is missing: result files hold no source images"),
-        (("unicbench", "results", "--data", "unic"), "--out is missing: name the run folder to write"),
+        (("unicbench", "results", "--out", "run"), "Missing option '--data'"),
+        (("unicbench", "results", "--data", "unic"), "Missing option '--out'"),
         (
             ("rise", "results", "--data", "unic", "--out", "run"),
             "no result files 'rise' are known; expected one of edival, gedit, imgedit, kris, unicbench",
