@@ -73,15 +73,13 @@ def judge(
     format: Form = "table",
     dry_run: Annotated[
         bool,
-        Option(
-            "--dry-run", help="Print what a run would do and cost; ask no model, write nothing.", rich_help_panel=OUTPUT
-        ),
+        Option("--dry-run", help="Print what a run would do and cost; ask and write nothing.", rich_help_panel=OUTPUT),
     ] = False,
     retry: Annotated[
         str | None,
         Option(
             metavar="[STATUS]",
-            help="PATH is a run: judge its failures again, and STATUS, such as unparsed.",
+            help="PATH is a run: judge its failures again, and findings of STATUS, such as unparsed.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
