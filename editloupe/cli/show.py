@@ -77,7 +77,7 @@ def show(
 
 def _listed(folder: Path) -> list[Listed] | None:
     """Return the runs below a folder; None for a run. Raises ConfigError if there is none."""
-    if not folder.is_dir() or (folder / "run.json").exists() or (folder / "findings.jsonl").exists():
+    if not folder.is_dir() or (folder / "run.json").exists():
         return None
     if not (found := list(runs_below(folder))):
         raise ConfigError(f"{folder} is no run, and no run is below it; judge something first: editloupe judge PATH")
