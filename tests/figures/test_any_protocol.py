@@ -13,7 +13,7 @@ import pytest
 
 from editloupe import Run, plugins
 from editloupe.errors import ConfigError
-from editloupe.figures.score_frame import score_frame
+from editloupe.figures.frame import score_frame
 from editloupe.figures.tables import spec_table
 from editloupe.scores import Interval, Metric, Score
 from editloupe.stats.spec import TableSpec

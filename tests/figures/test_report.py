@@ -20,7 +20,7 @@ from editloupe.chat import ImagePart, Request
 from editloupe.figures import plots, render
 from editloupe.figures.judged import read_judged
 from editloupe.figures.report import make_report
-from editloupe.figures.score_frame import score_frame
+from editloupe.figures.frame import score_frame
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
 from editloupe.imaging.targets import area_name

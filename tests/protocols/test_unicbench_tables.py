@@ -9,7 +9,7 @@ from math import fsum
 import pytest
 
 from editloupe.figures.closing import score_tables
-from editloupe.figures.score_frame import score_frame
+from editloupe.figures.frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.unicbench.terms import TASKS
