@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.cli.options import Columns, HumanFile
-from editloupe.cli.output import command, fail, for_programs, note, out, plain, print_json, say, warn
+from editloupe.cli.output import command, fail, note, out, plain, print_json, say, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import gate as gates
 from editloupe.figures import render
@@ -74,7 +73,6 @@ def gate(
         which = judged if editor is None else gates.of_editor(judged, editor)
         people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
-    warn(gates.remarks(checked))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
@@ -83,9 +81,7 @@ def gate(
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
-        shown = gates.table(checked, title)
-        # People have read the remarks above.
-        out().print(render.terminal(shown if for_programs() else replace(shown, caption="")))
+        out().print(render.terminal(gates.table(checked, title)))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
             if one.worst:
