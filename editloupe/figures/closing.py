@@ -15,9 +15,9 @@ from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
 from editloupe.figures.escape import plain, safe
+from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
-from editloupe.figures.frame import score_frame
 from editloupe.figures.summary import TableScores, specs, summarise
 from editloupe.figures.tables import spec_table
 from editloupe.protocols.base import EvalProtocol
@@ -31,6 +31,7 @@ from editloupe.values import Json, Serialisable, is_empty, parse_json
 
 if TYPE_CHECKING:
     import polars
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOfAll(Serialisable):

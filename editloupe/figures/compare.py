@@ -510,9 +510,7 @@ def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:
     ]
 
 
-def _cost(
-    number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, people: JudgeColumn | None
-) -> Cost:
+def _cost(number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, people: JudgeColumn | None) -> Cost:
     usage = sum((f.usage for f in judge.of_models), Usage())
     asked = [f for f in judge.of_models if f.trace is not None]
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.figures import plots, render
+from editloupe.figures import render
 from editloupe.figures.compare import Comparison, Cost, Disagreement, JudgePair
 from editloupe.figures.escape import safe
 from editloupe.figures.people import MetricAgreement

@@ -58,7 +58,14 @@ def _missing_table(metrics: Sequence[Metric], frame: polars.DataFrame, keys: Map
     columns = (*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics))
     caption = "Scores without a value, by what happened to the question."
     found = Table(
-        name="missing", title="Not judged", columns=columns, rows=tuple(rows), fixed=2, caption=caption, keys=keys, at_once=6
+        name="missing",
+        title="Not judged",
+        columns=columns,
+        rows=tuple(rows),
+        fixed=2,
+        caption=caption,
+        keys=keys,
+        at_once=6,
     )
     return found if rows else None
 

@@ -102,7 +102,9 @@ class TableScores:
     def rows(self) -> list[str]:
         """The rows that the scores have: the listed ones first, then others by name. Without a list, as they come."""
         found, listed = self.frame["row"].unique(maintain_order=True).to_list(), self.spec.order
-        return sorted(found, key=lambda row: (listed.index(row) if row in listed else len(listed), row)) if listed else found
+        return (
+            sorted(found, key=lambda row: (listed.index(row) if row in listed else len(listed), row)) if listed else found
+        )
 
     def where(self, **values: str) -> TableScores:
         """Return the same of those scores alone that have these values: of a row, a column or a metric."""
