@@ -68,18 +68,6 @@ def test_kappa_exact_match_and_alpha_by_hand():
     assert good["accuracy"].value == pytest.approx(0.7)
 
 
-def test_quadratic_weights_by_hand():
-    """x = 1 2 3, y = 1 3 3: observed 1/3; expected: Σ (x − y)² over all nine pairs / 9 = (0+4+4 + 1+1+1 + 4+0+0) / 9."""
-    found = label_figures(paired([1, 2, 3], [1, 3, 3]), FOUR)
-    assert found["weighted_kappa"].value == pytest.approx(1 - (1 / 3) / (15 / 9))
-    assert found["exact"].value == pytest.approx(2 / 3)
-
-
-def test_names_without_order_have_no_distances():
-    found = label_figures(paired([0, 1, 2], [0, 1, 1]), LabelScale(values=(0, 1, 2), names=("x", "y", "z"), ordered=False))
-    assert set(found) == {"exact", "kappa", "alpha_nominal"}
-
-
 def test_what_does_not_exist_is_said_to_be_undefined():
     assert figures(paired([2, 2, 2], [1, 2, 3]))["spearman"].why == "the judge gave one value only"
     assert figures(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
@@ -136,19 +124,6 @@ def test_the_resampled_correlations_are_scipys(values: int):
         for row, value in zip(drawn, found, strict=True):
             items = np.repeat(np.arange(60), row[np.array(clusters)].astype(int))
             assert value == pytest.approx(tests[name](x[items], y[items]).statistic, abs=1e-9)
-
-
-def test_an_interval_holds_its_figure_and_widens_with_fewer_images():
-    rng = np.random.default_rng(0)
-    x = rng.integers(1, 5, 200).astype(float)
-    y = np.clip(x + rng.integers(-1, 2, 200), 1, 4)
-    widths = []
-    for clusters in (list(range(200)), [i // 20 for i in range(200)]):
-        found = label_figures(Paired.of(list(x), list(y), clusters), FOUR)["weighted_kappa"]
-        assert found.low is not None and found.high is not None and found.value is not None
-        assert found.low < found.value < found.high
-        widths.append(found.clusters)
-    assert widths == [200, 10]
 
 
 def test_two_labels_without_an_order_have_pearsons_r_and_three_have_none():
