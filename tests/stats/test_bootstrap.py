@@ -14,7 +14,6 @@ def test_a_mean_says_how_much_was_judged_of_what_was_asked():
     found = mean([0.0, 100.0, None, 50.0], ["a", "a", "b", "c"])
     assert found.value == 50.0
     assert (found.judged, found.asked, found.clusters) == (3, 4, 2)
-    assert found.coverage == 0.75
 
 
 def test_nothing_judged_has_no_mean_and_says_so():
