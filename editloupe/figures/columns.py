@@ -170,8 +170,8 @@ def join(
             f"none of the {len(keys)} items of {people.source} is in {where}: people rated {theirs}, … and it has {ours}, …"
         )
     found, notes = dict(items), list(people.notes)
-    for key, theirs in keys.items():
-        rated = people.items[theirs]
+    for key, other in keys.items():
+        rated = people.items[other]
         if (own := found.get(key)) is not None:
             # What only the table of ratings says.
             area = rated.area if own.area is None else own.area
@@ -182,7 +182,7 @@ def join(
         first = ", ".join(map(key_name, missing[:4])) + (", …" if len(missing) > 4 else "")
         what = f"not in {where}, and left out" if closed else f"without a row in {where}, and counted as not judged"
         notes.append(f"rated, but {what}: {len(missing)} ({first})")
-    ratings = {key: people.ratings[theirs] for key, theirs in keys.items() if key in found}
+    ratings = {key: people.ratings[other] for key, other in keys.items() if key in found}
     return found, replace(people, items=found, ratings=ratings, notes=tuple(notes))
 
 

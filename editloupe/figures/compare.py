@@ -377,10 +377,11 @@ class _Compared:
         for a, b in combinations(range(len(self.names)), 2):
             both = [k for k in self.keys if k in self.scores[a] and k in self.scores[b]]
             sources, names = [self.sources[k] for k in both], (self.names[a], self.names[b])
-            pair = Paired.of(*([self.values[i].get(k) for k in both] for i in (a, b)), sources, names)
+            x, y = ([self.values[i].get(k) for k in both] for i in (a, b))
+            pair = Paired.of(x, y, sources, names)
             found = figures(pair, scale=scale, drawing=self.drawing)
             shown = [(self._shown(self.scores[a][k]), self._shown(self.scores[b][k])) for k in both]
-            differences = [None if x is None or y is None else x - y for x, y in shown]
+            differences = [None if one is None or two is None else one - two for one, two in shown]
             yield JudgePair(
                 first=names[0],
                 second=names[1],

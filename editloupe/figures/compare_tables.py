@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -159,7 +160,7 @@ def _pairs(found: Comparison) -> Table:
             "First / second": lambda p: _both(found, p.first, p.second),
             "": lambda p: found.titles[p.criterion][1],
             "n": lambda p: Cell(value=p.common, name="common"),
-            **{_SHORT[n]: lambda p, n=n: _figure(p.figures.get(n), n, shown=_main(n, p.figures)) for n in names},
+            **{_SHORT[n]: partial(_of_pair, n) for n in names},
             "First − second": lambda p: _figure(p.difference, "difference", digits=1, interval_digits=1, signed=True),
             "p": lambda p: _p(p.test),
         },
@@ -209,13 +210,13 @@ def _human(found: Comparison) -> Table:
             "Judge": lambda one: _numbered(found, one.judge or ""),
             "": lambda one: one.short if one.rating is None else f"{one.short} and {one.rating}",
             "Judged": judged,
-            **{_SHORT[n]: lambda a, n=n: _figure(a.all.figures.get(n), n, shown=_main(n, a.all.figures)) for n in names},
+            **{_SHORT[n]: partial(_of_people, n) for n in names},
         },
         keys=lambda one: {"judge": one.judge, "criterion": one.criterion, **({"rating": one.rating} if one.rating else {})},
         fixed=2,
         at_once=9,
-        caption="On the samples with a human label. MAE and leniency (mean judge − people) in the metric's unit. With --full "
-        "each judge's figures by edit type, target area and editor, beside what people reach among themselves.",
+        caption="On the samples with a human label. MAE and leniency (mean judge − people) in the metric's unit. With "
+        "--full each judge's figures by edit type, target area and editor, beside what people reach among themselves.",
     )
 
 
@@ -272,20 +273,24 @@ def _costs(found: Comparison) -> Table:
             "Turns": lambda c: Cell(value=c.turns_mean, name="turns_mean", digits=1),
         },
         keys=lambda c: {"judge": c.judge},
-        caption="Tokens a verdict, findings without a label included in what they cost; seconds: median of a finding; turns: "
-        "mean with tool calls.",
+        caption="Tokens a verdict, findings without a label included in what they cost; seconds: median of a finding; "
+        "turns: mean with tool calls.",
     )
 
 
 def _confusion(found: Comparison, pair: JudgePair) -> Table:
     short = found.titles[pair.criterion][1]
+
+    def count(place: int, row: tuple[str, tuple[int, ...]]) -> Cell:
+        return Cell(value=row[1][place])
+
     return listed(
         f"labels-{short}-{_number(found, pair.first)}-{_number(found, pair.second)}",
         f"{short} labels: {pair.second} in rows, {pair.first} in columns",
         zip(pair.labels, pair.confusion, strict=True),
         {
             "": lambda row: row[0],
-            **{name: lambda row, i=i: Cell(value=row[1][i]) for i, name in enumerate((*pair.labels, "none"))},
+            **{name: partial(count, place) for place, name in enumerate((*pair.labels, "none"))},
         },
     )
 
@@ -294,6 +299,10 @@ def _disagreements(found: Comparison, most: int) -> Table:
     judges = [judge.name for judge in found.judges]
     names = judges or list(dict.fromkeys(name for d in found.disagreements for name in d.labels))
     more = len(found.disagreements) - most
+
+    def label(name: str, d: Disagreement) -> Cell:
+        return words(d.labels.get(name, NONE), name=f"label of {name}")
+
     return listed(
         "disagreements",
         f"Where {'judges' if judges else 'raters'} disagree, the furthest apart first",
@@ -302,7 +311,7 @@ def _disagreements(found: Comparison, most: int) -> Table:
             "Sample": lambda d: words(_place(d), name="sample"),
             "": lambda d: found.titles[d.criterion][1],
             "Apart": lambda d: words(f"{d.spread:.4g}", name="spread"),
-            **{n: lambda d, n=n: words(d.labels.get(n, NONE), name=f"label of {n}") for n in names},
+            **{name: partial(label, name) for name in names},
         },
         keys=lambda d: {"criterion": d.criterion},
         fixed=3,
@@ -328,9 +337,18 @@ def _both(found: Comparison, first: str, second: str) -> str:
     return f"{_number(found, first)} / {_number(found, second)}"
 
 
-def _main(name: str, figures: Mapping[str, Estimate]) -> bool:
-    """Whether a figure is one of the main ones, which stand with their interval."""
-    return name in _WITH_INTERVAL or (name == "spearman" and "exact" not in figures)
+def _of_pair(name: str, pair: JudgePair) -> Cell:
+    return _of_figures(name, pair.figures)
+
+
+def _of_people(name: str, one: MetricAgreement) -> Cell:
+    return _of_figures(name, one.all.figures)
+
+
+def _of_figures(name: str, figures: Mapping[str, Estimate]) -> Cell:
+    """A figure; the main ones stand with their interval."""
+    main = name in _WITH_INTERVAL or (name == "spearman" and "exact" not in figures)
+    return _figure(figures.get(name), name, shown=main)
 
 
 def _figure(

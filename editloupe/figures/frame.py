@@ -1,4 +1,4 @@
-"""Scores as one tidy polars frame: a row a score, with its judge, its sample and what it cost. All tables sum up such rows."""
+"""Scores as one tidy polars frame: a row a score, with its judge, its sample and its cost. All tables sum up such rows."""
 
 from __future__ import annotations
 

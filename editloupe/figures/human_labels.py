@@ -231,9 +231,8 @@ class _LabelReader:
         return notes
 
     def _metric(self, line: TableLine, text: str | None) -> str | None:
-        if "criterion" not in self.roles:
-            text = found = self.only
-        else:
+        found: str | None = self.only
+        if "criterion" in self.roles:
             found = self.known(text) if text is not None and self.known is not None else text
         if found is None:
             self._leave(line, "names no criterion" if text is None else f"rates {text!r}, which is no criterion here")

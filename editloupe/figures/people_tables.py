@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from editloupe.figures.columns import DIMENSIONS, Dimension
@@ -82,14 +83,13 @@ def confusion_table(scale: LabelScale, counts: Sequence[Sequence[int]], title: s
     """Return counts by label; equal labels stand out."""
     short = tuple(f"{value:g}" for value in scale.values) if scale.ordered else scale.names
     names = [n if n == name or not scale.ordered else f"{n} {name}" for n, name in zip(short, scale.names, strict=True)]
-    heads = {head: place for place, head in enumerate((*short, "none"))}
-    return listed(
-        "labels",
-        title,
-        range(len(names)),
-        {"": lambda i: names[i]}
-        | {head: lambda i, j=j: words(str(counts[i][j]), strong=i == j) for head, j in heads.items()},
-    )
+
+    def count(column: int, row: int) -> Cell:
+        return words(str(counts[row][column]), strong=row == column)
+
+    columns: dict[str, Callable[[int], Cell | str]] = {"": lambda row: names[row]}
+    columns |= {head: partial(count, place) for place, head in enumerate((*short, "none"))}
+    return listed("labels", title, range(len(names)), columns)
 
 
 def _figures(found: MetricAgreement, which: str, title: str, level: float) -> Table:
@@ -168,14 +168,12 @@ def _by(found: MetricAgreement, dimension: Dimension, some: Sequence[GroupAgreem
         first: Estimate = getattr(group, which)[names[0]]
         return f"{first.judged}/{first.asked}"
 
-    return listed(
-        f"{found.criterion}-by-{DIMENSIONS[dimension]}".lower().replace(" ", "-").replace("_", "-"),
-        title,
-        some,
-        {DIMENSIONS[dimension]: lambda group: group.name, "Judged" if found.judge else "Rated": counts}
-        | {
-            TITLES[n]: lambda group, n=n: estimated(getattr(group, which)[n], interval_digits=2, counts=False)
-            for n in names
-        },
-        caption="\n".join(f"{what} ({', '.join(groups)})" for what, groups in why.items()),
-    )
+    def figure(name: str, group: GroupAgreement) -> Cell:
+        return estimated(getattr(group, which)[name], interval_digits=2, counts=False)
+
+    head = DIMENSIONS[dimension]
+    columns: dict[str, Callable[[GroupAgreement], Cell | str]] = {head: lambda group: group.name}
+    columns |= {"Judged" if found.judge else "Rated": counts, **{TITLES[name]: partial(figure, name) for name in names}}
+    name = f"{found.criterion}-by-{head}".lower().replace(" ", "-").replace("_", "-")
+    caption = "\n".join(f"{what} ({', '.join(groups)})" for what, groups in why.items())
+    return listed(name, title, some, columns, caption=caption)

@@ -97,8 +97,8 @@ def _unlinked(wins: Floats, editors: Sequence[str]) -> str:
     """Why no strengths exist."""
     parts = [
         f"{', '.join(those)} never {what}"
-        for what, has in (("won", wins.any(axis=1)), ("lost", wins.any(axis=0)))
-        if (those := [editor for editor, some in zip(editors, has, strict=True) if not some])
+        for what, has in (("won", np.any(wins, axis=1)), ("lost", np.any(wins, axis=0)))
+        if (those := [editor for editor, some in zip(editors, has.tolist(), strict=True) if not some])
     ]
     if parts:
         return f"{' and '.join(parts)}, so that no finite strength fits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -116,7 +117,7 @@ def _judges(found: Trial) -> Table:
     lines["less_first", "Accuracy, less the first judge's"] = [j.figures.get("less_first") for j in found.judges]
     for metric, (_, short) in found.titles.items():
         own = [next((m for m in j.metrics if m.metric == metric), None) for j in found.judges]
-        lines[f"leniency_{metric}", f"Leniency, {short}"] = [m and m.figures["leniency"] for m in own]
+        lines[f"leniency_{metric}", f"Leniency, {short}"] = [None if m is None else m.figures["leniency"] for m in own]
     rows = [
         (name, title, [_rate(one, "value", signed=name.startswith(_SIGNED)) for one in own])
         for (name, title), own in lines.items()
@@ -176,8 +177,11 @@ def _metrics(found: Trial) -> Table:
         return Cell(value=threshold_text(one), name="", more=more, note=f"{one.judged}/{one.asked}")
 
     def distance(m: MetricTrial) -> Cell:
-        found = m.figures.get("distance")
-        return Cell(value=found and found.value, name="distance", digits=2, signed=True)
+        far = m.figures.get("distance")
+        return Cell(value=None if far is None else far.value, name="distance", digits=2, signed=True)
+
+    def figure(name: str, line: tuple[JudgeTrial, MetricTrial]) -> Cell:
+        return _rate(line[1].figures[name], name)
 
     return listed(
         "trial-metrics",
@@ -186,7 +190,7 @@ def _metrics(found: Trial) -> Table:
         {
             "Judge": lambda line: line[0].judge,
             "": lambda line: _short(found, line[1]),
-            **{title: lambda line, n=n: _rate(line[1].figures[n], n) for n, title in _METRIC.items()},
+            **{title: partial(figure, name) for name, title in _METRIC.items()},
             "Threshold": lambda line: limit(line[1]),
             **({"Distance": lambda line: distance(line[1])} if several else {}),
             "Not judged": lambda line: Cell(
@@ -203,6 +207,9 @@ def _metrics(found: Trial) -> Table:
 
 
 def _variants(found: Trial) -> Table:
+    def figure(name: str, line: tuple[JudgeTrial, MetricTrial, str]) -> Cell:
+        return _rate(line[1].variants[line[2]][name], name)
+
     return listed(
         "trial-variants",
         "Nuisances and traps",
@@ -211,7 +218,7 @@ def _variants(found: Trial) -> Table:
             "Judge": lambda line: line[0].judge,
             "": lambda line: _short(found, line[1]),
             "Probes with": lambda line: line[2].replace("_", " "),
-            **{title: lambda line, n=n: _rate(line[1].variants[line[2]][n], n) for n, title in _VARIANT.items()},
+            **{title: partial(figure, name) for name, title in _VARIANT.items()},
         },
         keys=lambda line: {"judge": line[0].judge, "metric": line[1].metric, "variant": line[2]},
         fixed=3,
@@ -233,7 +240,8 @@ def _cells(found: Trial, judge: JudgeTrial, m: MetricTrial, number: int) -> Tabl
         columns=tuple(heads),
         columns_title="Target area, share of the image",
         cells=tuple(
-            tuple(c and (None if c.value is None else 100 * c.value, c.judged, c.asked) for c in own) for own in squares
+            tuple(None if c is None else (None if c.value is None else 100 * c.value, c.judged, c.asked) for c in own)
+            for own in squares
         ),
     )
     columns = [Column(title=head, keys={"area": float(area)}) for head, area in zip(heads, areas, strict=True)]
