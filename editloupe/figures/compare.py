@@ -445,7 +445,7 @@ def _remarks(judges: Sequence[Judged]) -> Iterator[str]:
     forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
     if len({form == "tags" for form in forms.values()}) > 1:
         listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
-        yield f"asked for their answers in different forms ({listed}); --answers tags asks all judges alike"
+        yield f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"
 
 
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:

@@ -65,7 +65,7 @@ def reported(editloupe: Program) -> Callable[[Path], dict[str, list[Row]]]:
     """The records of each table."""
 
     def report(folder: Path) -> dict[str, list[Row]]:
-        code, out, err = editloupe("report", folder, "--json")
+        code, out, err = editloupe("report", folder, "--format", "json")
         assert code == 0, err
         (judge,) = json.loads(out)["judges"]
         return {name: table["records"] for name, table in judge["tables"].items()}
@@ -169,7 +169,7 @@ def test_a_gate_takes_numbers_and_yes_or_no(run: Callable[..., Path], editloupe:
         ("mean(overall)>=1", 2, "undefined"),
         ("macro(kept)>=0.5", 2, "undefined"),
     ):
-        ended, out, err = editloupe("gate", folder, "--require", requirement, "--json")
+        ended, out, err = editloupe("gate", folder, "--require", requirement, "--format", "json")
         (checked,) = json.loads(out)["checked"]
         told = "undefined" if checked["value"] is None else f"{checked['value']:.6g}"
         assert (ended, told) == (code, found), err

@@ -54,7 +54,7 @@ def compared(compare: Callable[..., tuple[int, str, str]]) -> Compared:
     """The second judge's effort, and what is told."""
 
     def run(tool: list[Row], plain: list[Row], *words: str | Path, name: str = "") -> tuple[dict[str, Any], list[str]]:
-        code, told, said = compare(tool, plain, "--json", *words, name=name)
+        code, told, said = compare(tool, plain, "--format", "json", *words, name=name)
         assert code == 0, said
         data = json.loads(told)
         standing = data["summaries"][1]

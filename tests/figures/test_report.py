@@ -60,7 +60,7 @@ def reported(editloupe: Program) -> Callable[..., dict[str, Any]]:
     """What `report --json` tells of runs."""
 
     def report(*runs: Path) -> dict[str, Any]:
-        code, told, said = editloupe("report", *runs, "--json")
+        code, told, said = editloupe("report", *runs, "--format", "json")
         assert code == 0, said
         return dict(json.loads(told))
 
@@ -134,7 +134,7 @@ def test_a_missing_output_is_left_out_and_counted_as_the_worst(
     # (100 + 33.3 + 0) / 3; the refusal is the judge's and stays out.
     worst = figures(rows, "mean of all samples, missing outputs as the worst")
     assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
-    _, markdown, _ = editloupe("report", run, "--markdown")
+    _, markdown, _ = editloupe("report", run, "--format", "md")
     assert re.findall(r"^\| (?:\*\*)?(Mean of [^|*]*?)(?:\*\*)? \|", markdown, flags=re.MULTILINE)[:4] == [
         "Mean of all samples", "Mean of 1 of 7 benchmark types",
         "Mean of all samples, missing outputs as the worst", "Mean of 1 of 7 benchmark types, missing outputs as the worst",
@@ -160,7 +160,7 @@ def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_me
 
 def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
     run = write({("a", IF): LOST, ("b", IF): LOST, ("c", IF): BEST, ("d", IF): "(refused)"})
-    code, markdown, _ = editloupe("report", run, "--markdown")
+    code, markdown, _ = editloupe("report", run, "--format", "md")
     assert code == 0
     table = markdown.split("Instruction Following: labels")[1].split("| Label |")[1]
     cells = [[c.strip(" *") for c in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
@@ -186,7 +186,7 @@ def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(tmp_p
         for table in section.tables:
             Console(file=drawn, width=80).print(render.terminal(table))
     shown = drawn.getvalue()
-    _, markdown, _ = editloupe("report", run, "--markdown")
+    _, markdown, _ = editloupe("report", run, "--format", "md")
     lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
     assert lines
     assert max(map(len, lines)) <= 80
@@ -312,7 +312,7 @@ def test_samples_of_other_content_do_not_stand_side_by_side(
     third = write({("z", IF): LOST}, name="third")
     report = reported(first, third)
     assert report["together"] is None and "no sample was given to all of them" in report["notes"][0]
-    assert f"> {report['notes'][0]}" in editloupe("report", first, third, "--markdown")[1]
+    assert f"> {report['notes'][0]}" in editloupe("report", first, third, "--format", "md")[1]
 
 
 @pytest.fixture(scope="module")
@@ -361,7 +361,7 @@ def test_plots_for_a_paper_are_written_whatever_is_printed(
     runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("matplotlib", reason="it is in the extra `plots`")
-    code, out, said = editloupe("report", runs["plain"], "--json", "--figures", tmp_path / "paper")
+    code, out, said = editloupe("report", runs["plain"], "--format", "json", "--figures", tmp_path / "paper")
     assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
     assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
@@ -435,6 +435,6 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     (found,) = read_judged([out])
     bad = [s for s in found.scores if s.missing == "input_error"]
     assert {s.sample_id for s in bad} == {"colour", "border"}
-    code, told, _ = editloupe("report", out, "--markdown")
+    code, told, _ = editloupe("report", out, "--format", "md")
     assert code == 0
     assert "| (input_error) | 2 | 2 |" in told

@@ -8,7 +8,7 @@ from math import fsum
 
 import pytest
 
-from editloupe.figures.closing import score_tables
+from editloupe.figures.closing import brief_tables
 from editloupe.figures.frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol, scored
@@ -139,7 +139,7 @@ def test_neither_editors_nor_languages_are_ever_put_together() -> None:
     assert not {"scores-by-language"} & {*report(made)}
     protocol = make_protocol("unicbench", {})
     scores = scored(protocol, [sample for sample, _ in made], [finding for _, of in made for finding in of])
-    closing = score_tables(protocol, score_frame(scores))
+    closing = brief_tables(protocol, score_frame(scores))
     assert [table.title for table in closing] == ["Language: en", "Language: cn"]
     found = {
         (language, row.keys["editor"]): row.cells[1].value
