@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -347,21 +346,6 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
     (runs["both"] / "run.json").write_text(json.dumps(info))
     code, _, err = editloupe("compare", runs["both"], runs["if"])
     assert code == 2 and "no metric in common" in err and "Another (IF)" in err
-
-
-def test_disagreements_in_a_pipe_have_their_distance_and_a_line_to_look_at_the_first(
-    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    folder, runs = edits(2), [tmp_path / "one", tmp_path / "two"]
-    labels = {"one": ("Flawless Execution", "Wrong Action"), "two": ("Flawless Execution", "Flawless Execution")}
-    for run in runs:
-        script = lambda r, own=labels[run.name]: final(own["square 1" in r.messages[0].text])  # noqa: E731
-        run_over(open_with(backend=ScriptedLMM(script, name=run.name), criteria=("if",)), folder, run)
-    code, out, _ = editloupe("compare", *runs)
-    # 2 and 4 on 1 to 4: (4 − 2) / 3 of the scale.
-    assert code == 0 and re.search(r"s01\W+IF\W+66\.67", out)
-    line = f"editloupe show {runs[0]} s01 --diff {runs[1]}"
-    assert line in out and editloupe(*line.split()[1:])[0] == 0
 
 
 def test_nothing_in_the_json_is_infinite_or_nan(compared: Comparer):

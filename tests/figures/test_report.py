@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import shutil
@@ -13,13 +12,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.figures import plots, render
+from editloupe.figures import plots
 from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import read_judged
-from editloupe.figures.report import make_report
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
 from editloupe.imaging.targets import area_name
@@ -168,30 +165,6 @@ def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe:
         [BEST, "1 (33 %)"], [OVER, "0 (0 %)"], ["Wrong Action", "0 (0 %)"], [LOST, "2 (67 %)"], ["Judged", "3/4"],
         ["(refused)", "1"],
     ]  # fmt: skip
-
-
-def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(tmp_path: Path, editloupe: Program):
-    samples = [
-        edit(f"{t}{i}", editor=f"editor-{e}", edit_type=t) for e in range(7) for t in ("color", "count") for i in range(6)
-    ]
-    rows = [
-        finding(row, "(missing_output)" if row["id"].endswith("5") else (LOST, BEST)[number % 2], criterion=IF)
-        for number, row in enumerate(samples)
-    ]
-    rows += [finding(row, PERFECT, criterion=VC) for row in samples]
-    judges = {"openai/some-long-model": rows, "other": rows}
-    run = write_run(tmp_path / "run", samples, judges)
-    drawn = io.StringIO()
-    for section in make_report(read_judged([run])).sections:
-        for table in section.tables:
-            Console(file=drawn, width=80).print(render.terminal(table))
-    shown = drawn.getvalue()
-    _, markdown, _ = editloupe("report", run, "--format", "md")
-    lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
-    assert lines
-    assert max(map(len, lines)) <= 80
-    words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
-    assert words - {""} <= set(re.split(r"[|*\s]+", markdown))
 
 
 def test_scores_against_areas(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):

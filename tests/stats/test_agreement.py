@@ -102,11 +102,10 @@ def test_the_confusion_matrix_keeps_the_unjudged():
     assert table == [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 1]]
 
 
-@pytest.mark.parametrize("values", [4, 40])
-def test_the_resampled_correlations_are_scipys(values: int):
+def test_the_resampled_correlations_are_scipys():
     """Each resample, written out as a list of items, has SciPy's value of that list."""
     rng = np.random.default_rng(5)
-    x, y = (rng.integers(values, size=60).astype(float) for _ in range(2))
+    x, y = (rng.integers(4, size=60).astype(float) for _ in range(2))
     y += x
     clusters = [i // 4 for i in range(60)]
     cells = Cells(Paired.of(list(x), list(y), clusters))
