@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,6 +95,8 @@ def tables(found: Trial) -> Iterator[Table]:
     for number, judge in enumerate(found.judges, start=1):
         for m in judge.metrics:
             yield drawable(_cells(found, judge, m, number))
+            if m.confusion:
+                yield _confusion(found, judge, m, number)
 
 
 def write_trial(found: Trial, folder: Path) -> list[Path]:
@@ -258,6 +260,23 @@ def _cells(found: Trial, judge: JudgeTrial, m: MetricTrial, number: int) -> Tabl
         caption="In percent of plain probes (judged/asked), with intervals.",
         keys={"judge": judge.judge, "metric": m.metric},
         plots=(plot,),
+    )
+
+
+def _confusion(found: Trial, judge: JudgeTrial, m: MetricTrial, number: int) -> Table:
+    heads = sorted({said for own in m.confusion.values() for said in own}, key=lambda said: (said.startswith("("), said))
+
+    def count(said: str, line: tuple[str, Mapping[str, int]]) -> Cell:
+        return Cell(value=line[1].get(said, 0), name=said)
+
+    columns: dict[str, Callable[[tuple[str, Mapping[str, int]]], Cell | str]] = {"Truth": lambda line: line[0]}
+    return listed(
+        f"trial-confusion-{number}-{m.metric.replace('_', '-')}",
+        f"{judge.judge}, {found.titles[m.metric][0]}: truth in rows, verdicts in columns",
+        m.confusion.items(),
+        columns | {said: partial(count, said) for said in heads},
+        keys=lambda line: {"judge": judge.judge, "metric": m.metric, "truth": line[0]},
+        caption="Plain probes. In brackets: what could not be judged, by status.",
     )
 
 
