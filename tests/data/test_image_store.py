@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from editloupe.data import images
 from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png
 from editloupe.errors import ImageError
 from tests.data.profiles import DISPLAY_P3
@@ -72,19 +71,6 @@ def test_an_image_is_known_by_the_digest_of_its_bytes_and_decodes_to_read_only_r
     assert ref.sha256 == hashlib.sha256(data).hexdigest()
     assert (ref.width, ref.height, ref.media_type) == (40, 30, "image/png")
     assert np.array_equal(store.array(ref), gradient()) and not store.array(ref).flags.writeable
-
-
-def test_an_array_is_kept_as_a_png_of_the_same_pixels_that_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    for rgb in (gradient(), rng.integers(0, 256, (8, 301, 3), dtype=np.uint8), gradient(90, 80)[::2, 10:70]):
-        data = encode_png(rgb)
-        assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), rgb)
-        again = ImageStore()
-        assert again.notes(again.add_bytes(data)) == ()
-    monkeypatch.setattr(images, "decode", lambda *a, **k: pytest.fail("it was decoded"))
-    store = ImageStore()
-    ref = store.add_array(gradient())
-    assert store.encoded(ref, ImagePolicy()).data == store.data(ref) and store.notes(ref) == ()
 
 
 def test_what_decoding_does_is_right_and_said() -> None:
@@ -150,15 +136,6 @@ def test_pixels_of_which_nobody_knows_the_white_are_refused(kind: type, found: s
         decode(data, name="a")
 
 
-def test_colours_of_another_icc_profile_are_converted() -> None:
-    # The sRGB profile under another name and with its red and green primaries exchanged.
-    other = SRGB.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))
-    other = other.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
-    red = np.full((20, 20, 3), (255, 0, 0), np.uint8)
-    rgb, notes = decode(saved(red, icc_profile=other), name="a.png")
-    assert np.abs(rgb.astype(int) - (0, 255, 0)).max() <= 2 and notes == ("ICC profile converted to sRGB",)
-
-
 def test_display_p3_is_converted_and_what_is_sent_is_what_is_compared() -> None:
     store = ImageStore()
     tagged = store.add_bytes(saved(Image.new("RGB", (40, 30), (200, 60, 60)), icc_profile=DISPLAY_P3))
@@ -214,14 +191,6 @@ def test_of_an_animation_the_first_frame_is_taken_and_said_so(format: str) -> No
     data = saved(frames[0], format, save_all=True, append_images=frames[1:], lossless=True)
     rgb, notes = decode(data, name="a")
     assert tuple(rgb[5, 5]) == (255, 0, 0) and notes == ("first of 3 frames",)
-
-
-@pytest.mark.parametrize(("width", "height"), [(40, 30), (37, 21)])
-@pytest.mark.parametrize("how", [{"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"progressive": True}])
-def test_a_jpeg_is_decoded_to_the_pixels_of_pillow(how: dict[str, object], width: int, height: int) -> None:
-    data = saved(gradient(width, height), "JPEG", **how)
-    rgb, notes = decode(data, name="x")
-    assert notes == () and np.array_equal(rgb, np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
 def test_a_missing_file_a_folder_and_a_pipe_are_named(tmp_path: Path) -> None:

@@ -63,20 +63,6 @@ def test_they_are_sent_in_their_order_under_names_of_their_own(merged: Path) -> 
     )
 
 
-def test_python_makes_them_of_a_list(merged: Path) -> None:
-    images = [merged / "one.png", (merged / "two.png").read_bytes()]
-    for made in (
-        Sample.from_images(images, merged / "merged.png", "Merge."),
-        Sample.from_row({"source": images, "edited": merged / "merged.png", "prompt": "Merge."}),
-    ):
-        assert [ref.sha256 for ref in made.sources] == [ref.sha256 for ref in opened(merged).sources]
-
-
-def test_a_measure_takes_the_first(merged: Path, editloupe: Program) -> None:
-    code, said, told = editloupe("measure", merged, "--measures", "psnr", "--out", "run")
-    assert code == 0 and "1 of 1" in said + told, said + told
-
-
 def test_they_are_a_part_of_the_sample_and_of_its_files(merged: Path, write: Callable[..., Path], tmp_path: Path) -> None:
     store, sample = ImageStore(), opened(merged)
     assert Sample.from_json(json.loads(json.dumps(sample.to_json()))) == sample

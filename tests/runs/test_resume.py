@@ -293,7 +293,7 @@ def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
     for side in ("source", "edited"):
         (folder / side).mkdir(parents=True)
         Image.fromarray(pixels(0, spots=1)[side == "edited"]).save(folder / side / "good.png")
-    (folder / "instructions.txt").write_text("good\tMake it red.\nbad\tMake it red.\n")
+    (folder / "instructions.csv").write_text("name,instruction\ngood,Make it red.\nbad,Make it red.\n")
     try:
         Path(os.fsdecode(bytes(folder / "source") + b"/bad\xff.png")).write_bytes(b"x")
     except OSError:
