@@ -361,8 +361,8 @@ def named(rows: Sequence[Row]) -> tuple[Row, ...]:
         key = partial(sample_key, row.editor)
         free = [name for name in names if wanted[key(name)] == 1 and key(name) not in stated]
         id_ = row.id or next(iter((*free, *names[-1:])), f"line-{row.line}")
-        first = taken.get(key(id_), None if row.id else stated.get(key(id_)))
-        if key(id_) in taken or (names and key(id_) in stated):
+        first = taken.get(key(id_), stated.get(key(id_)))
+        if (row.id and key(id_) in taken) or (names and key(id_) in {*taken, *stated}):
             what = f"id {id_!r} was used before on" if row.id else "has the source, instruction and edited image of"
             editor = f" for editor {row.editor!r}" if row.editor else ""
             message = f"{what} line {first}{editor}; the first is kept, give this one an id of its own"

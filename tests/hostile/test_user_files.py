@@ -27,7 +27,6 @@ FILES = {
     "metadata in CSV": ("x.csv", "check x.csv"),
     "metadata in Parquet": ("x.parquet", "check x.parquet"),
     "instructions": ("pairs/instructions.csv", "check pairs"),
-    "instructions in CSV": ("pairs/instructions.csv", "check pairs"),
     "a row of DLEBench": ("bench/data.jsonl", "check bench --edited e=data/edited"),
     "a mapping file": ("x.toml", "check bench --edited e=data/edited --fields x.toml"),
     "a rubric": ("x.toml", "judge data --out out --rubric x.toml"),
