@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars
 import pytest
 
 from editloupe.data.images import ImageStore
@@ -115,13 +114,6 @@ def test_kris_shows_several_input_images_in_their_order(tmp_path: Path) -> None:
     assert one.id == "biology-1"
 
 
-def test_rise_keeps_what_a_judge_of_its_own_would_need(tmp_path: Path) -> None:
-    rise(tmp_path)
-    first, second = loaded(tmp_path, edited={"bagel": tmp_path / "out/images"}).samples
-    assert (first.id, first.edit_type, second.edited) == ("temporal_reasoning_1", "temporal_reasoning", None)
-    assert first.extra == {"reference": "It is broken.", "subtask": "Life Progression"}
-
-
 def test_magicbrush_is_sessions_or_single_turns(tmp_path: Path) -> None:
     magicbrush(tmp_path)
     out = {"bagel": tmp_path / "out"}
@@ -135,24 +127,6 @@ def test_magicbrush_is_sessions_or_single_turns(tmp_path: Path) -> None:
     assert [turn.edited.sha256 for turn in (*first.turns, *second.turns)] == [files["1"], files["inde_2"]]
     # A single turn begins with the right image of the turn before.
     assert second.source.sha256 == first.reference.sha256 == sizes.add_file(tmp_path / "images/139/139-output1.png").sha256
-
-
-def test_magicbrush_of_the_hub_holds_single_turns(tmp_path: Path) -> None:
-    magicbrush(tmp_path / "zip")
-    rows = {
-        "img_id": ["139", "139"],
-        "turn_index": [1, 2],
-        "source_img": column(2),
-        "mask_img": column(2),
-        "instruction": ["Add a hat.", "Make it red."],
-        "target_img": column(2, edited=True),
-    }
-    polars.DataFrame(rows).write_parquet(tmp_path / "dev.parquet")
-    samples = loaded(tmp_path / "dev.parquet", edited={"bagel": tmp_path / "zip/out"}).samples
-    assert [(s.id, s.edited is None, s.reference is None, dict(s.masks)) for s in samples] == [
-        ("139-1", False, False, {}),
-        ("139-2", False, False, {}),
-    ]
 
 
 def test_an_index_that_is_not_unique_is_no_id(tmp_path: Path) -> None:

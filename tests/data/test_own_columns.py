@@ -117,14 +117,6 @@ def test_two_folders_of_equal_names_take_a_table_of_any_name(draw: Draw, tmp_pat
     assert files(opened(tmp_path / "set")) == [("a", "a.png", "a.jpg")]
 
 
-def test_a_row_with_several_input_images_lists_them(own: Path, draw: Draw) -> None:
-    draw("own/before/more.png", 5)
-    rows = [{"images": ["before/a.png", "before/more.png"], "result": "after/a_x.png", "what": "Merge them."}]
-    write(own / "edits.jsonl", rows)
-    (sample,) = opened(own, columns={"source": "images", "edited": "result", "instruction": "what"}).samples
-    assert [ref.path.name for ref in sample.sources if ref.path] == ["a.png", "more.png"]
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
