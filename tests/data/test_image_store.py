@@ -77,6 +77,7 @@ def test_what_decoding_does_is_right_and_said() -> None:
     palette.paste(0, (0, 0, 10, 20))
     half = np.full((20, 20, 3), 255, np.uint8)
     half[:, 10:] = (10, 200, 30)
+    frames = [Image.new("RGB", (32, 32), colour) for colour in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
     composited, reduced = "alpha composited on white", "reduced to 8 bits"
     opaque = saved(Image.fromarray(gradient()).convert("RGBA"))
     for data, expected, notes in (
@@ -89,6 +90,7 @@ def test_what_decoding_does_is_right_and_said() -> None:
         (saved(grey[..., 0]), np.repeat(grey, 3, axis=-1), set()),
         (saved(gradient(), icc_profile=b"nonsense"), gradient(), {"unreadable ICC profile ignored"}),
         (saved(gradient(), icc_profile=SRGB), gradient(), set()),
+        (saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), np.asarray(frames[0]), {"first of 3 frames"}),
     ):
         rgb, said = decode(data, name="a")
         assert np.array_equal(rgb, expected) and set(said) == notes, (notes, said)
@@ -98,23 +100,18 @@ def test_what_decoding_does_is_right_and_said() -> None:
     assert rgb[16, 16, 0] > 240 and rgb[16, 16, 1] < 15 and said == ("CMYK converted to RGB",)
 
 
-@pytest.mark.parametrize(
-    ("bits", "kind", "line", "clear", "kept"),
-    [
+def test_the_colour_that_a_png_names_as_transparent_is_white() -> None:
+    """16×16 px, the left half transparent; a line's numbers are of 16 bits or of 8 (two levels of 4 bits)."""
+    for bits, kind, line, clear, kept in (
         (16, 0, [0x1234] * 8 + [0x8099] * 8, [0x1234], 0x80),
         (16, 2, [0x1234] * 24 + [0x8099] * 24, [0x1234] * 3, 0x80),
         (8, 0, [0x12] * 8 + [0x80] * 8, [0x12], 0x80),
         (4, 0, [0x11] * 4 + [0x88] * 4, [0x1], 0x88),
-    ],
-)
-def test_the_colour_that_a_png_names_as_transparent_is_white(
-    bits: int, kind: int, line: list[int], clear: list[int], kept: int
-) -> None:
-    """16×16 px, the left half transparent.   line: its numbers, of 16 bits or of 8 (two levels of 4 bits)."""
-    row = np.array(line, ">u2" if bits == 16 else ">u1").tobytes()
-    named = chunk(b"tRNS", np.array(clear, ">u2").tobytes())
-    rgb, said = decode(png(16, 16, (b"\0" + row) * 16, bits=bits, kind=kind, before=named), name="a")
-    assert (rgb[:, :8] == 255).all() and (rgb[:, 8:] == kept).all() and "alpha composited on white" in said
+    ):
+        row = np.array(line, ">u2" if bits == 16 else ">u1").tobytes()
+        named = chunk(b"tRNS", np.array(clear, ">u2").tobytes())
+        rgb, said = decode(png(16, 16, (b"\0" + row) * 16, bits=bits, kind=kind, before=named), name="a")
+        assert (rgb[:, :8] == 255).all() and (rgb[:, 8:] == kept).all() and "alpha composited on white" in said
 
 
 @pytest.mark.parametrize(("kind", "found"), [(np.int32, "numbers of 32 bits"), (np.float32, "fractions")])
@@ -159,14 +156,6 @@ def test_exif_behind_the_pixels_is_refused_unless_it_says_upright() -> None:
         else:
             with pytest.raises(ImageError, match="turned by EXIF that stands behind its pixels; save it upright"):
                 store.array(ref)
-
-
-@pytest.mark.parametrize("format", ["GIF", "WEBP"])
-def test_of_an_animation_the_first_frame_is_taken_and_said_so(format: str) -> None:
-    frames = [Image.new("RGB", (32, 32), colour) for colour in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
-    data = saved(frames[0], format, save_all=True, append_images=frames[1:], lossless=True)
-    rgb, notes = decode(data, name="a")
-    assert tuple(rgb[5, 5]) == (255, 0, 0) and notes == ("first of 3 frames",)
 
 
 def test_a_missing_file_a_folder_and_a_pipe_are_named(tmp_path: Path) -> None:

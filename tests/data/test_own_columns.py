@@ -153,16 +153,6 @@ def test_what_cannot_be_told_apart_is_refused_with_what_to_do(own: Path) -> None
         opened(own, columns=NAMES)
 
 
-def test_two_layouts_that_fit_are_named_with_the_option_that_picks_one(own: Path, draw: Draw) -> None:
-    entry = {"index": "i", "category": "c", "instruction": "Go.", "image": "before/a.png"}
-    (own / "data_total.json").write_text(json.dumps([entry]))
-    (own / "basic_edit.json").write_text(json.dumps({"1": {"id": "before/a.png", "prompt": "Go."}}))
-    with pytest.raises(ConfigError, match=r"could be imgedit or rise; say which with --layout"):
-        opened(own, outputs=False)
-    (one,) = opened(own, outputs=False, format="rise").samples
-    assert one.id == "i"
-
-
 def test_a_mapping_file_is_laid_over_a_layout(own: Path, tmp_path: Path) -> None:
     """What --columns says in a line, a file says with folders and names of outputs."""
     write(own / "edits.csv", [{"pic": "a.png", "what": "Go."}])
