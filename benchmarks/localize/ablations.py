@@ -18,6 +18,7 @@ STAGES: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "tone": ("align.estimate_tone", lambda *_: Tone()),
     "drift": ("align.estimate_drift", lambda *_: None),
     "sharpness match": ("residual.sharpness_match", lambda *_: (0.0, 0.0)),
+    "slips explained": ("differences.unexplained", lambda *_: 1.0),
     "fragments joined": ("differences.joined", lambda objects, **_: list(objects)),
     "light told apart": ("differences.apart", lambda found, *_, **__: [found]),
 }

@@ -21,7 +21,7 @@ from editloupe.imaging.colour import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
-from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual
+from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
 from editloupe.imaging.significance import significance
 from editloupe.values import Box, cached_property
 
@@ -46,6 +46,8 @@ LEAST_COMPARED_PX: Final = float(MIN_SIDE**2)
 """px²; from less no noise can be told. The smallest image has as many."""
 LEAST_MEAN: Final = 3.0
 """Least mean difference of a region in levels. A block that JPEG coded otherwise stands out from noise, not to an eye."""
+_UNEXPLAINED = 0.6
+"""Least share of a place's difference that neither a slip nor a blur of it explains."""
 _JOINED_GAP = 0.035
 """Share of the shorter side; two edits that are farther apart are two."""
 _MORE_AROUND = 0.02
@@ -199,8 +201,9 @@ def localize(
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
     restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
     much = changed_share > LARGE_SHARE
+    objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
     most_gap = _JOINED_GAP * min(levels.shape)
-    objects = joined(find_objects(weighed.evidence), most_gap=most_gap)
+    objects = joined(objects, most_gap=most_gap)
     if not (much or restyled):
         objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
     found = _ordered(_regions(objects, left, levels, alignment))

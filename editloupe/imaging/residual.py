@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.rank import median
+from editloupe.values import Box
 
 Map: TypeAlias = NDArray[np.float32]
 _Plane: TypeAlias = NDArray[np.uint8]
@@ -25,12 +26,21 @@ _MUST_FALL_TO = 0.98
 """A blur leaves at most this share of what differs without it."""
 COLOUR_IN_LEVELS: Final = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
+_MOST_SHIFT = 0.25
+_MOST_BLUR = 0.12
+"""px of shift, and px² of blur (half its variance), by which a place may have slipped."""
+_EXPLAINABLE_AREA = 20_000
+"""px² of half size; a larger place is too large to have slipped."""
+_AROUND = 3
+"""px about a place that tell a slip, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
     """Two pictures at half their size, brought to one sharpness, and how they differ."""
 
+    planes: tuple[tuple[_Plane, _Plane], ...]
+    """Y, Cr, Cb of both, h×w uint8 each."""
     light: Map
     """h×w float32: first − second of Y, in levels (±255)."""
     red: Map
@@ -116,6 +126,7 @@ def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residua
     colour_activity = np.minimum(colours[0], colours[1], out=colours[0])
     colour_activity += activity / 8
     return Residual(
+        planes=pairs,
         light=light,
         red=red,
         blue=blue,
@@ -149,6 +160,33 @@ def sharpness_match(first: _Plane, second: _Plane) -> tuple[float, float]:
                 break
             previous = left
     return best
+
+
+def unexplained(residual: Residual, box: Box) -> float:
+    """Return the share 0..1 of the residual's energy around a place that no small shift and no small blur of it explains.
+
+    box: px of the residual. At most 0.25 px of shift and 0.12 px² of blur (half its variance) a direction count, on planes
+    of half size: what the affine motion and one sharpness for all leave. A place too large to have slipped counts as 1.
+    """
+    height, width = residual.light.shape
+    x0, y0, x1, y1 = box.ints()
+    x0, y0, x1, y1 = max(0, x0 - _AROUND), max(0, y0 - _AROUND), min(width, x1 + _AROUND), min(height, y1 + _AROUND)
+    if (x1 - x0) * (y1 - y0) > _EXPLAINABLE_AREA or min(x1 - x0, y1 - y0) < 5:
+        return 1.0
+    most = np.array([_MOST_SHIFT, _MOST_SHIFT, _MOST_BLUR, _MOST_BLUR])
+    energy = left = 0.0
+    for first, second in residual.planes:
+        a, b = (plane[y0:y1, x0:x1].astype(np.float32) for plane in (first, second))
+        # Sobel's kernels sum to 8 and 4 times the derivative per px.
+        kinds = ((1, 0, 1 / 8), (0, 1, 1 / 8), (2, 0, 1 / 4), (0, 2, 1 / 4))
+        mean = (a + b) / 2
+        slips = np.array([cv2.Sobel(mean, cv2.CV_32F, dx, dy, scale=scale).ravel() for dx, dy, scale in kinds], np.float64)
+        difference = (a - b).ravel().astype(np.float64)
+        solved = np.linalg.solve(slips @ slips.T + np.eye(4), slips @ difference)
+        rest = difference - np.clip(solved, -most, most) @ slips
+        energy += float(difference @ difference)
+        left += float(rest @ rest)
+    return left / energy if energy > 0 else 1.0
 
 
 def _matched(a: _Plane, b: _Plane) -> tuple[_Plane, _Plane]:
