@@ -36,10 +36,6 @@ def test_boxes_map_between_images_of_different_sizes() -> None:
     assert found.to_image_2(Box(10, 20, 30, 50)) == Box(20, 40, 60, 100)
 
 
-def test_another_aspect_ratio_is_noticed() -> None:
-    assert align(textured(320, 240), textured(240, 240)).stretched
-
-
 def test_neither_image_is_enlarged_for_comparing() -> None:
     found = align(textured(640, 480), textured(320, 240))
     assert found.first.shape == (240, 320, 3)

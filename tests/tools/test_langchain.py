@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -21,8 +20,6 @@ from PIL import Image
 
 from editloupe.findings import Observation
 from editloupe.tools import as_langchain
-from editloupe.tools.base import spec
-from editloupe.tools.zoom_in import ZoomIn
 from tests.conftest import pixels
 
 
@@ -103,14 +100,6 @@ def test_what_a_model_can_mend_is_a_message_that_it_reads(arguments: dict[str, A
     assert message.status == "error"
     assert told in message.text
     assert message.text.startswith("Error: ")
-
-
-def test_the_schema_that_a_chat_model_gets_is_the_tools_own(images: dict[str, Any]):
-    (zoom,) = as_langchain(images, tools=["zoom_in"])
-    offered = convert_to_openai_tool(zoom)["function"]
-    assert offered["name"] == "zoom_in"
-    assert offered["description"] == ZoomIn.description
-    assert offered["parameters"] == spec(ZoomIn()).parameters
 
 
 def test_the_package_of_tools_imports_nothing_before_it_is_used():

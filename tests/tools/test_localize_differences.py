@@ -248,15 +248,6 @@ def files(original: tuple[Image.Image, Mapping[str, Any]], edited: tuple[Image.I
     return ToolContext(images=store, views=views)
 
 
-def test_pictures_of_one_colour_each_are_said_to_differ_as_wholes() -> None:
-    red, blue = (Image.new("RGB", (320, 240), colour) for colour in ((200, 30, 30), (30, 30, 200)))
-    found = compare(files((red, {}), (blue, {})))
-    assert found.text.startswith("No single region stands out: 'Original Image' and 'Edited Image' differ as wholes.")
-    assert "100 % of the image differs by more than 25 of 255" in found.text
-    assert "unrelated" not in found.text and "crops" not in found.text and "fainter" not in found.text
-    assert found.data["regenerated"] is True and len(found.images) == 1
-
-
 def rgba(colour: RGB, alpha: int | RGB) -> Image.Image:
     return Image.fromarray(np.dstack([colour, np.broadcast_to(np.asarray(alpha, dtype=np.uint8), colour.shape[:2])]))
 
@@ -276,23 +267,3 @@ def test_what_differs_under_alpha_alone_is_not_called_pixel_identical() -> None:
     same = compare(files((rgba(picture, alpha), {}), (rgba(picture, alpha), {"compress_level": 1})))
     assert "pixel-identical as they are compared (320×240 px; alpha composited on white)." in same.text
     assert same.data["identical"] is True
-
-
-def test_what_decoding_left_out_is_named_beside_pixel_identical() -> None:
-    # 16 bits whose high bytes are the same.
-    deep = np.repeat(np.arange(240, dtype=np.uint16)[:, None] * 256, 320, axis=1)
-    found = compare(files((Image.fromarray(deep), {}), (Image.fromarray(deep + 99), {})))
-    assert "pixel-identical as they are compared (320×240 px; reduced to 8 bits)." in found.text
-
-
-def test_a_turned_image_is_said_to_be_so_and_boxes_lie_in_each_image() -> None:
-    picture = textured(640, 480)
-    turned = np.ascontiguousarray(np.rot90(with_square(picture, (100, 60, 160, 120)), -1))
-    found = compare(context_of(picture, turned))
-    assert "'Edited Image' shows 'Original Image' turned by 90° clockwise, which was undone before comparing." in found.text
-    aligned, (region,) = found.data["aligned"], found.data["regions"]
-    assert isinstance(aligned, dict) and isinstance(region, dict)
-    assert (aligned["mirrored"], aligned["turned"], aligned["resized"]) == (False, 90, False)
-    # One quarter clockwise takes (x, y) to (480 − y, x).
-    assert region["box_1"] == pytest.approx([100, 60, 160, 120], abs=2)
-    assert region["box_2"] == pytest.approx([360, 100, 420, 160], abs=2)

@@ -100,14 +100,6 @@ def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> 
     assert [len(sizes) for _, sizes in detector.asked] == [1, 4]
 
 
-def test_more_boxes_than_are_listed_are_counted() -> None:
-    found = ask(Reds(more=14), context_of(400, 200, (100, 50, 140, 90)))
-    assert ": 15 found" in found.text
-    assert "10: bbox" in found.text and "11: bbox" not in found.text
-    assert "5 more with lower scores are not listed." in found.text
-    assert len(found.data["detections"]) == 15  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("given", "asked"), [("  The Red\n MUG. ", "the red mug"), ("a b. c", "a b. c"), ("Café ÜBER", "café über")]
 )
