@@ -158,7 +158,7 @@ def _read(file: Path) -> Mapping[str, list[Any]]:
     except FileNotFoundError:
         raise DataError(f"{file}: no such file; {what}") from None
     except IsADirectoryError:
-        raise DataError(f"{file}: is a folder; {what}; --images names the folder") from None
+        raise DataError(f"{file}: is a folder; {what}; --set images=… names the folder") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is no JSON that can be read ({error}); {what}") from error
     if not isinstance(data, dict):
