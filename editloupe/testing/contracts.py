@@ -174,8 +174,8 @@ def _check_repeatable(
         kept, _ = cache.call(box, tool.name, call, context)
         require(
             kept.to_json() == box.call(tool.name, call, context).to_json(),
-            "it says repeatable, and what it says depends on other images or other calls made; it must look at nothing else, "
-            "or not say so",
+            "it says repeatable, and what it says depends on other images or other calls made; it must look at nothing "
+            "else, or not say so",
         )
 
 
