@@ -7,9 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from editloupe import files
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import words
+from editloupe.cli.options import read_text, words
 from editloupe.cli.output import chosen_form, command, many, note, print_json, say
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
@@ -35,9 +34,7 @@ def go_on(
     if chosen["sample"] is None:
         raise ConfigError("--at STEP goes on with one sample's verdict: name the sample behind the run")
     offered = None if tools is None else () if tools.strip() == "none" else words(tools)
-    said = None if hint is None else files.read_text(hint, f"--add-instruction {hint}").strip()
-    if said == "":
-        raise ConfigError(f"--add-instruction {hint} is empty; expected the words")
+    said = None if hint is None else read_text(hint, "--add-instruction", "the words")
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
         name, uri = _trace(store, chosen)

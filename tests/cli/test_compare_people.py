@@ -192,7 +192,8 @@ def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: 
     assert figures(out)["mae"]["asked"] == 2
     names = " ".join(editloupe("compare", judged, "--human", human, "--format", "csv", *QUICK)[2].split())
     assert "people-instruction-following" in names
-    code, out, _ = editloupe("compare", judged, "--human", human, "--format", "csv", "--table", "people-instruction-following", *QUICK)
+    one = ("--table", "people-instruction-following")
+    code, out, _ = editloupe("compare", judged, "--human", human, "--format", "csv", *one, *QUICK)
     rows = list(csv.DictReader(io.StringIO(out)))
     assert {row["between"] for row in rows} == {"people"}, names
 

@@ -72,7 +72,7 @@ def compared(write: Callable[..., Path], tmp_path: Path, editloupe: Callable[...
             words += ["--human", tmp_path / "people.csv"]
         if prices:
             (tmp_path / "prices.toml").write_text(prices, encoding="utf-8")
-            words += ["--set", "prices=" + tmp_path / "prices.toml"]
+            words += ["--prices", tmp_path / "prices.toml"]
         code, told, problem = editloupe(
             "compare", write(judges, backends=backends), *words, "--resamples", "200", "--format", "json"
         )
