@@ -40,7 +40,7 @@ def _setting(name: str, metavar: str, panel: str, *, flag: str = "", **how: Any)
     if (
         isinstance(field.default, int | float | str)
         and not isinstance(field.default, bool)
-        and field.default not in ("", 0)
+        and field.default not in ("", 0, "auto")
     ):
         shown += f" Default: {field.default}."
     flag = flag or f"--{name.replace('_', '-')}"
@@ -86,7 +86,7 @@ Sets = Annotated[
     Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other setting, or option of the protocol (`editloupe list settings`); may be repeated.",
+        help="Any other setting (`editloupe list settings`); may be repeated.",
         rich_help_panel=OUTPUT,
     ),
 ]

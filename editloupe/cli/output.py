@@ -56,7 +56,8 @@ Form = Annotated[
         callback=choose_format,
         show_default=False,
         metavar="FORM",
-        help="Print table (default), json, csv, md or latex; remarks then go to standard error.",
+        help="Print table (default), json, csv, md or latex.",
+        rich_help_panel="Output",
     ),
 ]
 """The option of a command that prints tables."""
@@ -119,8 +120,10 @@ def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
 def table(*head: str, rows: Iterable[Sequence[object]], title: str = "", right: Collection[str] = ()) -> None:
     """Print a table of words.   right: columns of numbers."""
     columns = tuple(Column(title=name, words=name not in right) for name in head)
-    cells = (tuple(words(str(cell), name=name) for name, cell in zip(head, row, strict=True)) for row in rows)
-    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in cells)))
+    # A large run has few different answers in very many cells.
+    cell = cache(lambda name, text: words(text, name=name))
+    made = (tuple(cell(name, str(text)) for name, text in zip(head, row, strict=True)) for row in rows)
+    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made)))
 
 
 def show_table(shown: Table) -> None:
@@ -179,8 +182,9 @@ def show_whole(
 
 def _text(shown: Table) -> str:
     """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
-    columns = [shown.columns[i] for i in shown.shown]
-    cells = [[safe(cell).split("\n") for cell in row] for row in map(shown.text, shown.rows)]
+    places = shown.shown
+    columns = [shown.columns[i] for i in places]
+    cells = [[safe(row.cells[i].text).split("\n") for i in places] for row in shown.rows]
     cells.insert(0, [[safe(column.title)] for column in columns])
     widths = [max(cell_len(line) for row in cells for line in row[at]) for at in range(len(columns))]
 

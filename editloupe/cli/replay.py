@@ -122,7 +122,7 @@ def _writable(run: Path, out: Path | None) -> Path:
         note(f"{run} came with editloupe and stays as it is; what is new is written to {out}. --out DIR chooses the place.")
     elif out.exists():
         raise ConfigError(f"--out {out} is there already; name a new folder, in which the run is copied and goes on")
-    shutil.copytree(run, out)
+    shutil.copytree(run, out, symlinks=True)  # a link stays one, and is refused where the copy is opened
     return out
 
 

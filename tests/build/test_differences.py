@@ -584,4 +584,4 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
     damaged.write_text("{")
     assert "is no JSON" in refused(editloupe, damaged, "--set", f"stage={2}", out="damaged")
     changed(file, lambda data: data["images"].clear())
-    assert "the list 'images' is empty" in refused(editloupe, file, "--set", f"stage={2}", out="empty")
+    assert "expected a list 'images' with at least one entry" in refused(editloupe, file, "--set", f"stage={2}", out="empty")

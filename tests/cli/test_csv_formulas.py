@@ -23,21 +23,8 @@ TEXTS = (
     "\u00a0@x", "\ufeff=1", "- remove the dog", "-", "-3.5.1", "-inf", "-1e5x",
 )  # fmt: skip
 PLAIN = (
-    "",
-    "Make it red.",
-    "a=1",
-    "it's",
-    "'quoted'",
-    "3-2",
-    "-3.5",
-    "+2",
-    "-1e5",
-    " -7 ",
-    "„-“",
-    "'-3.5",
-    "'+2",
-    "'-.5e3",
-)
+    "", "Make it red.", "a=1", "it's", "'quoted'", "3-2", "-3.5", "+2", "-1e5", " -7 ", "„-“", "'-3.5", "'+2", "'-.5e3",
+)  # fmt: skip
 
 
 def is_formula(cell: str) -> bool:

@@ -140,39 +140,30 @@ def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Progr
     assert [one["change"] for one in data["means"] if one["editor"] == "omni"] == pytest.approx([0.0] * 5)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloupe: Program) -> None:
+    known = "expected one of edival, gedit, imgedit, kris, unicbench"
+    for given, said in (
         (("unicbench", "results", "--out", "run"), "Missing option '--data'"),
         (("unicbench", "results", "--data", "unic"), "Missing option '--out'"),
-        (
-            ("rise", "results", "--data", "unic", "--out", "run"),
-            "no result files 'rise' are known; expected one of edival, gedit, imgedit, kris, unicbench",
-        ),
+        (("rise", "results", "--data", "unic", "--out", "run"), f"no result files 'rise' are known; {known}"),
         (
             ("unicbench", "unic", "--data", "unic", "--out", "run"),
             "unic: no result file; expected MODEL/eval_output/JUDGE/",
         ),
         (("unicbench", "results", "--data", "gone", "--out", "run"), "gone"),
         (("unicbench", "results", "--data", "unic", "--out", "unic"), "unic holds other files and is no run"),
-    ],
-)
-def test_what_is_missing_is_said_and_nothing_is_written(
-    folder: Path, editloupe: Program, given: tuple[str, ...], said: str
-) -> None:
-    code, out, err = editloupe("import", *given)
-    assert code == 2 and said in words(err) and out == ""
-    assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
-
-
-@pytest.mark.parametrize("change", [{"mean": "a"}, {"count": -1}, {"editor": None}, {"dims": "en"}])
-def test_published_means_of_another_shape_are_named(folder: Path, editloupe: Program, change: dict[str, Any]) -> None:
+    ):
+        code, out, err = editloupe("import", *given)
+        assert code == 2 and said in words(err) and out == ""
+        assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
-    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
-    info["record"]["imported"]["published"][0] |= change
-    (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
-    code, _, err = editloupe("report", "run")
-    assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+    info = (folder / "run" / "run.json").read_text(encoding="utf-8")
+    for change in ({"mean": "a"}, {"count": -1}, {"editor": None}, {"dims": "en"}):
+        spoiled = json.loads(info)
+        spoiled["record"]["imported"]["published"][0] |= change
+        (folder / "run" / "run.json").write_text(json.dumps(spoiled), encoding="utf-8")
+        code, _, err = editloupe("report", "run")
+        assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
 
 
 def test_a_mean_over_more_rows_than_are_judged_here_says_so(folder: Path, editloupe: Program) -> None:

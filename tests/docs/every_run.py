@@ -108,7 +108,9 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     benchmarks.imgedit(at / "imgedit")
     benchmarks.write(at / "replies/bagel/result.json", {"1082": "A: 4\nB: 4\nC: 5", "673": "A: 4"})
     run("published", "import", "imgedit", at / "replies", "--data", at / "imgedit")
-    roles = tuple(word for role in ("write", "target", "answer") for word in ("--set", f"role.{role}=scripted/{role}.jsonl"))
+    roles = tuple(
+        word for role in ("write", "target", "answer") for word in ("--set", f"role.{role}=scripted/{role}.jsonl")
+    )
     words = ("--set", "masks=given", "--set", "edits=1", "--set", "option.seed=1", "--out", at / "asked")
     code, said, failed = editloupe("build", "giebench", data / "source", *roles, *words)
     assert code == 0, said + failed

@@ -36,7 +36,7 @@ def test_it_is_shown_with_the_same_labels(run: Path, editloupe: Program) -> None
     code, out, err = editloupe("show", run, "--format", "json")
     assert code == 0, err
     found: Found = {}
-    for row in json.loads(out)["rows"]:
+    for row in json.loads(out)["records"]:
         about = f"{row.pop('Sample')} by {row.pop('Judge')}"
         for metric, shown in row.items():
             # "Wrong Action ×2" is a label twice.

@@ -25,7 +25,7 @@ COMMANDS = {
     "fork": "replay RUN s01 --at 0 --criterion if --backend baseline",
     "merge": "merge NEW RUN",
     "merge into it": "merge RUN OTHER",
-    "retry": "retry RUN",
+    "retry": "judge RUN --retry",
     "judge": "judge DATA --out RUN",
     "judge again": "judge --config RUN/config.yaml --out NEW",
     "measure": "measure RUN --measures mse --mask none --out NEW",

@@ -165,7 +165,7 @@ def test_the_command_measures_faces(editloupe: Cli, tmp_path: Path) -> None:
     words = ("measure", tmp_path, "--measures", "face", "--out", "run")
     code, out, err = editloupe(*words)
     assert code == 1 and "face is not defined here: it needs a detector and an embedder" in " ".join(err.split())
-    code, out, _ = editloupe(*words, "--set", "faces=" + tiny_faces.folder(tmp_path / "weights"))
+    code, out, _ = editloupe(*words, "--set", f"faces={tiny_faces.folder(tmp_path / 'weights')}")
     assert code == 0 and "0.800 (2/4)" in out, out
     found = {r["sample"]: (r["value"], r["missing"]) for r in Run(tmp_path / "run").frame().to_dicts()}
     assert found == {
