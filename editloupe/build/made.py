@@ -39,17 +39,11 @@ class SetBuilder:
 
     def check(self, options: Any, models_: Models) -> None:
         """Raise ConfigError for options that cannot be met, and where a model is needed and there is none."""
-        recipe = self._recipe(options)
-        recipe.check_options()
-        for kind, advice in recipe.needed().items():
+        for kind, advice in self._recipe(options).needed().items():
             need(models_, kind, advice)
 
     def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
-        """Return a sample for each image, or for each row of the metadata; every image is decoded once.
-
-        Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
-        is no image.
-        """
+        """Return a sample for each image, or for each row of the metadata. Raises DataError where there is no image."""
         return self._recipe(options).loaded(path, store)
 
     def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:

@@ -39,7 +39,7 @@ class Coherence:
     }
 
     def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out, self.photos = options, out, None
+        self.options, self.out = options, out
         self.faults: list[dict[str, Json]] = []
         self._loaded = load(path, store=out.store)
         if not any(sample.extra.get(DIFFERENCES) is not None for sample in self._loaded.samples):

@@ -33,8 +33,8 @@ COLOUR_SHARE: Final = 0.3
 """Share of EDITs that change the colour."""
 GROW_PX: Final = 3
 """By which a part that is inpainted is larger than its object, so that none of its border stays."""
-_QUALITY: Final = (50, 95)
-"""Of JPEG; the paper says 15 % and 50 % "magnitude", which may be a probability or a quality."""
+_COMPRESSED, _QUALITY = 0.5, (50, 95)
+"""How often an image is compressed, and with which quality; the paper's "15 % and 50 % magnitude" may be either."""
 COLOURS: Final[Mapping[str, tuple[float, float]]] = {
     "red": (68, 48),
     "orange": (38, 62),
@@ -138,7 +138,7 @@ class Inpainted:
             raise ConfigError("--replacer: the annotations have one category, and nothing else to put in its place")
         for one in filter(None, (self.remover, self.replacer)):
             models.prepare(one)
-        self.faults: list[dict[str, Json]] = []
+        self.faults = list(self.photos.faults)
         self.stages = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
@@ -175,7 +175,7 @@ class Inpainted:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
         split, names, qualities = split_of(image.name, options), list[str](), list[Json]()
         for pixels in pair:
-            quality = by.randint(*_QUALITY) if by.random() < options.jpeg else None
+            quality = by.randint(*_QUALITY) if by.random() < _COMPRESSED else None
             # The file itself, where nothing was done to it.
             shown = photos.ref(image) if np.array_equal(pixels, rgb) else pixels
             names.append(self.out.place(shown, split, quality=quality))

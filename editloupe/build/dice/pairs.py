@@ -29,6 +29,10 @@ from editloupe.protocols.dice.differences import OPS, Difference
 from editloupe.values import Box, Json, digest
 
 Floats = NDArray[np.float32]
+SIMILAR: Final = 0.6
+"""Cosine of two photographs' features that must be exceeded."""
+SAME_PLACE: Final = 0.5
+"""Two objects of a category that overlap more than this (intersection over union) are one EDIT."""
 DIFFERING_BELOW: Final = 15
 """Fewer categories than this may be in one of two photographs alone."""
 LEAST_SIDE: Final = 16
@@ -38,16 +42,16 @@ _ADVICE: Final = "stage 1 finds similar photographs by DINO's features: {reason}
 
 
 def similar_pairs(
-    vectors: Floats, categories: Sequence[frozenset[int]], splits: Sequence[Split], *, above: float
+    vectors: Floats, categories: Sequence[frozenset[int]], splits: Sequence[Split]
 ) -> list[tuple[int, int, float]]:
     """Return (i, j, cosine) with i < j: each image with its nearest one that fits, every pair once.
 
-    vectors: n×D, of length 1.   above: least cosine. Both are of one split, with a common category and few others.
+    vectors: n×D, of length 1. Both are of one split, with a common category and few others.
     """
     found: dict[tuple[int, int], float] = {}
     for top in range(0, len(vectors), _ROWS):
         for i, cosines in enumerate(vectors[top : top + _ROWS] @ vectors.T, start=top):
-            near = np.nonzero(cosines > above)[0]
+            near = np.nonzero(cosines > SIMILAR)[0]
             for j in map(int, near[np.argsort(-cosines[near], kind="stable")]):
                 few = len(categories[i] ^ categories[j]) < DIFFERING_BELOW
                 if j != i and splits[i] == splits[j] and categories[i] & categories[j] and few:
@@ -56,15 +60,13 @@ def similar_pairs(
     return [(i, j, value) for (i, j), value in sorted(found.items())]
 
 
-def edited_places(
-    source: Sequence[tuple[int, Box]], edited: Sequence[tuple[int, Box]], *, iou: float
-) -> list[tuple[int, Box]]:
-    """Return the edited image's objects that overlap one of their category by more than this, each once, best first."""
+def edited_places(source: Sequence[tuple[int, Box]], edited: Sequence[tuple[int, Box]]) -> list[tuple[int, Box]]:
+    """Return the edited image's objects that lie where one of their category lies, each once, the best overlap first."""
     overlaps = [
         (-box.iou(other), i, j)
         for i, (category, box) in enumerate(source)
         for j, (same, other) in enumerate(edited)
-        if category == same and box.iou(other) > iou
+        if category == same and box.iou(other) > SAME_PLACE
     ]
     left, right = set[int](), dict[int, None]()
     for _, i, j in sorted(overlaps):
@@ -86,7 +88,7 @@ class Pairs:
         self.detector: Detector | None = models_.get("detect") if models_.names.get("detect") is not None else None
         if self.detector is not None:
             models.prepare(self.detector)
-        self.faults: list[dict[str, Json]] = []
+        self.faults = list(self.photos.faults)
         self.stages = {
             "read": "both images can be read",
             "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
@@ -105,8 +107,8 @@ class Pairs:
             usable += own
             vectors += [found] if own else []
         splits = [split_of(image.name, self.options) for image in usable]
-        items, shown, above = [], [one.categories for one in usable], self.options.least_similarity
-        for i, j, cosine in similar_pairs(np.concatenate(vectors[bool(usable) :]), shown, splits, above=above):
+        items, shown = [], [one.categories for one in usable]
+        for i, j, cosine in similar_pairs(np.concatenate(vectors[bool(usable) :]), shown, splits):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
             first = drawn(self.options.seed, "pair", *(one.name for one in pair)).randrange(2)
             items.append(self._item(pair[first], pair[1 - first], round(cosine, 6)))
@@ -159,7 +161,7 @@ class Pairs:
         split, names, counts = split_of(source.name, self.options), self.photos.categories, Counter[str]()
         left, right = self._objects(source, counts), self._objects(edited, counts)
         gone, come = self._absent(left, edited, counts), self._absent(right, source, counts)
-        changed = edited_places(left, right, iou=self.options.iou)
+        changed = edited_places(left, right)
         differences = [
             (Difference(op=op, object=names[category], box=box), "")
             for op, objects in zip(OPS, (come, changed, gone), strict=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 from editloupe.baseline.naming import to_lab
 from editloupe.build.base import LeftOut
-from editloupe.build.names import target_name
 from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
+from editloupe.build.shown import target_name
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
