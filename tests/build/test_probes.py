@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from PIL import Image
 
 from editloupe.baseline.naming import shares, to_lab
-from editloupe.build.probes.builder import ProbeSet, ProbeSetOptions, planned
 from editloupe.build.probes.makers import FAILURES, TRUTHS
 from editloupe.data.images import ImageStore
 from editloupe.data.probes import probe_digest, probe_of
@@ -76,15 +74,6 @@ def lines(name: str, folder: str = "set") -> list[Any]:
 
 def pixels(row: Mapping[str, Any], column: str) -> np.ndarray:
     return np.asarray(Image.open(Path("set") / row[column]).convert("RGB"))
-
-
-def files(folder: str = "set") -> dict[str, str]:
-    """What a set is made of, without what says of what it is made."""
-    found = {}
-    for path in sorted(Path(folder).glob("**/*")):
-        if path.is_file() and path.name != "build.json":
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 AREAS = ("--areas", "1,3")
@@ -197,42 +186,6 @@ def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path
             assert row["edited_file_name"] == row["source_file_name"]
 
 
-def test_the_same_call_puts_back_what_was_changed_and_takes_away_what_is_no_file_of_the_set(
-    editloupe: Run, tmp_path: Path
-) -> None:
-    photos, words = photographs(tmp_path / "photos", beside=True), ("--count", 12, *AREAS)
-    build(editloupe, photos, *words)
-    first = files()
-    with Path("set", lines("metadata.jsonl")[0]["edited_file_name"]).open("ab") as file:
-        file.write(b"more")
-    Path("set", lines("metadata.jsonl")[1]["edited_file_name"]).unlink()
-    Path("set/images/stray.png").write_bytes(b"stray")
-    assert editloupe("check", "set")[0] != 0
-    build(editloupe, photos, *words)
-    assert first == files()
-
-
-def test_failures_and_shares_take_turns() -> None:
-    plan = planned(ProbeSetOptions(count=200, twins=0.5), (0.001, 0.01, 0.1, 0.03, 0.003))
-    counts = Counter((slot.failure, slot.area) for slot in plan)
-    assert len(plan) == 100 and set(counts.values()) == {2} and sum(slot.twins for slot in plan) == 50
-    twins = Counter(slot.failure for slot in plan if slot.twins)
-    assert set(twins.values()) == {5}
-
-
-def test_the_photographs_that_come_with_it_are_read_without_a_path(editloupe: Run) -> None:
-    code, told, _ = editloupe("build", "probes", "--out", "set", "--count", 10, "--twins", 0, "--longest", 512, "--json")
-    funnel = json.loads(told)
-    assert code == 0 and funnel["read"] == 42 and funnel["written"] == 10
-    folder = ProbeSet.default
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text("utf-8").splitlines()]
-    assert len({row["source_file_name"] for row in rows}) == 20
-    assert all(row["license"] and row["author"] and row["origin"] for row in rows)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 6_000_000
-    readme = (folder / "README.md").read_text("utf-8")
-    assert all(f"`{Path(row['source_file_name']).name}`" in readme and row["license"] in readme for row in rows)
-
-
 def test_the_digest_tells_a_row_or_an_image_that_was_changed(editloupe: Run, tmp_path: Path) -> None:
     build(editloupe, photographs(tmp_path / "photos"), "--count", 4, *AREAS)
     for row in lines("metadata.jsonl"):
@@ -281,30 +234,6 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     assert "no edge" in told["ground"]
     assert "target_name" in told["nameless"] and "`editloupe masks` makes it of a box" in told["nowhere"]
     assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
-
-
-def test_a_name_that_could_be_either_of_two_is_left_out(editloupe: Run, tmp_path: Path) -> None:
-    things = {"mug": THINGS["mug"], "blue mug": THINGS["book"], "Book": THINGS["vase"]}
-    photos = photographs(tmp_path / "photos", things)
-    code, funnel = build(editloupe, photos, "--count", 11, "--areas", "3", "--twins", 0)
-    assert (code, funnel["stages"][1]["left_out"]) == (0, {"name_of_several": 1})
-    left = next(line for line in lines("left_out.jsonl") if line["what"] == "mug")
-    assert "another target of its photograph is 'mug' too" in left["detail"] and "'red mug'" in left["detail"]
-    assert {row["target_name"] for row in lines("metadata.jsonl")} == {"blue mug", "Book"}
-
-
-def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
-    photos = photographs(tmp_path / "photos", {"mug": THINGS["mug"]})
-    code, funnel = build(editloupe, photos, "--count", 22, "--areas", "0.1,3", "--twins", 0)
-    assert code == 0
-    # All are made of the share that there is.
-    assert funnel["by_area"] == {"0.1": 0, "3": funnel["written"]} and funnel["written"] >= 10
-    left = next(line for line in lines("left_out.jsonl") if line["stage"] == "area")
-    assert (left["what"], left["area"]) == ("mug", 0.001)
-    # 60·60 of 640·480 px.
-    assert "covers 1.17 % of its photograph" in left["detail"] and left["why"] == "too_large_for_an_area_share"
-    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", "--count", 22, "--areas", "0.1,3",
-                                              "--twins", "0")[1].replace("\n", " ")  # fmt: skip
 
 
 @pytest.mark.parametrize(

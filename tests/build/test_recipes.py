@@ -129,7 +129,7 @@ CASES = {
         die=3,
     ),
     "similar": Case(
-        words=("build", "differences", "data/all.json", "--stage", "1", "--least-similarity", "-1", *TRAIN),
+        words=("build", "differences", "data/all.json", "--stage", "1", *TRAIN),
         make=photographs,
         rows=3,
         file="train/sft.jsonl",
@@ -151,7 +151,7 @@ CASES = {
     ),
     "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
     "probes": Case(
-        words=("build", "probes", "data", "--count", "8", "--areas", "0.3,1", "--twins", "0", "--least", "4"),
+        words=("build", "probes", "data", "--count", "8", "--areas", "0.3,1", "--twins", "0"),
         make=masked,
         rows=8,
         file="metadata.jsonl",
@@ -273,16 +273,6 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
     assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
 
 
-@pytest.mark.parametrize("name", IMAGES)
-def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Run) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    code, _, told = editloupe(*case.words, "--out", "set", "--run-tokens", "20")
-    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
-    assert not (Path("set") / case.file).exists()
-    assert build(editloupe, case)[0] == 0
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
 @pytest.mark.parametrize(
@@ -372,14 +362,3 @@ def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
     code, _, told = editloupe(*case.words, "--out", "set")
     assert code == 2 and advice in " ".join(told.split()), told
     assert not Path("set").exists()
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("masks", "unicedit")])
-def test_a_set_of_other_options_is_not_written_over(name: str, editloupe: Run) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    build(editloupe, case)
-    files = written("set")
-    code, _, told = editloupe(*case.words, "--seed", "7", "--out", "set")
-    assert code == 2 and "was built with seed" in " ".join(told.split()), told
-    assert written("set") == files

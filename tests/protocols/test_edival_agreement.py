@@ -91,30 +91,6 @@ def test_the_papers_table_5_comes_out_to_three_decimals(printed: list[dict[str, 
     assert accuracy == {"EdiVal-IF": 81.4, "Qwen2.5-VL": 80.9, "CLIP_dir": 61.3}
 
 
-def test_all_figures_side_by_side_rest_on_the_same_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
-) -> None:
-    """On item d the raters draw. Both judges see a, b and c rightly, and one of them says nothing but no of e and f."""
-    monkeypatch.chdir(tmp_path)
-    labels = ("a,add,ann,1", "b,add,ann,0", "c,add,ann,0", "d,add,ann,1", "d,add,ben,0", "e,count,ann,0", "f,count,ann,0")
-    Path("people.csv").write_text("\n".join(("item,edit_type,rater,label", *labels, "")), encoding="utf-8")
-    for name, scores in (("rules", (1, 0, 0, 1, 0, 0)), ("lmm", (1, 0, 0, 0, 1, 0))):
-        lines = [f"{item},{score}\n" for item, score in zip("abcdef", scores, strict=True)]
-        Path(f"{name}.csv").write_text("item,score\n" + "".join(lines), encoding="utf-8")
-    found = judges_of(editloupe, "--scores", "rules.csv", "--scores", "lmm.csv")
-    rules, lmm = (judge["all"]["figures"] for judge in found)
-    for figures in (rules, lmm):
-        assert {figures[name]["judged"] for name in ("accuracy", "kappa", "f1", "pearson")} == {5}
-    assert rules["pearson"]["value"] == pytest.approx(1)
-    # φ of (1, 0, 0, 1, 0) and (1, 0, 0, 0, 0): (1 · 3 − 1 · 0) / sqrt(2 · 3 · 1 · 4).
-    assert lmm["pearson"]["value"] == pytest.approx(3 / 24**0.5)
-    # No and no is right, also where nobody says yes.
-    Path("few.csv").write_text("item,score\ne,0\nf,0\n", encoding="utf-8")
-    Path("people.csv").write_text("item,label\ne,0\nf,0\n", encoding="utf-8")
-    (judge,) = judges_of(editloupe, "--scores", "few.csv")
-    assert judge["all"]["figures"]["accuracy"]["value"] == 1
-
-
 def test_runs_and_tables_are_compared_on_the_labels_of_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editloupe: Program
 ) -> None:

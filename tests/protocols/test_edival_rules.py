@@ -6,7 +6,6 @@ Expected: 1 followed, 0 not followed, None no verdict.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -136,13 +135,6 @@ def test_replace(before: Any, left: Any, new: Any, said: str, paper: Any, code: 
     compare(edit, {"cup": before}, {"cup": left, "jar": new}, said, paper, code)
 
 
-def test_the_code_strips_plurals_and_more() -> None:
-    for name, short in {"glasses": "glass", "bus": "bu", "cups": "cup", "cup": "cup", "benches": "bench"}.items():
-        play = Play(options={"rules": "official"})
-        play.verdict(chain_of(Edit(edit_type="subject_replace", target=name, new="jar")))
-        assert play.looked == [(0, short), (1, "jar")]
-
-
 @pytest.mark.parametrize(
     ("cup", "jar", "position", "paper", "code"),
     [
@@ -177,15 +169,6 @@ def test_position(cup: Any, jar: Any, position: str, paper: Any, code: Any) -> N
     compare(edit, {"cup": cup[0], "jar": jar[0]}, {"cup": cup[1], "jar": jar[1]}, "yes", paper, code)
 
 
-def test_a_position_must_have_moved_where_that_is_asked() -> None:
-    edit = Edit(edit_type="position_change", target="cup", position="left", reference="jar")
-    for x, moved in ((0.2, 0), (0.22, 0), (0.24, 1)):
-        seen = {"cup": [at(0.2, 0.5)], "jar": [RIGHT]}, {"cup": [at(x, 0.5)], "jar": [RIGHT]}
-        for like in ("paper", "official"):
-            rules = {"like": like, "position_names": "full"}
-            assert [judged(edit, {**rules, "position_moved": asked}, *seen) for asked in (False, True)] == [1, moved]
-
-
 @pytest.mark.parametrize(
     ("before", "after", "due", "paper", "code"),
     [
@@ -211,16 +194,6 @@ def test_count(before: Any, after: Any, due: int, paper: Any, code: Any) -> None
     compare(Edit(edit_type="count_change", target="cup", count=due), {"cup": before}, {"cup": after}, "yes", paper, code)
 
 
-def test_attributes_are_judged_where_the_object_was_and_by_the_code_on_whole_images() -> None:
-    for kind in ("color_alter", "material_alter"):
-        edit = Edit(edit_type=kind, target="jar", new="blue")
-        for before, said, paper, code in (
-            ([MIDDLE], "yes", 1, 1), ([MIDDLE], "no", 0, 0), ([], "yes", None, 1), ([at(0.5, 0.5, 0.3)], "yes", None, 1),
-        ):  # fmt: skip
-            compare(edit, {"jar": before}, {}, said, paper, code)
-        assert judged(edit, {"miss": "failure"}, {}, {}) == 0
-
-
 @pytest.mark.parametrize(
     ("new", "read", "value"),
     [
@@ -242,12 +215,6 @@ def test_attributes_are_judged_where_the_object_was_and_by_the_code_on_whole_ima
 )
 def test_text(new: str, read: str, value: int) -> None:
     compare(Edit(edit_type="text_change", new=new), {}, {}, read, value, value)
-
-
-def test_a_replaced_text_is_read_where_its_object_was_and_the_code_wants_it_in_both_pictures() -> None:
-    edit = Edit(edit_type="text_change", target="sign", old_text="SHUT", new="OPEN")
-    for before, after, paper, code in (([MIDDLE], [MIDDLE], 1, 1), ([], [MIDDLE], None, 0), ([MIDDLE], [], 1, 0)):
-        compare(edit, {"sign": before}, {"sign": after}, "OPEN", paper, code)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +262,3 @@ def test_a_file_of_rules_changes_those_of_a_preset(tmp_path: Path, monkeypatch: 
     for given, said in (("code", "rules 'code': .*; built in: paper, official"), (3, "the path of a .toml file; found 3")):
         with pytest.raises(ConfigError, match=said):
             make_protocol("edival", {"rules": given})
-
-
-def test_the_page_lists_every_rule_with_both_presets() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "edival.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| `([^`]+)` \|", page, re.MULTILINE)
-
-    def written(value: Any) -> str:
-        return json.dumps(list(value)) if isinstance(value, tuple) else str(value).lower()
-
-    both = [preset(name) for name in ("paper", "official")]
-    assert rows == [(name, *(written(getattr(rules, name)) for rules in both)) for name in Rules.model_fields]

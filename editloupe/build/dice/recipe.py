@@ -29,7 +29,7 @@ from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 
 _STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
-_OF: Final = {1: {"images"}, 2: {"images", "least_area", "unchanged", "inpainter", "replacer"}, 3: set[str]()}
+_OF: Final = {1: {"images"}, 2: {"images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"}, 3: set[str]()}
 """Stage → options that it has beside those of all stages."""
 
 
@@ -52,6 +52,8 @@ class DifferenceSetOptions(Options):
     """Stage 2: what removes an object: opencv, opencv:ns or diffusers:MODEL."""
     replacer: str | None = None
     """Stage 2: what puts in another object: diffusers:MODEL. Without it every EDIT changes the colour."""
+    jpeg: Number = Field(default=0.5, ge=0, le=1)
+    """Stage 2: probability that an image is compressed, with a quality from 50 to 95."""
 
     @field_validator("images")
     @classmethod
@@ -103,7 +105,8 @@ class DifferenceSet:
             return None
         left = [*making.faults, *worked.left_out]
         out.write(worked.written, left)
-        unusable = Counter(str(one["why"]) for one in left if one["stage"] == "annotations")
+        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
+        unusable = Counter(str(one["why"]) for one in bad)
         counts = Counter[str]()
         for one in worked.made:
             counts.update(one.get("counts", {}))
