@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import editloupe as package
-from editloupe.answers import Record
 from editloupe.build.dice.inpainted import COLOURS
 from editloupe.data.images import ImageStore
 from editloupe.errors import PhraseError, ToolError
@@ -120,7 +118,6 @@ class Finder:
         return [DetectionResult(detections=found, width=10, height=10) for _ in images]
 
 
-DINO = opening.DINO
 """As it is, before the fixtures put another in its place."""
 
 
@@ -153,31 +150,6 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
     assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": row["lineage"]["similarity"]}
 
 
-@pytest.mark.parametrize("stage", [1, 2])
-def test_a_judge_is_asked_what_the_row_asks_and_understands_what_the_row_answers(
-    editloupe: Run, tmp_path: Path, stage: int
-) -> None:
-    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B} if stage == 1 else {"a.png": OBJECTS})
-    more = SIMILAR[2:] if stage == 1 else ("--unchanged", 0)
-    build(editloupe, file, "--stage", stage, "--test-share", 0, *more)
-    (row,), (pair,) = lines("train/sft.jsonl"), lines("train/metadata.jsonl")
-    Path("said.jsonl").write_text(json.dumps(row["messages"][1]["content"][0]["text"]))
-    options = ("--option", "form=lines", "--option", "confidence=none", "--option", "coherence=mask")
-    words = ("judge", "set/train", "--protocol", "dice", *options, "--backend", "scripted/said.jsonl", "--out", "run")
-    code, _, told = editloupe(*words)
-    assert code == 0, told
-    finding = next(found for found in package.Run("run").findings if found.metric == "differences")
-    assert finding.status == "ok" and finding.trace
-    assert isinstance(finding.answer, Record) and isinstance(finding.answer.data, dict)
-    thousandths = [{**one, "box": [round(1000 * v, 3) for v in one["box"]]} for one in pair["differences"]]
-    wanted = [{name: one[name] for name in ("op", "object", "box")} for one in thousandths]
-    assert finding.answer.data["differences"] == wanted
-    trace = [json.loads(line) for line in (Path("run") / finding.trace).read_text().splitlines()]
-    asked = next(event["message"] for event in trace if event["kind"] == "message")
-    texts = [part.get("text") for part in asked["parts"]]
-    assert texts == [part.get("text") for part in row["messages"][0]["content"]]
-
-
 def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
     # Each number has a shade of its own, so that 0 is nearest to 1, 2 to 3, and so on; c.png cannot be read.
     shades = [60, 61, 80, 81, 100, 101, 120, 121]
@@ -201,15 +173,6 @@ def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_p
         for split in ("train", "test")
     ]
     assert seen[0] and seen[1] and not seen[0] & seen[1]
-
-
-def test_lvis_lists_say_what_is_absent_and_what_may_not_be_said_to_be(editloupe: Run, tmp_path: Path) -> None:
-    lists = {"a": {"not_exhaustive_category_ids": [SIGN]}, "b": {"neg_category_ids": [PLANT]}}
-    file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B}, **lists)
-    _, funnel = build(editloupe, file, *SIMILAR)
-    # The sign may stand in a, too; that b has no plant is said by its list.
-    assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
-    assert funnel["counts"] == {"absent_by_annotation": 1, "small": 1}
 
 
 def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,19 +118,6 @@ def test_targets_that_do_not_count_are_left_out_with_the_reason(
     assert all(one["detail"] for one in lines("set/left_out.jsonl"))
 
 
-def test_things_of_one_name_are_one_target(editloupe: Run, tmp_path: Path, finder: Finder, toy: Any) -> None:
-    other = [300, 300, 400, 400]
-    toy(targets=[["red square", SQUARE], ["A red square", other]])
-    finder.seen = {"red square": [((0.29, 0.3, 0.4, 0.4), 0.5), ((0.0625, 0.08333, 0.1375, 0.18333), 0.9)]}
-    _, funnel = build(editloupe, pictures(tmp_path / "images", 1))
-    (row,) = lines("set/data.jsonl")
-    # Each box has the detector's that overlaps it most, in the order of the model.
-    assert row["bbox"] == [[20.0, 20.0, 44.0, 44.0], [92.8, 72.0, 128.0, 96.0]]
-    finder.seen["red square"].pop(0)
-    _, funnel = build(editloupe, tmp_path / "images", out="one")
-    assert left(funnel) == {"grounded": {"disagrees": 1}}
-
-
 def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     images = metadata(
         pictures(tmp_path / "images", 3),

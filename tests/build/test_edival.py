@@ -135,22 +135,6 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
     assert all(row["all_objects"][0] == "cat" for row in table())
 
 
-def test_a_decomposer_without_a_usable_list_drops_the_image(editloupe: Run, tmp_path: Path, toy: Any) -> None:
-    images = pictures(tmp_path / "images")
-    toy(list="I see nothing.")
-    code, funnel = build(editloupe, images, out="mute")
-    assert (code, funnel["written"]) == (1, 0)
-    assert left(funnel) == {"decomposed": {"unparsed": 3}}
-    assert {(one["stage"], one["why"]) for one in left_out("mute")} == {("decomposed", "unparsed")}
-    toy()
-    one = {"color": None, "material": None, "text": None, "count": 1, "foreground": True}
-    names = ["a [box] or two", "very " * 20 + "long name"]
-    toy(objects=[{"object": name, **one} for name in names])
-    code, funnel = build(editloupe, images, out="none")
-    assert (code, funnel["written"], left(funnel)) == (1, 0, {"decomposed": {"no_objects": 3}})
-    assert funnel["objects"] == {"listed": 0, "grounded": 0, "left_out": {"unusable_name": 6}}
-
-
 def objects(*colors: str, name: str = "mug") -> list[Any]:
     """A list of one kind of object in several colours."""
     one = {"object": name, "material": None, "text": None, "count": 1, "foreground": True}

@@ -127,28 +127,6 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
-def test_the_same_command_goes_on_and_other_weights_make_other_masks(
-    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
-):
-    editloupe("masks", mugs, "--out", "masked", "--limit", "1")
-    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (1, 0, 1)
-    editloupe("masks", mugs, "--out", "masked")
-    # The whole image is looked through, then its tiles: twice for what is not found.
-    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (6, 3, 2)
-    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
-    # What was not found is not looked for again either.
-    assert (len(found[0].asked), len(found[1].asked)) == (3, 2)
-    # A process that was killed leaves half a line, or a line whose mask is gone.
-    journal = Path("masked/masks.jsonl")
-    journal.write_bytes(journal.read_bytes()[:-10])
-    next(Path("masked/masks").glob("*.png")).unlink()
-    editloupe("masks", mugs, "--out", "masked")
-    assert len([sample for sample in samples(Path("masked")).values() if sample.masks]) == 4
-    found[1].version = "red pixels 2"
-    editloupe("masks", mugs, "--out", "masked")
-    assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
-
-
 def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from tests.build.toys import Finder
 from tests.conftest import pngs
 
 Run = Callable[..., tuple[int, str, str]]
-
-VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "toy/a")
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
@@ -145,25 +142,6 @@ def test_a_parquet_file_ends_before_memory_does_and_a_stop_between_two_goes_on(
     monkeypatch.setattr(unicedit, "_BYTES", 9 * pair)
     unicedit.write(curated, out, run="run")
     assert table(out).height == 4 and len(list(out.glob("parquet/*.parquet"))) == 1
-
-
-def test_a_run_of_the_verifier_is_taken_as_it_stands(editloupe: Run, tmp_path: Path) -> None:
-    edits = draw(tmp_path / "edits", ["Paint it red", "none", "mumble"])
-    assert editloupe("judge", edits, *VERIFY, "--out", "runs/v")[0] == 3
-    # The pictures are the run's own: the data may be gone.
-    shutil.rmtree(edits)
-    before = (Path("runs/v/findings.jsonl")).read_bytes()
-    code, said, told = editloupe("build", "unicedit", "runs/v", "--out", "set")
-    assert code == 0, told
-    assert "1 triplet of 3 edits; 1 dropped, 1 not judged" in said and "1 unparsed" in said
-    assert table()["key"].to_list() == ["s0"] and not Path("set/run").exists()
-    assert Path("runs/v/findings.jsonl").read_bytes() == before
-    code, _, told = editloupe("build", "unicedit", "runs/v", "--out", "other", "--backend", "toy/a")
-    assert code == 2 and "taken as they stand, so leave out backend" in told
-    for picture in Path("runs/v/blobs").rglob("*.png"):
-        picture.unlink()
-    code, said, _ = editloupe("build", "unicedit", "runs/v", "--out", "other")
-    assert code == 1 and "1 no image" in said
 
 
 def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.usefixtures("toys")
         ("dlebench-build", {"grounding": "given"}),
         ("giebench-build", {"masks": "given", "edits": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
+        *(("dice", given) for given in ({}, {"form": "lines"}, {"detector": "localize"}, {"patch": "coherent"})),
+        *((name, {}) for name in ("unicbench", "unicverify")),
     ],
 )
 def test_a_protocol_keeps_the_contract(name: str, options: dict[str, Any]) -> None:

@@ -20,10 +20,8 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import DataError, RateLimited, Rejected
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import Known, make_protocol, planned
-from editloupe.protocols.dice.protocol import DICE
 from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
-from editloupe.testing import check_protocol
 from editloupe.values import ImageRef, Json, Sample, Turn
 from tests.conftest import final
 from tests.protocols.findings import answered
@@ -208,11 +206,3 @@ def test_wrong_given_differences_are_refused_before_anything_is_asked() -> None:
     ):
         with pytest.raises(DataError, match=message):
             make_protocol("dice", {"given_boxes": boxes}).check([edit(extra={"differences": [item]})])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"form": "lines"}, {"confidence": "asked"}, {"mode": "tool"}, {"detector": "localize"}, {"patch": "coherent"}],
-)
-def test_it_keeps_the_contract_of_protocols(options: dict[str, Any]) -> None:
-    assert any(score.value is not None for score in check_protocol(DICE, options=options))

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from editloupe.protocols.base import BaseProtocol
-from editloupe.protocols.dice.tables import Detector, rating_dims, tables
+from editloupe.protocols.dice.tables import Detector, tables
 from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.stats.table import Table
-from editloupe.values import ImageRef, Sample, Turn
 from tests.guards.doors import tables as tables_of
 
 UNIT = Interval(low=0, high=1)
@@ -104,26 +103,6 @@ def test_editors_have_percentages_of_their_judged_images() -> None:
     typed = [replace(s, dims={"edit_type": "counting" if int(s.sample_id) < 44 else "removal"}) for s in made]
     # 22 of the first 44, none of the others.
     assert [row.cells[1].value for row in report(typed)["correct-by-type"].rows] == [50.0, 0.0, 11.0]
-
-
-def test_people_stand_beside_the_judge() -> None:
-    said = {"human_adherence": {"r1": 1, "r2": 1}, "human_preservation": {"r1": 5, "r2": 5}}
-    image = ImageRef(sha256="0" * 64, width=8, height=8, media_type="image/png")
-    human = {name.removeprefix("human_"): ratings for name, ratings in said.items()}
-    sample = Sample(id="0", source=image, turns=(Turn(instruction="x", edited=None),), human=human)
-    assert rating_dims(sample) == {"human_adherence": 1.0, "human_preservation": 5.0}
-    assert rating_dims(replace(sample, human={"adherence_anna": {"human": 2}, "preservation": {"human": "good"}})) == {
-        "human_adherence": 2.0
-    }
-    made = [
-        *edits("a", 1, 0.0, 0, of=1, **rating_dims(sample)),
-        *[replace(s, sample_id="1") for s in edits("a", 1, 0.0, 0, of=1, human_adherence=2.0, human_preservation=5.0)],
-        *[replace(s, sample_id="2") for s in edits("a", 1, 0.0, 0, of=1)],
-    ]
-    found = figures(report(made)["editors"])
-    assert found["a", "adherence", "people"] == pytest.approx(1.5)
-    assert found["a", "no_change", "people"] == pytest.approx(50.0)
-    assert report(made)["editors"].rows[0].cells[-1].text.endswith("(2/3)")
 
 
 def published(name: str) -> list[dict[str, str]]:

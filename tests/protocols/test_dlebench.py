@@ -8,7 +8,6 @@ from editloupe.answers import Label
 from editloupe.figures.summary import Summary, summarise
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, scored
-from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
@@ -108,17 +107,3 @@ def test_a_failure_has_a_status_and_no_number():
     assert found.rows["Change Shape"]["overall"].value is None
     assert found.types_present == {IF: 1, VC: 1, "overall": 1}
     assert found.statuses[IF] == {"refused": 2}
-
-
-def test_edit_types_are_known_by_their_usual_spellings():
-    spellings = {
-        "Change Color": ("change_color", "Change Colour", "color_alter"),
-        "Change OCR": ("OCR", "change_text"),
-        "Removal Object": ("subject-remove", "Removal Object"),
-        "Replace Object": ("replace",),
-        "Change Count": ("count_change",),
-        "background": ("background",),
-        "(none)": ("  ", None),
-    }
-    for name, known in spellings.items():
-        assert {edit_type_name(spelling) for spelling in known} == {name}

@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.errors import ConfigError, DataError
+from editloupe.errors import ConfigError
 from editloupe.values import Box
 
 INSTRUCTION = "Change the colour of the scarf to blue."
@@ -55,20 +55,6 @@ def test_the_documented_keys_are_read_and_all_others_kept(download: Callable[...
     assert a.targets[0].name == "scarf" and a.targets[0].boxes == {"source": Box(1140, 800, 1160, 830)}
     assert a.extra == {"prompt_clean": "a street"} and a.reference is not None and a.edited is not None
     assert b.edit_type == "remove_thing"  # as the data spell it
-
-
-def test_rows_that_share_an_image_are_told_apart_by_reference_or_digest(
-    download: Callable[..., Path], draw: Callable[..., Path]
-) -> None:
-    path = download(
-        [row("a", reference_image="a_1.png"), row("a", reference_image="a_2.png", edit_operation="Remove the red scarf.")]
-    )
-    for name in ("a_1", "a_2"):
-        draw(f"byref/{name}.jpg")
-    loaded = opened(path, out=path.parent / "byref")
-    assert [s.id for s in loaded.samples] == ["a_1", "a_2"] and all(s.edited for s in loaded.samples)
-    with pytest.raises(DataError, match=r"\{source\} would give several rows the same file"):
-        opened(path)
 
 
 def test_boxes_are_refused_until_it_is_stated_how_they_are_written(download: Callable[..., Path], tmp_path: Path) -> None:

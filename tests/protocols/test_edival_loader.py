@@ -15,7 +15,6 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.errors import DataError, SampleError
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.values import Sample
@@ -102,20 +101,6 @@ def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: l
     loaded = opened(write(tmp_path / "data", given), outputs=False)
     assert [sample.id for sample in loaded.samples] == ["1"]
     assert message in {row.id: row.message for row in loaded.rejected}[id_]
-
-
-def test_a_file_without_the_columns_is_refused_and_of_several_one_must_be_named(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", [{k: v for k, v in line.items() if k != "all_objects"} for line in lines()])
-    with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
-        opened(root / "edival.csv", format="edival", outputs=False)
-    with pytest.raises(DataError, match=r"expected EdiVal-Bench: a \.csv file with the columns image_index, turns"):
-        opened(root, format="edival", outputs=False)
-    with pytest.raises(DataError, match="no known layout"):
-        opened(root, outputs=False)
-    root = write(write(tmp_path / "two", lines()), lines()[:3], name="short.csv")
-    with pytest.raises(DataError, match=r"edival\.csv, short\.csv; give the path of the one that is meant"):
-        opened(root, outputs=False)
-    assert [sample.id for sample in opened(root / "short.csv", outputs=False).samples] == ["0"]
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the shared sample of the benchmark is not on this machine")

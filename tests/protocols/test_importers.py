@@ -193,26 +193,6 @@ KRIS: dict[str, Any] = {
     "instruction": "", "explain": "", "consistency_score": 4, "consistency_reasoning": "Same.", "instruction_score": 1,
     "instruction_reasoning": "Nothing was asked.", "quality_score": 5, "quality_reasoning": None,
 }  # fmt: skip
-FULL = {**KRIS, "instruction": "Draw the front view.", "instruction_score": None, "knowledge_score": 2}
-
-
-def test_kris_scores_asked_without_an_instruction_are_no_verdicts(editloupe: Program, tmp_path: Path) -> None:
-    write_json(tmp_path / "results/bagel/viewpoint_change/metrics.json", {"1": KRIS})
-    write_json(tmp_path / "results/bagel/biology/metrics.json", {"1": FULL})
-    read = Imports(editloupe, tmp_path, "kris", kris)
-    assert read.found == {
-        ("viewpoint_change-1", "consistency"): ("input_error", None),
-        ("viewpoint_change-1", "instruction"): ("input_error", None),
-        ("viewpoint_change-1", "quality"): ("ok", 5.0),
-        ("biology-1", "consistency"): ("ok", 4.0),
-        ("biology-1", "instruction"): ("unparsed", None),
-        ("biology-1", "quality"): ("ok", 5.0),
-        ("biology-1", "knowledge"): ("ok", 2.0),
-    }
-    assert "scores that are input_error (asked without the instruction): 2" in read.err
-    # Two of quality, one of knowledge.
-    assert "scores without reasoning: 3; the script takes the first digit of 1 to 5 where a reply has no score" in read.err
-    assert editloupe("report", "run")[0] == 0
 
 
 @pytest.mark.parametrize(

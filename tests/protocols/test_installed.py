@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 
 from editloupe import Run, plugins
-from editloupe.runs.store import RunStore
 from tests.toys.install import install
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -306,25 +305,3 @@ def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(tmp_
     code, _, err = editloupe(*faulty_words(tmp_path, "misspelt"))
     told = "protocol 'faulty' (editloupe-toys 0.1) declares 'right' and scored it for no sample; it asked 'rihgt'"
     assert code == 1 and told in " ".join(err.split()), err
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("float", "returned 7.0; expected an editloupe.answers.Answer"),
-        ("float32", "returned np.float32(7.0); expected an editloupe.answers.Answer"),
-        ("number of float32", "returned Number(value=np.float32(7.0), kind='number'); expected an"),
-        ("status", "raised a MeasureError with the unknown status 'broken': it hurts"),
-        ("ok", "raised a MeasureError with the unknown status 'ok': it hurts"),
-    ],
-)
-def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
-    what: str, message: str, tmp_path: Path, editloupe: Cli
-) -> None:
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--option", f"what={what}", "--out", out)
-    assert code == 3, said + err
-    found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
-    given = {id_: (f.status, f.value) for id_, f in found.items()}
-    assert given == {"a": ("ok", 7.0), "b": ("tool_failed", None), "c": ("ok", 7.0)}
-    assert found["b"].reason.startswith(f"measure 'toy-wrong' (editloupe-toys 0.1) {message}"), found["b"].reason
