@@ -142,7 +142,7 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
         "REMOVE: plant, [0.500, 0.500, 0.800, 0.900]"
     ]
     assert funnel["by_split"]["train"] == {"rows": 1, "ADD": 1, "EDIT": 1, "REMOVE": 1}
-    assert funnel["counts"] == {"absence_not_checked": 2, "small": 1}
+    assert funnel["counts"] == {"absence_not_checked": 2}
     # The photographs keep their own bytes.
     images = [(Path("set/train") / row[name]).read_bytes() for name in ("source_file_name", "edited_file_name")]
     assert images == [(tmp_path / "photos" / name).read_bytes() for name in ("a.png", "b.png")]
@@ -150,7 +150,7 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
     assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": row["lineage"]["similarity"]}
 
 
-def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
+def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
     # Each number has a shade of its own, so that 0 is nearest to 1, 2 to 3, and so on; c.png cannot be read.
     shades = [60, 61, 80, 81, 100, 101, 120, 121]
     file = annotate(tmp_path / "photos", {**{f"{n}.png": A if n % 2 else B for n in range(8)}, "c.png": A})
@@ -165,7 +165,7 @@ def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_p
     assert named == {("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png"), ("6.png", "7.png")}
     before = written("set")
     build(editloupe, file, "--stage", 1, "--test-share", 0)
-    assert (written("set"), encoder.seen) == (before, 8)
+    assert written("set") == before
     # No pair joins the two splits.
     build(editloupe, file, "--stage", 1, "--test-share", 0.5, out="halves")
     seen = [
@@ -183,10 +183,10 @@ def test_a_named_detector_checks_absences(editloupe: Run, tmp_path: Path, monkey
     _, funnel = build(editloupe, file, *words)
     assert set(finder.asked) == {"plant", "street sign"}
     assert [one["op"] for one in lines("train/metadata.jsonl")[0]["differences"]] == ["EDIT", "REMOVE"]
-    assert funnel["counts"] == {"absent_by_detector": 1, "seen_by_detector": 1, "small": 1}
+    assert funnel["counts"] == {"absent_by_detector": 1, "seen_by_detector": 1}
     finder.seen = ("long",)
     _, funnel = build(editloupe, file, *words, out="long")
-    assert funnel["counts"] == {"absent_by_detector": 1, "no_phrase": 1, "small": 1}
+    assert funnel["counts"] == {"absent_by_detector": 1, "no_phrase": 1}
 
 
 # Stage 2
@@ -265,19 +265,20 @@ def test_a_replacer_puts_in_objects_of_other_categories(
     )
     file = annotate(tmp_path / "photos", scenes(20))
     words = ("--stage", 2, "--test-share", 0, "--unchanged", 0, "--jpeg", 0)
-    _, funnel = build(editloupe, file, *words, "--replacer", "painter")
+    build(editloupe, file, *words, "--replacer", "painter")
     edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
     replaced = [one for one in edits if one["how"].startswith("replaced")]
     # Of 60 objects about 20 are edited, of which about 6 by colour; the seed is fixed.
-    counts = funnel["counts"]
-    assert (counts["coloured"], counts["replaced"]) == (len(edits) - len(replaced), len(replaced))
     assert 0 < len(replaced) == len(asked) < len(edits)
     for one in replaced:
         # Named is what the original shows; what comes in is another category.
         target = one["how"].split("'")[1]
         assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
-    _, funnel = build(editloupe, file, *words, out="plain")
-    assert funnel["counts"]["coloured"] == len(edits) and "replaced" not in funnel["counts"]
+    build(editloupe, file, *words, out="plain")
+    plain = [
+        one["how"] for row in lines("train/metadata.jsonl", "plain") for one in row["differences"] if one["op"] == "EDIT"
+    ]
+    assert len(plain) == len(edits) and all(how.startswith("coloured") for how in plain)
     said = refused(editloupe, file, *words, "--replacer", "opencv", out="no")
     assert "OpenCV (telea) takes no words" in said and not Path("no").exists()
 

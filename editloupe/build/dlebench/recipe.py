@@ -59,6 +59,8 @@ class DLEBenchBuildOptions(Options):
     """Most targets of an image."""
     grounding: Literal["detector", "given"] = "detector"
     """What becomes of an image without boxes in the data: a detector confirms the model's, or it is left out."""
+    least_area: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the image that a target covers at least; 0.01 is the paper's."""
     most_area: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of the image that a target stays under."""
     seed: Annotated[Whole, Field(ge=0)] = 42
@@ -113,12 +115,13 @@ class DLEBenchBuild(SetRecipe):
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a target."""
+        share = f"{100 * self.options.least_area:g} to {100 * self.options.most_area:g}"
         detects = self.options.grounding == "detector"
         grounded = ("a box of the detector agrees with the model's, or " if detects else "") + "the data has the box"
         return (
             RowStep("listed", "its name and its box can be read", lambda row: None),
             RowStep("grounded", grounded, self._ground),
-            RowStep("small", f"it covers less than {100 * self.options.most_area:g} % of the image", self._size),
+            RowStep("small", f"it covers {share} % of the image", self._size),
             RowStep("instructed", "it has an instruction and two captions", self._instruct),
             RowStep("edited", "it has a reference image", self._edit),
         )
@@ -180,8 +183,9 @@ class DLEBenchBuild(SetRecipe):
         """Measure the share of the image that the boxes cover; what overlaps counts once."""
         image = row.sample.source
         area = row.data.area = covered_area(row.data.boxes) / (image.width * image.height)
-        if area >= self.options.most_area:
-            raise LeftOut("too_large", f"{100 * area:.3g} % of the image")
+        if not self.options.least_area <= area < self.options.most_area:
+            why = "too_small" if area < self.options.least_area else "too_large"
+            raise LeftOut(why, f"{100 * area:.3g} % of the image")
 
     def _instruct(self, row: SetRow[TargetDraft]) -> None:
         """Add the instruction and the captions."""
