@@ -10,23 +10,25 @@ from typing import Annotated, Literal, cast
 from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.options import (
-    Columns,
-    Full,
-    HumanFile,
-    JsonFigures,
-    Level,
-    MarkdownFigures,
-    PricesFile,
-    Resamples,
-    Seed,
-    words,
+from editloupe.cli.arguments import Full, HumanColumns, HumanFile, JudgeNames, Out, PricesFile, Resamples
+from editloupe.cli.options import words
+from editloupe.cli.output import (
+    Form,
+    Format,
+    command,
+    in_brief,
+    note,
+    print_json,
+    say,
+    show_table,
+    show_tables,
+    warn,
+    write,
 )
-from editloupe.cli.output import command, in_brief, note, out, print_json, say, warn, write
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
-from editloupe.figures import plots, render
+from editloupe.figures import plots
 from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
 from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
@@ -39,7 +41,7 @@ from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, 
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, MetricSet
-from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Averaging, Drawing
+from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
 _NAME_RATERS = (
@@ -50,25 +52,17 @@ _NAME_RATERS = (
 
 
 def compare(
-    runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
-    judges: Annotated[
-        str | None,
-        Option(
-            metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id, in this order."
-        ),
-    ] = None,
+    runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="[RUN…]", show_default=False)] = None,
+    judges: JudgeNames = None,
     human: HumanFile = None,
-    columns: Columns = None,
+    columns: HumanColumns = None,
     criteria: Annotated[
-        str | None, Option(help="Comma-separated criteria. Default: all that both have.", rich_help_panel=_PEOPLE)
+        str | None,
+        Option(metavar="A,B,…", help="Only these criteria. Default: all that both have.", rich_help_panel=_PEOPLE),
     ] = None,
     scores: Annotated[
         list[Path] | None,
-        Option(
-            metavar="FILE",
-            help="A judge's scores from elsewhere, beside RUN or in place of it; may be repeated.",
-            rich_help_panel=_PEOPLE,
-        ),
+        Option(metavar="FILE", help="A judge's scores from elsewhere; may be repeated.", rich_help_panel=_PEOPLE),
     ] = None,
     score_columns: Annotated[
         str | None,
@@ -76,7 +70,7 @@ def compare(
     ] = None,
     rubric: Annotated[
         str | None,
-        Option(help="With tables alone: the rubric whose labels they use, a name or a file.", rich_help_panel=_PEOPLE),
+        Option(metavar="NAME|FILE", help="With tables alone: the rubric whose labels they use.", rich_help_panel=_PEOPLE),
     ] = None,
     pair: Annotated[
         str | None,
@@ -108,14 +102,11 @@ def compare(
     equal_cost: Annotated[
         bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
     ] = False,
-    out_dir: Annotated[Path | None, Option("--out", help="Keep tables and plots in this folder.")] = None,
+    out_dir: Out = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
-    level: Level = LEVEL,
-    seed: Seed = SEED,
     full: Full = False,
-    as_json: JsonFigures = False,
-    as_markdown: MarkdownFigures = False,
+    form: Form = "table",
 ) -> int:
     """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
 
@@ -130,7 +121,7 @@ def compare(
     editloupe compare --human labels.csv --rubric dlebench
     """
     runs, scores = runs or [], scores or []
-    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples, level=level, seed=seed))
+    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples))
     wanted, paired = words(criteria), pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
     of_judges = {"--judges": judges, "--pair": pair, "--group": group, "--good-from": good_from, "--equal-cost": equal_cost}
     if paired:
@@ -177,7 +168,7 @@ def compare(
                 human_agreement=(*comparison.human_agreement, *(one for of in more for one in of)),
                 notes=(*unread, *comparison.notes, *shared, *notes),
             )
-    _show(comparison, found, full=full, as_json=as_json, as_markdown=as_markdown)
+    _show(comparison, found, form, full=full)
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, {plots.written()}")
@@ -325,12 +316,16 @@ def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: People
     )
 
 
-def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
+def _show(found: Comparison, judges: Sequence[Judged], form: Format, *, full: bool) -> None:
+    made = list(tables(found, whole=full or form != "table"))
+    if form == "json":
         print_json(found.to_json())
         return
-    if as_markdown:
+    if form == "md":
         write(markdown(found))
+        return
+    if form != "table":
+        show_tables(made, choose="--out DIR writes a file of each")
         return
     for number, judge in enumerate(judges, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
@@ -338,14 +333,13 @@ def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: b
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    made = list(tables(found, whole=full))
     if in_brief(full) and found.pairs:
         for text in answers(found):
             say(text)
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
     else:
         for table in made:
-            out().print(render.terminal(table))
+            show_table(table)
     if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.options import PricesFile
+from editloupe.cli.arguments import PricesFile
 from editloupe.cli.output import note, say
 from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
@@ -28,15 +28,17 @@ from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 def view(
     runs: Annotated[
         list[Path] | None,
-        Argument(metavar="RUN|FOLDER", help="Run folders, or folders with runs below them. Default: runs"),
+        Argument(metavar="[RUN|FOLDER…]", help="Run folders, or folders with runs below them. Default: runs"),
     ] = None,
-    host: Annotated[str, Option(help="Where to listen. Anything but loopback shows the runs to others.")] = "127.0.0.1",
+    host: Annotated[
+        str, Option(metavar="NAME", help="Where to listen. Anything but loopback shows the runs to others.")
+    ] = "127.0.0.1",
     port: Annotated[
         int | None,
-        Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
+        Option(min=0, max=65535, metavar="N", help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, Option(help="A further name under which browsers may come; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="A further name under which browsers may come; may be repeated.")
     ] = None,
     rater: Annotated[str, Option(metavar="NAME", help="Name under which labels are kept that are given here.")] = "me",
     prices: PricesFile = None,

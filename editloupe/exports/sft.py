@@ -259,7 +259,7 @@ def _dialogue(source: Source, finding: Finding, turns: Turns) -> list[Message]:
     if finding.counts.get("reminders") or finding.counts.get("malformed_calls"):
         raise _Unusable("have a reply on the way that could not be used")
     if any(message.tool_calls or message.role == "tool" for message in messages):
-        raise _Unusable("called tools natively, which is no text; judge with --tool-protocol text")
+        raise _Unusable("called tools natively, which is no text; judge with --set tool_protocol=text")
     return [*messages, last]
 
 

@@ -87,7 +87,7 @@ def test_a_command_sends_traces_only_if_it_is_asked_to(
     (tmp_path / "new").rename(tmp_path / "before")
     for command in commands:
         before = len(posted)
-        told = editloupe(*command, "--langsmith")[2]
+        told = editloupe(*command, "--set", "langsmith=true")[2]
         assert len(posted) > before, f"before it ends, {command} has sent all"
         assert f"Traces go to LangSmith at {os.environ['LANGSMITH_ENDPOINT']}: " in " ".join(told.split())
 
@@ -99,11 +99,11 @@ def test_without_a_key_it_is_refused_and_a_server_that_does_not_answer_holds_no_
     monkeypatch.setattr(traces.flush, "__defaults__", (0.2,))
     with monkeypatch.context() as stuck:
         stuck.setattr(tracers, "wait_for_all_tracers", threading.Event().wait)
-        assert "LangSmith did not take all traces." in editloupe("judge", "edits", "--langsmith")[2]
+        assert "LangSmith did not take all traces." in editloupe("judge", "edits", "--set", "langsmith=true")[2]
     monkeypatch.delenv("LANGSMITH_ENDPOINT")
     monkeypatch.delenv("LANGSMITH_API_KEY")
     forget()
-    code, _, told = editloupe("judge", "edits", "--langsmith")
+    code, _, told = editloupe("judge", "edits", "--set", "langsmith=true")
     assert (code, "set environment variable LANGSMITH_API_KEY" in told) == (2, True)
 
 

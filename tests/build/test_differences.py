@@ -29,7 +29,7 @@ NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
 A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
 B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
 GREY = (150, 148, 152)
-SIMILAR = ("--stage", 1, "--test-share", 0, "--seed", 0)
+SIMILAR = ("--set", "stage=1", "--set", "test_share=0", "--set", "seed=0")
 """Of a and b the seed draws a as the source."""
 PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
 
@@ -72,7 +72,7 @@ def changed(file: Path, change: Callable[[Any], None]) -> Path:
 
 def build(editloupe: Run, file: Path, *words: object, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel)."""
-    code, said, told = editloupe("build", "differences", file, "--out", out, "--json", *map(str, words))
+    code, said, told = editloupe("build", "differences", file, "--out", out, "--format", "json", *map(str, words))
     assert said, told
     return code, json.loads(said)
 
@@ -157,17 +157,17 @@ def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder:
     for number, shade in enumerate(shades):
         Image.fromarray(np.full((100, 200, 3), (200, shade, 40), np.uint8)).save(tmp_path / "photos" / f"{number}.png")
     (tmp_path / "photos" / "c.png").write_bytes((tmp_path / "photos" / "c.png").read_bytes()[:-60])
-    code, funnel = build(editloupe, file, "--stage", 1, "--test-share", 0)
+    code, funnel = build(editloupe, file, "--set", "stage=1", "--set", "test_share=0")
     rows = lines("train/metadata.jsonl")
     assert (code, funnel["read"], funnel["written"], encoder.seen) == (0, 4, 4, 8)
     assert funnel["unusable"] == {"unreadable_image": 1} and reasons(funnel) == {}
     named = {tuple(sorted((row["lineage"]["source"], row["lineage"]["edited"]))) for row in rows}
     assert named == {("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png"), ("6.png", "7.png")}
     before = written("set")
-    build(editloupe, file, "--stage", 1, "--test-share", 0)
+    build(editloupe, file, "--set", "stage=1", "--set", "test_share=0")
     assert written("set") == before
     # No pair joins the two splits.
-    build(editloupe, file, "--stage", 1, "--test-share", 0.5, out="halves")
+    build(editloupe, file, "--set", "stage=1", "--set", "test_share=0.5", out="halves")
     seen = [
         {row["lineage"][side] for row in lines(f"{split}/metadata.jsonl", "halves") for side in ("source", "edited")}
         for split in ("train", "test")
@@ -201,7 +201,9 @@ def scenes(count: int) -> dict[str, Any]:
 
 def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(12))
-    code, funnel = build(editloupe, file, "--stage", 2, "--jpeg", 0, "--test-share", 0, "--unchanged", 0)
+    code, funnel = build(
+        editloupe, file, "--set", "stage=2", "--set", "jpeg=0", "--set", "test_share=0", "--set", "unchanged=0"
+    )
     rows = lines("train/metadata.jsonl")
     assert (code, funnel["read"], len(rows)) == (0, 12, 12)
     ops = [funnel["by_split"]["train"][op] for op in ("ADD", "EDIT", "REMOVE")]
@@ -233,7 +235,7 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
 
 def test_about_a_fifth_stays_as_it_is_and_half_is_compressed(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(60))
-    code, funnel = build(editloupe, file, "--stage", 2)
+    code, funnel = build(editloupe, file, "--set", "stage=2")
     counts, rows = funnel["counts"], {split: found["rows"] for split, found in funnel["by_split"].items()}
     assert code == 0 and sum(rows.values()) == 60
     # Binomial: 60 × .2 ± 3 × 3.1 images, 120 × .5 ± 3 × 5.5 files, 60 × .16 ± 3 × 2.8 images.
@@ -264,8 +266,8 @@ def test_a_replacer_puts_in_objects_of_other_categories(
         inpainters, "open_inpainter", lambda name, device: Painter() if name == "painter" else OpenCVInpainter()
     )
     file = annotate(tmp_path / "photos", scenes(20))
-    words = ("--stage", 2, "--test-share", 0, "--unchanged", 0, "--jpeg", 0)
-    build(editloupe, file, *words, "--replacer", "painter")
+    words = ("--set", "stage=2", "--set", "test_share=0", "--set", "unchanged=0", "--set", "jpeg=0")
+    build(editloupe, file, *words, "--set", "replacer=painter")
     edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
     replaced = [one for one in edits if one["how"].startswith("replaced")]
     # Of 60 objects about 20 are edited, of which about 6 by colour; the seed is fixed.
@@ -275,11 +277,9 @@ def test_a_replacer_puts_in_objects_of_other_categories(
         target = one["how"].split("'")[1]
         assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
     build(editloupe, file, *words, out="plain")
-    plain = [
-        one["how"] for row in lines("train/metadata.jsonl", "plain") for one in row["differences"] if one["op"] == "EDIT"
-    ]
-    assert len(plain) == len(edits) and all(how.startswith("coloured") for how in plain)
-    said = refused(editloupe, file, *words, "--replacer", "opencv", out="no")
+    plain = [one for row in lines("train/metadata.jsonl", "plain") for one in row["differences"] if one["op"] == "EDIT"]
+    assert len(plain) == len(edits) and all(one["how"].startswith("coloured") for one in plain)
+    said = refused(editloupe, file, *words, "--set", "replacer=opencv", out="no")
     assert "OpenCV (telea) takes no words" in said and not Path("no").exists()
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: P
         ]
         first["segmentation"] = {"size": [10, 10], "counts": [100]}
 
-    code, funnel = build(editloupe, changed(file, worse), "--stage", 2)
+    code, funnel = build(editloupe, changed(file, worse), "--set", "stage=2")
     assert (code, funnel["read"], funnel["written"]) == (0, 5, 1)
     assert reasons(funnel) == {"missing_file": 1, "size_differs": 1, "unreadable_image": 1, "no_large_object": 1}
     assert funnel["unusable"] == {"unknown_image": 1, "unknown_category": 1, "box": 1, "segmentation": 1}
@@ -335,7 +335,7 @@ def annotated(folder: Path) -> Path:
 
 
 def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--stage", 3, "--test-share", 0)
+    code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--set", "stage=3", "--set", "test_share=0")
     assert (code, funnel["read"], funnel["written"], funnel["counts"]["with_reason"]) == (0, 6, 3, 2)
     assert reasons(funnel) == {"no_coherence": 1, "no_differences": 1, "unreadable_differences": 1}
     assert answers() == [
@@ -366,19 +366,25 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
     assert "name the stage: --stage 1" in refused(editloupe, file)
-    assert "--jpeg belongs to stage 2, not to stage 1" in refused(editloupe, file, "--stage", 1, "--jpeg", 0.1)
-    assert "--images belongs to stage 1 and 2, not" in refused(editloupe, file, "--stage", 3, "--images", tmp_path)
-    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(editloupe, file, "--stage", 2, "--inpainter", "lama")
-    assert "no such folder" in refused(editloupe, file, "--stage", 2, "--images", "nowhere")
-    assert "no such file" in refused(editloupe, tmp_path / "none.json", "--stage", 2)
+    assert "--jpeg belongs to stage 2, not to stage 1" in refused(editloupe, file, "--set", "stage=1", "--set", "jpeg=0.1")
+    assert "--images belongs to stage 1 and 2, not" in refused(
+        editloupe, file, "--set", "stage=3", "--set", f"images={tmp_path}"
+    )
+    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(
+        editloupe, file, "--set", "stage=2", "--set", "inpainter=lama"
+    )
+    assert "no such folder" in refused(editloupe, file, "--set", "stage=2", "--set", "images=nowhere")
+    assert "no such file" in refused(editloupe, tmp_path / "none.json", "--set", "stage=2")
     assert not Path("set").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    assert "holds other files (notes.txt)" in refused(editloupe, file, "--stage", 2, out="full")
-    build(editloupe, file, "--stage", 2)
-    assert "was built with seed 0, and this command has 1" in refused(editloupe, file, "--stage", 2, "--seed", 1)
+    assert "holds other files (notes.txt)" in refused(editloupe, file, "--set", "stage=2", out="full")
+    build(editloupe, file, "--set", "stage=2")
+    assert "was built with seed 0, and this command has 1" in refused(
+        editloupe, file, "--set", "stage=2", "--set", "seed=1"
+    )
     damaged = tmp_path / "damaged.json"
     damaged.write_text("{")
-    assert "is no JSON" in refused(editloupe, damaged, "--stage", 2, out="damaged")
+    assert "is no JSON" in refused(editloupe, damaged, "--set", "stage=2", out="damaged")
     changed(file, lambda data: data["images"].clear())
-    assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2, out="empty")
+    assert "the list 'images' is empty" in refused(editloupe, file, "--set", "stage=2", out="empty")

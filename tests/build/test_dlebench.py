@@ -19,7 +19,19 @@ from tests.build.toys import PX, SQUARE, Finder
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set", editor: str = "drawing") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
-    command = ("build", "dlebench", path, "--out", out, "--backend", "toy/a", "--editor", editor, "--json")
+    command = (
+        "build",
+        "dlebench",
+        path,
+        "--out",
+        out,
+        "--backend",
+        "toy/a",
+        "--set",
+        f"editor={editor}",
+        "--format",
+        "json",
+    )
     code, said, told = editloupe(*command, *words)
     assert said, told
     return code, json.loads(said)
@@ -127,7 +139,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
         {"file_name": "2.png", "id": "none"},
         {"file_name": "2.png", "id": "nameless", "bbox": list(PX)},
     )
-    code, funnel = build(editloupe, images, "--grounding", "given")
+    code, funnel = build(editloupe, images, "--set", "grounding=given")
     assert code == 3 and funnel["written"] == 2 and finder.asked == []
     assert funnel["images"]["left_out"] == {"box": 2, "row": 1}
     first, second = lines("set/data.jsonl")
@@ -152,7 +164,7 @@ def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Pa
         {**asked, "options": "red, blue", "answer": "red"},
         {**asked, "question": "And without options?", "answer": "red"},
     )
-    code, funnel = build(editloupe, images, "--grounding", "given")
+    code, funnel = build(editloupe, images, "--set", "grounding=given")
     assert code == 3 and funnel["written"] == 3
     first, second, third = lines("set/data.jsonl")
     # Without options the model chooses the other answer.
@@ -213,13 +225,13 @@ def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     assert "reference images need an editor: it needs an image editor; name one with --editor" in refused(editloupe, images)
-    assert "unknown editor 'paint'" in refused(editloupe, images, "--editor", "paint")
-    assert "holds no image" in refused(editloupe, tmp_path / "site", "--editor", "drawing")
+    assert "unknown editor 'paint'" in refused(editloupe, images, "--set", "editor=paint")
+    assert "holds no image" in refused(editloupe, tmp_path / "site", "--set", "editor=drawing")
     assert not Path("set").exists()
-    code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--editor", "drawing")
+    code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--set", "editor=drawing")
     assert code == 2 and "--role describe=provider/model" in " ".join(told.split())
     # Other commands know no such option.
-    assert editloupe("judge", images, "--editor", "drawing")[0] == 2
+    assert editloupe("judge", images, "--set", "editor=drawing")[0] == 2
 
 
 def looked(editloupe: Run, out: str, *said: dict[str, Any], **more: Any) -> Path:

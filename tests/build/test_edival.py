@@ -34,7 +34,7 @@ def pictures(folder: Path, count: int = 3) -> Path:
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy."""
-    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -144,7 +144,7 @@ def objects(*colors: str, name: str = "mug") -> list[Any]:
 def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
-    code, funnel = build(editloupe, images, "--turns", "2", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "turns=2", "--fail-on-error", "1")
     lost = left(funnel)["instructed"]
     # Of a type with a list of answers it is none of them.
     assert code == 1 and "unusable_answer" in lost and sum(lost.values()) == 8
@@ -152,7 +152,7 @@ def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_
 
 
 def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
-    code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9")
+    code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--set", "turns=9")
     assert code == 0 and len(table()) == 54
     for row in table()[8::9]:
         twice = [kind for kind in EDIT_TYPES if row["task_type"].count(kind) > 1]
@@ -171,11 +171,11 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     assert not (tmp_path / "set").exists()
     assert "holds other files (0.png)" in refused(editloupe, images, out=str(images))
     assert "is a file; name a new or an empty folder" in refused(editloupe, images, out=str(images / "0.png"))
-    assert "unknown option 'speed'" in refused(editloupe, images, "--option", "speed=1")
+    assert "unknown option 'speed'" in refused(editloupe, images, "--set", "speed=1")
     build(editloupe, images)
     other = pictures(tmp_path / "other", 1)
     assert f"was built with images {images}, and this command has {other}; name another" in refused(editloupe, other)
-    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--seed", "7")
+    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--set", "seed=7")
     code, _, told = editloupe("build", "edival", images, "--out", "x", "--backend", "toy/a", "--backend", "toy/b")
     assert code == 2 and "takes one judge" in " ".join(told.split())
     code, _, told = editloupe("build", "edival", images, "--out", "y")

@@ -20,7 +20,7 @@ from tests.build.toys import PX, Finder, Reds
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
-    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -90,7 +90,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
 ) -> None:
     toy(edit=edit)
-    words = ("--edits", "1", "--seed", "1", "--fail-on-error", "1", "--max-reminders", "0")
+    words = ("--set", "edits=1", "--set", "seed=1", "--fail-on-error", "1", "--set", "max_reminders=0")
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png"})
     code, funnel = build(editloupe, images, *words)
     assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
@@ -136,7 +136,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
         {"file_name": "2.png", "id": "full", "mask_file_name": "full.png", "target_name": "x"},
         {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
     )
-    code, funnel = build(editloupe, images, "--masks", "given", "--edits", "8", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--fail-on-error", "1")
     assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
     # An edit of the surroundings is not about the thing that the metadata names: nothing says where it is.
     assert funnel["masks"] == {"absent": 10, "boxes": 7, "data": 7}
@@ -155,7 +155,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
     assert "gone.png" in said["gone"]
     _, told, _ = editloupe(
-        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--masks", "given", "--edits", "8"
+        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--set", "masks=given", "--set", "edits=8"
     )
     assert "Rows without a mask, or with one of the entire image: 10." in " ".join(told.split())
 
@@ -172,7 +172,7 @@ def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_pa
         Image.fromarray(rgb).save(Path("blue") / f"{number}.png")
     Path("red.jsonl").write_text(json.dumps("<Start Final Answer>Red</Start Final Answer>") + "\n")
     Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
-    options = ("--option", "measures=mse,psnr", "--option", "align=none", "--edited", "blue=blue")
+    options = ("--set", "measures=mse,psnr", "--set", "align=none", "--edited", "blue=blue")
     for backend, right in (("right", 1.0), ("red", 0.0)):
         words = ("--protocol", "giebench", "--backend", f"scripted/{backend}.jsonl", "--out", f"judged-{backend}")
         code, _, told = editloupe("judge", "set", "--edited", "nothing=nothing", *options, *words)
@@ -188,7 +188,16 @@ def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_pa
         assert len(mse) == 12 and set(mse) == {0.0}
     # And the originals as their own edits, as the filter asked.
     code, _, told = editloupe(
-        "judge", "set", "--protocol", "giebench", "--null-edit", "--backend", "scripted/red.jsonl", "--out", "null"
+        "judge",
+        "set",
+        "--protocol",
+        "giebench",
+        "--set",
+        "null_edit=true",
+        "--backend",
+        "scripted/red.jsonl",
+        "--out",
+        "null",
     )
     assert code == 0, told
 

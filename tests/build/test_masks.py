@@ -105,7 +105,7 @@ def white(sample: Any) -> tuple[int, int, int, int] | None:
 def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
 ):
-    code, said, told = editloupe("masks", mugs, "--out", "masked")
+    code, said, told = editloupe("build", "masks", mugs, "--out", "masked")
     assert code == 0
     read = samples(Path("masked"))
     assert list(read) == ["boxed", "alpha/named", "beta/named", "grey", "all", "unnamed"]
@@ -130,7 +130,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
 def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})
-    code, said, _ = editloupe("masks", mugs, "--out", "masked", "--phrase-field", "what", "--json")
+    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked", "--phrase-field", "what", "--format", "json")
     assert code == 0
     data = json.loads(said)
     assert (data["masks"], data["samples"], data["how"], data["median_share"]) == (1, 3, {"detector": 1}, 0.01)
@@ -143,11 +143,11 @@ def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Red
 
 def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     def refused(*words: str | Path) -> str:
-        code, _, said = editloupe("masks", mugs, *words)
+        code, _, said = editloupe("build", "masks", mugs, *words)
         assert code == 2 and not Path("masked").exists()
         return " ".join(said.split())
 
     assert "exclude each other" in refused("--out", "masked", "--boxes", "--phrase-field", "what")
     assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
     assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
-    assert "no such folder" in " ".join(editloupe("masks", "nowhere", "--out", "masked")[2].split())
+    assert "no such folder" in " ".join(editloupe("build", "masks", "nowhere", "--out", "masked")[2].split())

@@ -63,7 +63,7 @@ def mask(file: Path, box: Sequence[int], size: tuple[int, int] = (640, 480)) -> 
 
 
 def build(editloupe: Run, path: Path | str, *words: str | int | Path, out: str = "set") -> tuple[int, Any]:
-    code, told, error = editloupe("build", "probes", path, "--out", out, "--json", *map(str, words))
+    code, told, error = editloupe("build", "probes", path, "--out", out, "--format", "json", *map(str, words))
     return code, json.loads(told) if told else error
 
 
@@ -75,11 +75,21 @@ def pixels(row: Mapping[str, Any], column: str) -> np.ndarray:
     return np.asarray(Image.open(Path("set") / row[column]).convert("RGB"))
 
 
-AREAS = ("--areas", "1,3")
+AREAS = ("--set", "areas=1,3")
 
 
 def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 40, "--twins", 0, "--seed", 3, *AREAS)
+    code, funnel = build(
+        editloupe,
+        photographs(tmp_path / "photos"),
+        "--set",
+        "count=40",
+        "--set",
+        "twins=0",
+        "--set",
+        "seed=3",
+        *AREAS,
+    )
     # One photograph has no other place, so that nothing is set into one: recomposed, 2 × 2. No pair is there twice.
     again = funnel["not_made"].pop("the same pair was made before", 0)
     assert (code, funnel["read"], funnel["not_made"]) == (0, 3, {"no photograph of another place": 4})
@@ -104,7 +114,7 @@ def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path:
 
 
 def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 40, "--twins", 0, *AREAS)
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--set", "count=40", "--set", "twins=0", *AREAS)
     seen = set()
     for row in lines("metadata.jsonl"):
         failure = row["probe"]["failure"]
@@ -138,7 +148,7 @@ def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path
 
 
 def test_a_colour_that_is_asked_for_is_the_one_that_is_shown(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 60, "--twins", 0, *AREAS)
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--set", "count=60", "--set", "twins=0", *AREAS)
     tried = 0
     for row in lines("metadata.jsonl"):
         made = row["probe"]["parameters"]
@@ -155,7 +165,7 @@ def test_a_colour_that_is_asked_for_is_the_one_that_is_shown(editloupe: Run, tmp
 
 def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", beside=True)
-    code, funnel = build(editloupe, photos, "--count", 90, "--twins", 1, *AREAS)
+    code, funnel = build(editloupe, photos, "--set", "count=90", "--set", "twins=1", *AREAS)
     rows = {row["id"]: row for row in lines("metadata.jsonl")}
     assert code == 0 and funnel["plain"] == 30
     twins = [row for row in rows.values() if row["probe"]["twin"]]
@@ -205,7 +215,9 @@ def broken(folder: Path) -> Path:
 
 
 def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, broken(tmp_path / "photos"), "--count", 10, "--areas", "3", "--twins", 0)
+    code, funnel = build(
+        editloupe, broken(tmp_path / "photos"), "--set", "count=10", "--set", "areas=3", "--set", "twins=0"
+    )
     assert (code, funnel["read"]) == (0, 7)
     read, masks, *_ = funnel["stages"]
     assert read["left_out"] == {"row": 2}
@@ -226,10 +238,10 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     ("words", "told"),
     [
         (
-            ("--areas", "0.2"),
+            ("--set", "areas=0.2"),
             "--areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
         ),
-        (("--count", "0"), "--count"),
+        (("--set", "count=0"), "--count"),
     ],
 )
 def test_options_that_cannot_be_met_are_said_before_anything_is_written(

@@ -93,10 +93,10 @@ def masked(folder: Path) -> None:
 
 
 JUDGE = ("--backend", "toy/a", "--concurrency", "1")
-TRAIN = ("--test-share", "0", "--seed", "3")
+TRAIN = ("--set", "test_share=0", "--set", "seed=3")
 CASES = {
     "dlebench": Case(
-        words=("build", "dlebench", "data", "--editor", "drawing", *JUDGE),
+        words=("build", "dlebench", "data", "--set", "editor=drawing", *JUDGE),
         make=lambda folder: pictures(folder, 4),
         rows=4,
         file="data.jsonl",
@@ -104,7 +104,7 @@ CASES = {
         die=5,
     ),
     "giebench": Case(
-        words=("build", "giebench", "data", "--edits", "1", *JUDGE),
+        words=("build", "giebench", "data", "--set", "edits=1", *JUDGE),
         make=lambda folder: pictures(folder, 4),
         rows=4,
         file="gie_bench.json",
@@ -128,21 +128,21 @@ CASES = {
         die=3,
     ),
     "similar": Case(
-        words=("build", "differences", "data/all.json", "--stage", "1", *TRAIN),
+        words=("build", "differences", "data/all.json", "--set", "stage=1", *TRAIN),
         make=photographs,
         rows=3,
         file="train/sft.jsonl",
         die=2,
     ),
     "inpainted": Case(
-        words=("build", "differences", "data/all.json", "--stage", "2", "--least-area", "0.005", *TRAIN),
+        words=("build", "differences", "data/all.json", "--set", "stage=2", "--set", "least_area=0.005", *TRAIN),
         make=photographs,
         rows=4,
         file="train/sft.jsonl",
         die=2,
     ),
     "coherence": Case(
-        words=("build", "differences", "data", "--stage", "3", *TRAIN),
+        words=("build", "differences", "data", "--set", "stage=3", *TRAIN),
         make=judged,
         rows=4,
         file="train/sft.jsonl",
@@ -150,7 +150,17 @@ CASES = {
     ),
     "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
     "probes": Case(
-        words=("build", "probes", "data", "--count", "8", "--areas", "0.3,1", "--twins", "0"),
+        words=(
+            "build",
+            "probes",
+            "data",
+            "--set",
+            "count=8",
+            "--set",
+            "areas=0.3,1",
+            "--set",
+            "twins=0",
+        ),
         make=masked,
         rows=8,
         file="metadata.jsonl",
@@ -161,7 +171,7 @@ CASES = {
 
 def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
     """(exit code, what is told)."""
-    code, said, told = editloupe(*case.words, "--out", out, "--json")
+    code, said, told = editloupe(*case.words, "--out", out, "--format", "json")
     assert said, told
     return code, json.loads(said)
 

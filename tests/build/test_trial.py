@@ -271,6 +271,6 @@ def test_a_judge_that_is_kind_on_one_metric_and_harsh_on_another_is_not_fair(edi
     rows = [probe(f"p{i}") for i in range(4)]
     given = {IF: "Flawless Execution", VC: "Single Anomaly"}
     folder = run_of(tmp_path / "run", {"mine": [f for row in rows for f in said(row, given)]}, rows)
-    code, told, err = editloupe("trial", folder, "--markdown")
+    code, told, err = editloupe("trial", folder, "--format", "md")
     assert code == 0, err
     assert "| Leniency, IF | +100.0 (4/4) |" in told and "| Leniency, VC | -100.0 (4/4) |" in told

@@ -46,7 +46,7 @@ def test_one_command_judges_in_each_mode_and_holds_what_was_said_against_the_tru
     for mode in ("plain", "tool"):
         store = RunStore.read(Path(f"runs/probes-tiny-probes-{mode}"))
         assert store.protocol == "probes" and store.options()["mode"] == mode
-    code, said, _ = editloupe("trial", "runs/probes-tiny-probes-plain", "--json")
+    code, said, _ = editloupe("trial", "runs/probes-tiny-probes-plain", "--format", "json")
     figure = json.loads(said)["judges"][0]["figures"]["accuracy"]
     assert code == 0 and (figure["judged"], figure["asked"]) == (9, 9) and figure["value"] == pytest.approx(5 / 9)
 
@@ -77,9 +77,9 @@ def test_a_judge_that_answers_nothing_has_no_trial(tmp_path: Path, editloupe: Cl
     [
         (("run", "--mode", "plain"), "--mode is for a folder of probes that is judged first"),
         (("run", "--max-cost", "1"), "--max-cost is for a folder of probes"),
-        (("probes", "--json"), "is to be judged first"),
+        (("probes", "--format", "json"), "is to be judged first"),
         (("probes", "--mode", "nope"), "option mode: Input should be 'tool', 'oracle' or 'plain'; found 'nope'"),
-        (("probes", "--asks", "nope"), "option asks: Input should be 'dlebench', 'unicbench' or 'giebench'"),
+        (("probes", "--set", "asks=nope"), "option asks: Input should be 'dlebench', 'unicbench' or 'giebench'"),
         (("edits",), "no sample is a probe"),
     ],
 )

@@ -43,7 +43,7 @@ def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
 
 def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy verifier."""
-    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -155,21 +155,21 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     Image.new("RGB", (320, 240), (200, 0, 0)).save(edits / "images" / "0-edited.png")
     Image.new("RGB", (320, 240), (100, 0, 0)).save(edits / "images" / "1-edited.png")
-    code, funnel = build(editloupe, edits, "--least-aesthetic", "150", "--most-persons", "1")
+    code, funnel = build(editloupe, edits, "--set", "least_aesthetic=150", "--set", "most_persons=1")
     assert (code, funnel["written"], funnel["dropped"]) == (0, 1, 1) and finder.asked == ["person"]
     assert [(one["key"], one["why"], one["detail"]) for one in left_out()] == [
         ("s1", "low_aesthetic", "100; expected 150 at least")
     ]
     # Other bounds on the same run; and a failure is no verdict.
     code, _ = build(editloupe, edits, out="v")
-    words = ("build", "unicedit", "v/run", "--most-persons", "0", "--json")
+    words = ("build", "unicedit", "v/run", "--set", "most_persons=0", "--format", "json")
     code, said, _ = editloupe(*words, "--out", "crowds")
     assert code == 1 and {one["why"] for one in left_out("crowds")} == {"too_many_persons"}
     finder.broken = "person"
     code, said, _ = editloupe(*words, "--out", "broken")
     assert (code, json.loads(said)["not_judged"], json.loads(said)["dropped"]) == (1, 2, 0)
     monkeypatch.undo()
-    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--least-aesthetic", "5")
+    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--set", "least_aesthetic=5")
     assert code == 2 and "needs a file with an aesthetic head; name one by --aesthetic" in " ".join(told.split())
     assert not Path("none").exists()
 

@@ -135,7 +135,7 @@ def test_arrow_reads_the_rows_as_datasets_would(editloupe: Cli, run: Path, tmp_p
 def test_all_turns_are_thought_call_observation_with_pictures_and_answer(editloupe: Cli, tmp_path: Path):
     run = judged(tmp_path, lambda number, _: final(LABELS[number]), mode="tool")
     assert editloupe("export", run, "--sft", "short")[0] == 0
-    assert editloupe("export", run, "--sft", "long", "--turns", "all")[0] == 0
+    assert editloupe("export", run, "--sft", "long", "--set", "turns=all")[0] == 0
     short, whole = (rows_of(tmp_path / name / "sft.jsonl")[0] for name in ("short", "long"))
     assert roles(short) == ["user", "assistant"] and len(short["images"]) == 2
     assert roles(whole) == ["user", "assistant", "user", "assistant"]
@@ -151,11 +151,11 @@ def test_native_calls_and_unusable_replies_are_no_example_of_all_turns(editloupe
     code, out, _ = editloupe("export", native, "--sft", "o")
     assert code == 0 and "4 dialogues" in out and "2 have no answer (unparsed)" in out
     assert "2 have no answer (backend_failed)" in out and "2 have no answer (input_error)" in out
-    code, _, err = editloupe("export", native, "--sft", "all", "--turns", "all")
+    code, _, err = editloupe("export", native, "--sft", "all", "--set", "turns=all")
     assert code == 2 and "4 called tools natively" in " ".join(err.split())
     asked = iter(["I cannot say.", *(final(LABELS[0]) for _ in range(3))])
     run = judged(tmp_path, lambda *_: next(asked))
-    code, out, _ = editloupe("export", run, "--sft", "reminded", "--turns", "all")
+    code, out, _ = editloupe("export", run, "--sft", "reminded", "--set", "turns=all")
     assert "2 of 3 findings are used" in out and "1 have a reply on the way that could not be used" in out
 
 
@@ -228,10 +228,10 @@ def test_a_verifiers_dialogue_is_an_example_where_people_rate_the_score_that_res
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--turns", "all", "--findings", "f.csv"), "--turns says how something else is written"),
+        (("--set", "turns=all", "--findings", "f.csv"), "--turns says how something else is written"),
         (("--sft", "o", "--columns", "item=id"), "--columns says how something else is written"),
         (("--sft", "o", "--dpo"), "nothing says which answer is the better one"),
-        (("--sft", "o", "--dpo", "--turns", "all"), "--turns goes with dialogues"),
+        (("--sft", "o", "--dpo", "--set", "turns=all"), "--turns goes with dialogues"),
         (("--sft", "o", "--dpo", "--agree-with", "samples"), "nothing to export to dpo.jsonl: of 3 findings"),
         (("--sft", "o", "--agree-with", "gone.csv"), "gone.csv"),
         (("--sft", "other"), "holds other files"),

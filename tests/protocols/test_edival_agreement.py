@@ -25,7 +25,7 @@ CELLS = {"yes_yes": (1, 1), "yes_no": (1, 0), "no_yes": (0, 1), "no_no": (0, 0)}
 
 def judges_of(program: Program, *words: str) -> list[Any]:
     """What `editloupe compare` says of each judge, of its one criterion."""
-    code, out, err = program("compare", *words, "--human", "people.csv", "--json", "--resamples", "100")
+    code, out, err = program("compare", *words, "--human", "people.csv", "--format", "json", "--resamples", "100")
     assert code == 0, err
     judges: list[Any] = json.loads(out)["human_agreement"]
     return judges

@@ -102,7 +102,7 @@ IMPORT = ("import", "edival", "results", "--data", "data", "--out", "run")
 
 
 def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
-    code, out, err = editloupe(*IMPORT, "--json")
+    code, out, err = editloupe(*IMPORT, "--format", "json")
     assert code == 0, err
     data = json.loads(out)
     means = {

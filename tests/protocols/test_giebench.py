@@ -135,10 +135,10 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
     assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
+    said, _ = done("rescore", "run", "--set", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
-    _, err = done("rescore", "run", "--option", "shuffle_options=1", "--out", "other")
+    _, err = done("rescore", "run", "--set", "shuffle_options=1", "--out", "other")
     assert "its options were shown under other letters" in err
 
 
@@ -231,7 +231,7 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
         (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--format", "json", *few)
         assert code == 0, err
         (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]

@@ -68,7 +68,7 @@ CALLS = {"stars": 7, "choice": 3, "turns": 10 + 9, "pixels": 0, "checklist": 3 +
 """What a whole run asks. One answer of stars and of checklist is asked again by a reminder, and turn 3 of c
 has no second wave."""
 
-ROLES: dict[str, list[str]] = {"pixels": [], "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"]}
+ROLES: dict[str, list[str]] = {"pixels": [], "objects": ["--backend", "toy/judge", "--set", "role.parser=toy/reader"]}
 """Words that name who answers, where that is not `--backend toy/judge`."""
 
 VALUES: dict[str, dict[tuple[str, int, str], float | str]] = {
@@ -142,7 +142,7 @@ def judge_words(protocol: str, data: Path, out: Path) -> list[str | Path]:
 def faulty_words(tmp_path: Path, fault: str) -> list[str | Path]:
     """The words that judge with a protocol that goes wrong for sample b."""
     data = draw(tmp_path / "data", "faulty")
-    words = ("--option", f"fault={fault}", "--backend", "toy/judge", "--out", tmp_path / "run")
+    words = ("--set", f"fault={fault}", "--backend", "toy/judge", "--out", tmp_path / "run")
     return ["judge", data, "--protocol", "faulty", *words]
 
 
@@ -179,7 +179,7 @@ def test_a_protocol_of_another_package_goes_through_every_command(
         # One sample of three passes as a whole, whatever the first table shows.
         done("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
     if protocol == "stars":
-        done("rescore", out, "--option", "polite=true")
+        done("rescore", out, "--set", "polite=true")
     assert len(calls()) == CALLS[protocol]
 
 
@@ -264,7 +264,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe
         (["compare", out, other], "installed"),
         (["gate", out, "--require", "unjudged<=1"], "installed"),
         (["retry", out], told),
-        (["rescore", out, "--option", "polite=true"], told),
+        (["rescore", out, "--set", "polite=true"], told),
     ):
         code, _, err = editloupe(*words)
         assert code == 2 and "gone" in err and said in err, (words, err)

@@ -145,6 +145,6 @@ def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
     outcome = judged(folder, tmp_path / "run", backend)
     assert len(backend.requests) == 2  # of p01 alone
     assert values(outcome.scores, RIGHT_IF) == {"p01": 0.0, "p00": "input_error"}
-    code, said, _ = editloupe("check", folder, "--json")
+    code, said, _ = editloupe("check", folder, "--format", "json")
     (problem,) = (one for one in json.loads(said)["problems"] if one["severity"] == "error")
     assert code == 1 and (problem["sample"], problem["kind"]) == ("p00", "changed_probe") and what in problem["message"]

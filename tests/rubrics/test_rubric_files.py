@@ -184,7 +184,7 @@ def test_a_protocol_that_asks_for_labels_refuses_a_scale(load) -> None:
 
 def test_the_listing_shows_scales_with_their_penalties(load, editloupe) -> None:
     load(GOOD + SCALE)
-    code, said, _ = editloupe("rubrics", "my.toml")
+    code, said, _ = editloupe("list", "rubrics", "my.toml")
     assert code == 0 and "Quality (Q): 0 to 10" in said and "Consistency (CO)" in said
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert any("2" in row and "Blur" in row and "Something is blurred." in row for row in rows)
@@ -193,7 +193,7 @@ def test_the_listing_shows_scales_with_their_penalties(load, editloupe) -> None:
         'id="bare"\ntitle="Bare"\n[criteria.a]\nname="Light"\nshort="L"\nquestion="?"\nscale={low=0, high=5, whole=true}\n'
     )
     Path("bare.toml").write_text(bare, encoding="utf-8")
-    code, said, _ = editloupe("rubrics", "bare.toml")
+    code, said, _ = editloupe("list", "rubrics", "bare.toml")
     assert code == 0 and "Light (L): 0 to 5, whole, no penalties" in said and "Subtract" not in said
 
 
