@@ -16,7 +16,7 @@ import numpy as np
 from editloupe import models
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SplitFolder, drawn, pair_record, split_of
+from editloupe.build.dice.rows import SplitFolder, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
@@ -169,14 +169,10 @@ class Inpainted:
             *pair, how = edited_pair(rgb, chosen, by, remover=self.remover, replacer=self.replacer)
         except ToolError as error:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
-        split, names, qualities = split_of(image.name, options), list[str](), list[Json]()
-        for pixels in pair:
-            quality = by.randint(*_QUALITY) if by.random() < options.jpeg else None
-            # The file itself, where nothing was done to it.
-            shown = photos.ref(image) if np.array_equal(pixels, rgb) else pixels
-            names.append(self.out.place(shown, split, quality=quality))
-            qualities.append(quality)
-        sizes = [(image.width, image.height)] * 2
+        qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
+        # The file itself, where nothing was done to it.
+        shown = [photos.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
+        pictures = list(zip(shown, qualities, strict=True))
         lineage: Json = {"stage": 2, "source": image.name, "seed": options.seed, "jpeg": qualities}
         differences = [
             (Difference(op=one.op, object=photos.categories[one.category], box=_unit_box(one.mask)), said)
@@ -184,7 +180,7 @@ class Inpainted:
         ]
         compressed = sum(one is not None for one in qualities)
         counts: Json = {"drawn": len(chosen), "unchanged": int(not chosen), "compressed": compressed}
-        return pair_record(split, image.id, (names[0], names[1]), sizes, differences, lineage, counts=counts, faults=faults)
+        return self.out.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
 
     def _objects(self, image: AnnotatedImage) -> tuple[list[tuple[CocoAnnotation, Mask]], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""

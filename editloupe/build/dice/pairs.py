@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from editloupe import models
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import Split, SplitFolder, drawn, pair_record, split_of
+from editloupe.build.dice.rows import Split, SplitFolder, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.build.made import need
 from editloupe.data.coco import AnnotatedImage
@@ -107,7 +107,7 @@ class Pairs:
         if not found:
             return []
         usable, vectors = [image for image, _ in found], np.stack([vector for _, vector in found])
-        splits, shown = [split_of(one.name, self.options) for one in usable], [one.categories for one in usable]
+        splits, shown = [self.out.split(one.name) for one in usable], [one.categories for one in usable]
         items = []
         for i, j, cosine in similar_pairs(vectors, shown, splits):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
@@ -138,24 +138,20 @@ class Pairs:
 
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> dict[str, Json]:
         """Return the row of a pair. Raises LeftOut."""
-        refs = self.photos.ref(source), self.photos.ref(edited)
-        split, names, counts = split_of(source.name, self.options), self.photos.categories, Counter[str]()
-        left, right = _objects(source), _objects(edited)
-        found = zip(
-            OPS,
-            (self._absent(right, source, counts), edited_places(left, right), self._absent(left, edited, counts)),
-            strict=True,
-        )
+        pictures = [(self.photos.ref(image), None) for image in (source, edited)]
+        names, counts, left, right = self.photos.categories, Counter[str](), _objects(source), _objects(edited)
+        added, removed = self._absent(right, source, counts), self._absent(left, edited, counts)
         differences = [
-            (Difference(op=op, object=names[category], box=box), "") for op, objects in found for category, box in objects
+            (Difference(op=op, object=names[category], box=box), "")
+            for op, objects in zip(OPS, (added, edited_places(left, right), removed), strict=True)
+            for category, box in objects
         ]
         told: Json = dict(sorted(counts.items()))
         if not differences:
             raise LeftOut("no_difference", at="different", told={"counts": told})
-        placed = self.out.place(refs[0], split), self.out.place(refs[1], split)
         lineage: Json = {"stage": 1, "source": source.name, "edited": edited.name, "similarity": similarity}
-        id_, sizes = digest([source.name, edited.name])[:16], [(ref.width, ref.height) for ref in refs]
-        return pair_record(split, id_, placed, sizes, differences, lineage, counts=told)
+        id_ = digest([source.name, edited.name])[:16]
+        return self.out.pair(id_, source.name, pictures, differences, lineage, counts=told)
 
     def _absent(self, objects: Sequence[Place], other: AnnotatedImage, counts: Counter[str]) -> list[Place]:
         """Return the objects whose category the other image does not show, as far as that can be told. Raises LeftOut."""

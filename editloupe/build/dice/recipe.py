@@ -97,7 +97,7 @@ class DifferenceSet:
     ) -> Built | None:
         """Build a stage. Raises as `DirectBuilder.build`."""
         assert options.stage is not None
-        out = SplitFolder(folder, ImageStore())
+        out = SplitFolder(folder, ImageStore(), options)
         making = _STAGES[options.stage](path, options, out, models)
         items = making.items(stopped, tell)
         worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
