@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from pydantic import BaseModel
-
 from editloupe.answers import AnswerSpec
 from editloupe.build.base import LeftOut, SetTold
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
@@ -211,8 +209,6 @@ class SetRecipe(BaseProtocol):
     """The folders of the images that it names."""
     header: ClassVar[Sequence[str]] = ()
     """The columns of a .csv."""
-    SetOptions: ClassVar[type[BaseModel] | None] = None
-    """What the command offers, if more than the protocol has."""
     source: ClassVar[str] = ""
     """Where in the paper the recipe stands."""
     aside: ClassVar[tuple[str, ...]] = ()

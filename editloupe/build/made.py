@@ -32,8 +32,7 @@ class SetBuilder:
     def __init__(self, recipe: type[SetRecipe]) -> None:
         self._recipe = recipe
         self.summary, self.protocol = recipe.summary, recipe.name
-        self.Options = recipe.SetOptions or recipe.Options
-        self.weights = recipe.weights
+        self.Options, self.weights = recipe.Options, recipe.weights
         if recipe.review is not None:
             self.review = recipe.review.name
 
@@ -53,7 +52,6 @@ class SetBuilder:
 
     def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
         """Write the rows in the order of the images, and what was left out with its reason."""
-        # The run's, with the options that only the set has.
         recipe = self._recipe(options)
         drafted = [recipe.drafted(sample, known) for sample, known in run.known()]
         made = SetMade(images=drafted, reviewed=recipe.review is not None)
