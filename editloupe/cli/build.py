@@ -85,12 +85,12 @@ def recipe(
     Exit code 1 where nothing is written, 5 stopped by a budget. The recipe's own options: --set NAME=VALUE
     (editloupe list recipes NAME).
     """
+    builder = None if name == UNICEDIT else open_builder(name)
     if out_dir is None:
         raise ConfigError(f"--out is missing: editloupe build {name} PATH --out FOLDER")
     line, out, as_json = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve(), format == "json"
-    if name == UNICEDIT:
+    if builder is None:
         return _unicedit({**line, **({} if path is None else {"path": path})}, out, as_json=as_json)
-    builder = open_builder(name)
     path = path or getattr(builder, "default", None)
     if path is None:
         raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {builder.summary}")

@@ -34,6 +34,7 @@ def masks(
     ] = None,
     boxes: Annotated[bool, Option("--boxes", help="Use the data's boxes alone, and no detector.")] = False,
     layout: options.Layout = None,
+    edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
     format: Form = "table",

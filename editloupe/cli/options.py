@@ -170,8 +170,8 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         name, text = name.strip(), text.strip()
         if not equals or not name or not text:
             raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
-        if name in (*found, *option) or name.removeprefix("role.") in role:
-            raise ConfigError(f"{source}: {name} is given twice; give it once")
+        if name in given:
+            raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         first, dot, rest = name.partition(".")
         if name in also:
             option[name] = value_of(text, also[name], source)

@@ -86,7 +86,7 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
         code, _, err = editloupe(*command)
         assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe compare {run}" in err
     code, _, err = editloupe("judge", run, "--retry")
-    assert code == 2 and err.startswith("error: nobody was asked, so that there is nothing to ask again: ")
+    assert code == 2 and err.startswith("error: nobody was asked, so there is nothing to ask again: ")
     assert not (run / "findings.jsonl").read_bytes()
     assert json.loads(editloupe("runs", run, "--format", "json")[1])["status"] == "no judge"
 
@@ -187,7 +187,7 @@ def test_the_reference_and_the_crops_that_a_judge_gets_are_shown(annotate: Sessi
             assert desk("anna").get(f"/picture/{view['sha256']}")[0] == 200
 
     assert annotate(edits, "--set", "reference=always", "--out", "one", do=whole)[0] == 0
-    code, _, err = annotate(edits, "--mode", "oracle", do=oracle)
+    code, _, err = annotate(edits, "--set", "mode=oracle", do=oracle)
     assert code == 0, err
     assert (tmp_path / "runs" / "edits-people-oracle" / "run.json").exists()
 

@@ -147,7 +147,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
     targets = {one["id"]: one["target_name"] for one in lines("set/imagefolder/metadata.jsonl")}
     assert targets == {"0-1": "red square", "own-1": "red square"}
     outside, none, nameless = (one["detail"] for one in lines("set/left_out.jsonl"))
-    assert "reaches outside the image of 320×240 px" in outside and "--grounding given takes no others" in none
+    assert "reaches outside the image of 320×240 px" in outside and "--set grounding=given takes no others" in none
     assert "there is a box; expected the name of what it is of" in nameless
     # The model, which would have named a target, was not asked.
     assert "targets" not in {one.metric for one in findings("set/run") if one.status == "ok"}
@@ -191,7 +191,7 @@ def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, said: Any, why: str
 ) -> None:
     toy(metadata=said)
-    code, funnel = build(editloupe, pictures(tmp_path / "images", 1), "--fail-on-error", "1")
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 1), "--set", "fail_on_error=1")
     assert (code, left(funnel)) == (1, {"instructed": {why: 1}})
 
 
@@ -224,12 +224,14 @@ def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
 
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
-    assert "reference images need an editor: it needs an image editor; name one with --editor" in refused(editloupe, images)
+    assert "reference images need an editor: it needs an image editor; name one with --set editor=…" in refused(
+        editloupe, images
+    )
     assert "unknown editor 'paint'" in refused(editloupe, images, "--set", "editor=paint")
     assert "holds no image" in refused(editloupe, tmp_path / "site", "--set", "editor=drawing")
     assert not Path("set").exists()
     code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--set", "editor=drawing")
-    assert code == 2 and "--role describe=provider/model" in " ".join(told.split())
+    assert code == 2 and "--set role.describe=provider/model" in " ".join(told.split())
     # Other commands know no such option.
     assert editloupe("judge", images, "--set", "editor=drawing")[0] == 2
 

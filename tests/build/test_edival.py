@@ -144,7 +144,7 @@ def objects(*colors: str, name: str = "mug") -> list[Any]:
 def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
-    code, funnel = build(editloupe, images, "--set", "turns=2", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "turns=2", "--set", "fail_on_error=1")
     lost = left(funnel)["instructed"]
     # Of a type with a list of answers it is none of them.
     assert code == 1 and "unusable_answer" in lost and sum(lost.values()) == 8
@@ -171,7 +171,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     assert not (tmp_path / "set").exists()
     assert "holds other files (0.png)" in refused(editloupe, images, out=str(images))
     assert "is a file; name a new or an empty folder" in refused(editloupe, images, out=str(images / "0.png"))
-    assert "unknown option 'speed'" in refused(editloupe, images, "--set", "speed=1")
+    assert "there is no setting 'speed'" in refused(editloupe, images, "--set", "speed=1")
     build(editloupe, images)
     other = pictures(tmp_path / "other", 1)
     assert f"was built with images {images}, and this command has {other}; name another" in refused(editloupe, other)
@@ -179,4 +179,4 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     code, _, told = editloupe("build", "edival", images, "--out", "x", "--backend", "toy/a", "--backend", "toy/b")
     assert code == 2 and "takes one judge" in " ".join(told.split())
     code, _, told = editloupe("build", "edival", images, "--out", "y")
-    assert code == 2 and "--role decompose=provider/model" in " ".join(told.split())
+    assert code == 2 and "--set role.decompose=provider/model" in " ".join(told.split())

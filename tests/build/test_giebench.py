@@ -90,7 +90,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
 ) -> None:
     toy(edit=edit)
-    words = ("--set", "edits=1", "--set", "seed=1", "--fail-on-error", "1", "--set", "max_reminders=0")
+    words = ("--set", "edits=1", "--set", "seed=1", "--set", "fail_on_error=1", "--set", "max_reminders=0")
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png"})
     code, funnel = build(editloupe, images, *words)
     assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
@@ -136,7 +136,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
         {"file_name": "2.png", "id": "full", "mask_file_name": "full.png", "target_name": "x"},
         {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
     )
-    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--set", "fail_on_error=1")
     assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
     # An edit of the surroundings is not about the thing that the metadata names: nothing says where it is.
     assert funnel["masks"] == {"absent": 10, "boxes": 7, "data": 7}

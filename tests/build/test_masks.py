@@ -1,4 +1,4 @@
-"""`editloupe masks` as a user types it."""
+"""`editloupe build masks` as a user types it."""
 
 from __future__ import annotations
 

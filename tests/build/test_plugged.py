@@ -102,8 +102,8 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:
     draw_edits(tmp_path / "edits", 2)
-    code, said, _ = editloupe("build", "lister", "--help")
-    assert code == 0 and "List pairs." in said and "--least" in said and "Least number of pixels." in said
+    code, said, _ = editloupe("list", "recipes", "lister")
+    assert code == 0 and "List pairs." in said and "least" in said and "Least number of pixels." in said
     words = ("build", "lister", "edits", "--set", "measures=mse")
     code, said, told = editloupe(*words, "--out", "set", "--format", "json")
     assert code == 0, told
@@ -117,9 +117,10 @@ def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Pat
 
 def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Run, tmp_path: Path) -> None:
     (tmp_path / "things").mkdir()
-    code, said, _ = editloupe("build", "counter", "--help")
-    assert code == 0 and "Count files." in said and "--device" in said and "Name of the file." in said
-    assert "--backend" not in said and "--limit" not in said
+    code, said, _ = editloupe("list", "recipes", "counter")
+    assert code == 0 and "Count files." in said and "Name of the file." in said
+    code, _, told = editloupe("build", "counter", "things", "--out", "none", "--backend", "toy/a")
+    assert code == 2 and "counter asks no model" in told
     code, said, told = editloupe("build", "counter", "things", "--out", "none", "--format", "json")
     assert (code, json.loads(said)["written"]) == (1, 0), told
     (tmp_path / "things" / "one").write_text("")

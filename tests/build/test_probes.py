@@ -230,7 +230,7 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     told = {line["what"]: line["detail"] for line in lines("left_out.jsonl") if "detail" in line}
     assert "64×48 px, its image 640×480 px" in told["small"] and "100 % of the image" in told["full"]
     assert "no edge" in told["ground"]
-    assert "target_name" in told["nameless"] and "`editloupe masks` makes it of a box" in told["nowhere"]
+    assert "target_name" in told["nameless"] and "`editloupe build masks` makes it of a box" in told["nowhere"]
     assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
 
 
@@ -239,9 +239,9 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     [
         (
             ("--set", "areas=0.2"),
-            "--areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
+            "--set areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
         ),
-        (("--set", "count=0"), "--count"),
+        (("--set", "count=0"), "--set count"),
     ],
 )
 def test_options_that_cannot_be_met_are_said_before_anything_is_written(

@@ -148,7 +148,7 @@ CASES = {
         file="train/sft.jsonl",
         die=2,
     ),
-    "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
+    "masks": Case(words=("build", "masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
     "probes": Case(
         words=(
             "build",
@@ -303,7 +303,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editlou
         ("dlebench", "targets need a detector, and there is none: no weights. Name one with --detector, or choose"),
         (
             "giebench",
-            "masks need a detector, and there is none: no weights. Name one with --detector, or choose --masks given",
+            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose --set masks=given",
         ),
         ("edival", "grounding needs a detector, and there is none: no weights. Name one with --detector, or choose"),
         ("masks", "cannot be made: no weights"),

@@ -112,7 +112,7 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     judge = ("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", "run")
     code, _, said = editloupe(*judge)
     assert code == 2
-    assert "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again" in said
+    assert "`editloupe build targets PATH --write PATH/boxes.jsonl`, then judge again" in said
     code, _, said = editloupe("build", "targets", folder, "--write", folder / "metadata-boxes.jsonl")
     assert (code, f"expected --write {folder / 'boxes.jsonl'}" in said, reds.asked) == (2, True, [])
     code, _, said = editloupe("build", "targets", folder, "--write", folder / "boxes.jsonl")

@@ -170,7 +170,7 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     assert (code, json.loads(said)["not_judged"], json.loads(said)["dropped"]) == (1, 2, 0)
     monkeypatch.undo()
     code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--set", "least_aesthetic=5")
-    assert code == 2 and "needs a file with an aesthetic head; name one by --aesthetic" in " ".join(told.split())
+    assert code == 2 and "needs a file with an aesthetic head; name one by --set aesthetic=…" in " ".join(told.split())
     assert not Path("none").exists()
 
 
