@@ -366,8 +366,8 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
     assert "name the stage: --set stage=1" in refused(editloupe, file)
-    assert "--jpeg belongs to stage 2, not to stage 1" in refused(editloupe, file, "--set", "stage=1", "--set", "jpeg=0.1")
-    assert "--images belongs to stage 1 and 2, not" in refused(
+    assert "jpeg belongs to stage 2, not to stage 1" in refused(editloupe, file, "--set", "stage=1", "--set", "jpeg=0.1")
+    assert "images belongs to stage 1 and 2, not" in refused(
         editloupe, file, "--set", "stage=3", "--set", f"images={tmp_path}"
     )
     assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(

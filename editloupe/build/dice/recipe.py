@@ -65,8 +65,8 @@ class DifferenceSetOptions(Options):
         if self.stage is None:
             raise ValueError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
         if others := sorted(self.model_fields_set - {*_OF[self.stage], "stage", "seed", "test_share"}):
-            flag, stages = others[0].replace("_", "-"), [str(s) for s, names in _OF.items() if others[0] in names]
-            raise ValueError(f"--{flag} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
+            name, stages = others[0], [str(s) for s, names in _OF.items() if others[0] in names]
+            raise ValueError(f"{name} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
         return self
 
 
