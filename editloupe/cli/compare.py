@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, TypeAlias, cast
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.arguments import Full, HumanColumns, HumanFile, JudgeNames, Out, PricesFile, Resamples
+from editloupe.cli.arguments import Full, HumanColumns, HumanFile, JudgeNames, OutFolder, PricesFile, Resamples, opt
 from editloupe.cli.options import words
 from editloupe.cli.output import (
     Form,
@@ -44,6 +44,8 @@ from editloupe.scores import Metric, MetricSet
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
+Group: TypeAlias = Literal["editor", "edit_type", "area", "none"]
+Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
     "CRITERION@RATER=COLUMN"
@@ -52,66 +54,32 @@ _NAME_RATERS = (
 
 
 def compare(
-    runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="[RUN…]", show_default=False)] = None,
+    runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
     judges: JudgeNames = None,
     human: HumanFile = None,
     columns: HumanColumns = None,
-    criteria: Annotated[
-        str | None,
-        Option(metavar="A,B,…", help="Only these criteria. Default: all that both have.", rich_help_panel=_PEOPLE),
-    ] = None,
-    scores: Annotated[
-        list[Path] | None,
-        Option(metavar="FILE", help="A judge's scores from elsewhere; may be repeated.", rich_help_panel=_PEOPLE),
-    ] = None,
+    criteria: Annotated[str | None, opt("--criteria", "A,B,…", "Only these. Default: all that both have.", _PEOPLE)] = None,
+    scores: Annotated[list[Path] | None, opt("--scores", "FILE", "A judge's scores from elsewhere.", _PEOPLE)] = None,
     score_columns: Annotated[
-        str | None,
-        Option(metavar="ROLE=COLUMN,…", help="As --columns, for the tables of --scores.", rich_help_panel=_PEOPLE),
+        str | None, opt("--score-columns", "ROLE=COLUMN,…", "What the columns of --scores hold.", _PEOPLE)
     ] = None,
-    rubric: Annotated[
-        str | None,
-        Option(metavar="NAME|FILE", help="With tables alone: the rubric whose labels they use.", rich_help_panel=_PEOPLE),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        Option(
-            metavar="METRIC=RATING,…",
-            help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
-    group: Annotated[
-        Literal["editor", "edit_type", "area", "none"] | None,
-        Option(
-            help="Groups whose correlations are averaged. Default: editor, where there are two.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    aggregate: Annotated[
-        Averaging, Option(help="How they are averaged: fisher, mean or tanh-mean.", rich_help_panel=_PEOPLE)
-    ] = "fisher",
-    unit: Annotated[
-        Literal["sample", "editor"],
-        Option(help="What is held against people: samples, or editors by their means.", rich_help_panel=_PEOPLE),
-    ] = "sample",
-    good_from: Annotated[
-        str | None,
-        Option(
-            metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    equal_cost: Annotated[
-        bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
-    ] = False,
-    out_dir: Out = None,
+    rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
+    pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
+    group: Annotated[Group | None, opt("--group", None, "Average the correlations of these groups.", _PEOPLE)] = None,
+    aggregate: Annotated[Averaging, opt("--aggregate", None, "How they are averaged.", _PEOPLE)] = "fisher",
+    unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
+    good_from: Annotated[str | None, opt("--good-from", "LABEL", "Good from this label on: accuracy, F1.", _PEOPLE)] = None,
+    equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
+    out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
     full: Full = False,
     form: Form = "table",
 ) -> int:
-    """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
+    """Compare judges with each other and with people: agreement, leniency, cost. No model is asked.
 
-    People's labels come from --human FILE or from the data. --human FILE alone, and a RUN that only people answered: how
-    far people agree among themselves (DLEBench, Table 2). No model is asked.
+    People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
+    people are compared among themselves.
 
     Examples:
 
@@ -341,14 +309,7 @@ def _show(found: Comparison, judges: Sequence[Judged], form: Format, *, full: bo
         for table in made:
             show_table(table)
     if found.disagreements and judges:
-        say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
-
-
-def _look(found: Comparison) -> list[str]:
-    """The words behind `show` for the disagreement at the top: of two runs that differ on it, one beside the other."""
-    worst = found.disagreements[0]
-    runs = list(dict.fromkeys(judge.run for judge in found.judges if judge.name in worst.labels))
-    return [runs[0], worst.sample, *(["--diff", runs[1]] if len(runs) > 1 else [])]
+        say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 
 
 def chosen_judges(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
-from editloupe.cli.arguments import HumanColumns, RunFolders
+from editloupe.cli.arguments import HumanColumns, JudgeName, RunFolders, opt
 from editloupe.cli.output import note, say, status, warn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
@@ -24,29 +22,17 @@ from editloupe.viewer.reader import RunReader
 
 def export(
     runs: RunFolders,
-    html: Annotated[Path | None, Option(metavar="DIR", help="Pages that open without a server.")] = None,
-    findings: Annotated[Path | None, Option(metavar="FILE", help="One row a finding: .jsonl, .csv or .parquet.")] = None,
-    otel: Annotated[
-        Path | None, Option(metavar="FILE", help="OpenTelemetry spans: OTLP as JSON, one line a trace.")
-    ] = None,
-    content: Annotated[bool, Option("--content", help="With --otel: also texts, arguments and image addresses.")] = False,
-    inspect: Annotated[
-        Path | None,
-        Option(metavar="DIR|FILE.json", help="A log of Inspect; in a folder under the name that Inspect looks for."),
-    ] = None,
-    sft: Annotated[
-        Path | None, Option(metavar="DIR", help="Dialogues to train a judge with trl: JSON Lines, the pictures beside.")
-    ] = None,
-    dpo: Annotated[bool, Option("--dpo", help="With --sft: pairs of a chosen and a rejected answer instead.")] = False,
-    turns: Annotated[
-        Turns | None, Option(help="With --sft: the question and the last answer, or all turns. Default: answer.")
-    ] = None,
-    human: Annotated[
-        str | None,
-        Option(metavar="FILE|samples", help="With --sft: people's labels, a table or those in the run's samples."),
-    ] = None,
+    html: Annotated[Path | None, opt("--html", "DIR", "Pages that open without a server.")] = None,
+    findings: Annotated[Path | None, opt("--findings", "FILE", "A row a finding: .jsonl, .csv or .parquet.")] = None,
+    otel: Annotated[Path | None, opt("--otel", "FILE", "OpenTelemetry spans (OTLP as JSON), a line a trace.")] = None,
+    content: Annotated[bool, opt("--content", None, "With --otel: also texts, arguments and image addresses.")] = False,
+    inspect: Annotated[Path | None, opt("--inspect", "DIR|FILE.json", "A log of Inspect.")] = None,
+    sft: Annotated[Path | None, opt("--sft", "DIR", "Dialogues to train a judge with trl, and their pictures.")] = None,
+    dpo: Annotated[bool, opt("--dpo", None, "With --sft: pairs of a chosen and a rejected answer.")] = False,
+    turns: Annotated[Turns | None, opt("--turns", None, "With --sft: the last answer alone (default), or all.")] = None,
+    human: Annotated[str | None, opt("--human", "FILE|samples", "With --sft: people's labels.")] = None,
     columns: HumanColumns = None,
-    judge: Annotated[str | None, Option(metavar="NAME", help="Only this judge of the run, not for --html.")] = None,
+    judge: JudgeName = None,
 ) -> int:
     """Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.
 

@@ -14,12 +14,10 @@ from editloupe.cli.output import chosen_form, command, many, note, print_json, s
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.runs.lineage import FORKS, family
 from editloupe.runs.replay import Forked
 from editloupe.runs.replay import fork as continued
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
-from editloupe.traces.read import read_trace
 from editloupe.values import sample_key
 
 
@@ -28,7 +26,6 @@ def go_on(
     chosen: Mapping[str, Any],
     *,
     at: int,
-    fork: int | None,
     backend: str | None,
     tools: str | None,
     hint: Path | None,
@@ -43,7 +40,7 @@ def go_on(
         raise ConfigError(f"--add-instruction {hint} is empty; expected the words")
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
-        name, uri = _trace(store, chosen, fork)
+        name, uri = _trace(store, chosen)
         trust = Trust(source=store.folder, whole=trusted, tell=note)
         forked = continued(
             store.folder,
@@ -54,11 +51,11 @@ def go_on(
             instruction=said,
             tools=offered,
         )
-    _report(forked, run, chosen["sample"])
+    _report(forked, run)
     return 0 if forked.finding.status == "ok" else 1
 
 
-def _trace(store: RunStore, chosen: Mapping[str, Any], fork: int | None) -> tuple[str, str]:
+def _trace(store: RunStore, chosen: Mapping[str, Any]) -> tuple[str, str]:
     """(path of the trace inside the run, the judge's URI). Raises ConfigError unless it is exactly one."""
     sample, uris, names = chosen["sample"], store.judges(), store.judge_names()
     found = findings_of(store, **chosen)
@@ -76,16 +73,10 @@ def _trace(store: RunStore, chosen: Mapping[str, Any], fork: int | None) -> tupl
         options = "--criterion, --judge or --repeat" if repeated else "--criterion or --judge"
         raise ConfigError(f"{sample!r} has {len(traced)} traces; choose one with {options}: {listed}")
     (finding,) = traced
-    if fork is None:
-        return str(finding.trace), uris.get(finding.judge_id, "")
-    stem = family(str(finding.trace))
-    name = f"{FORKS}/{stem[:2]}/{stem}.{fork}.jsonl"
-    if not (store.folder / name).exists():
-        raise ConfigError(f"{store.folder}: sample {sample!r} has no fork {fork}; editloupe show lists the forks")
-    return name, str(read_trace(store.folder / name).header.judge.get("backend"))
+    return str(finding.trace), uris.get(finding.judge_id, "")
 
 
-def _report(forked: Forked, run: Path, sample: str) -> None:
+def _report(forked: Forked, run: Path) -> None:
     finding, recorded, step = forked.finding, forked.recorded, forked.parent.step
     if chosen_form() != "table":
         then = {} if recorded is None else {"status": recorded.status, "label": recorded.label, "value": recorded.value}
@@ -102,7 +93,7 @@ def _report(forked: Forked, run: Path, sample: str) -> None:
     now = _said(finding) or f"{finding.status}: {finding.reason}"
     say(f"Kept {many(step, 'step') if step else 'the question'} of {forked.parent.trace}")
     say(f"Parent: {then_said}\nFork:   {now}")
-    say(f"Look at it: {command('show', run, sample)}")
+    say(f"Look at it: {command('view', run)}")
 
 
 def _said(finding: Finding) -> str:

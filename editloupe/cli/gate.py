@@ -8,9 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
-from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder
+from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder, opt
 from editloupe.cli.output import Form, command, fail, for_programs, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import gate as gates
@@ -31,24 +29,20 @@ UNDEFINED = 2
 
 def gate(
     run: RunFolder,
-    require: Annotated[
-        list[str] | None,
-        Option(metavar="RULE", help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated."),
-    ] = None,
+    require: Annotated[list[str] | None, opt("--require", "RULE", "METRIC>=NUMBER (or <=, >, <); may be repeated.")] = None,
     judge: JudgeName = None,
-    editor: Annotated[str | None, Option(metavar="NAME", help="One editor's samples. Default: all together.")] = None,
+    editor: Annotated[str | None, opt("--editor", "NAME", "One editor's samples. Default: all together.")] = None,
     human: HumanFile = None,
     columns: HumanColumns = None,
-    junit: Annotated[Path | None, Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    junit: Annotated[Path | None, opt("--junit", "FILE", "Write JUnit XML.")] = None,
     summary: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True, help="Append a Markdown table to this file."
-        ),
+        Path | None, opt("--summary", "FILE", "Append a Markdown table.", envvar="GITHUB_STEP_SUMMARY", show_envvar=True)
     ] = None,
     form: Form = "table",
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.
+
+    Example: editloupe gate RUN --require 'mean(if)>=60' --require 'unjudged<=0.02'
 
     Without --require it lists what a requirement may speak of. Each judge of the run must hold, unless --judge names one.
     """

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe import plugins
+from editloupe.cli.arguments import opt
 from editloupe.cli.options import editors
 from editloupe.cli.output import Form, command, many, note, print_json, say, show_tables, status
 from editloupe.errors import ConfigError
@@ -18,19 +19,11 @@ from editloupe.runs.imported import import_results
 
 
 def import_(
-    name: Annotated[
-        str, Argument(help="Whose result files they are: edival, gedit, imgedit, kris or unicbench.", show_default=False)
-    ],
-    folder: Annotated[
-        Path,
-        Argument(metavar="DIR", help="Folder with the result files, of one or several models.", show_default=False),
-    ],
-    data: Annotated[Path, Option(metavar="PATH", help="The data that was judged, with its source images.")],
-    out_dir: Annotated[Path, Option("--out", metavar="DIR", help="The run folder to write.")],
-    edited: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=DIR", help="An editor's outputs, if they do not lie beside its results; may be repeated."),
-    ] = None,
+    name: Annotated[str, Argument(help="Whose files: edival, gedit, imgedit, kris or unicbench.", show_default=False)],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder with the result files.", show_default=False)],
+    data: Annotated[Path, opt("--data", "PATH", "The data that was judged, with its source images.")],
+    out_dir: Annotated[Path, opt("--out", "DIR", "The run folder to write.")],
+    edited: Annotated[list[str] | None, opt("--edited", "NAME=DIR", "An editor's outputs, if they lie elsewhere.")] = None,
     form: Form = "table",
 ) -> int:
     """Read a benchmark's own result files into a run, which report, compare, show and view read.

@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument
 
 from editloupe.cli.output import command, many, say, warn
+from editloupe.errors import ConfigError, RunMismatch
 from editloupe.runs.merge import merge as join
 
 
@@ -16,7 +17,16 @@ def merge(
     shards: Annotated[list[Path], Argument(metavar="SHARD…", help="Run folders of the same settings.", show_default=False)],
 ) -> int:
     """Join shards of one run. The shards stay as they are."""
-    done = join(out_dir, shards)
+    try:
+        done = join(out_dir, shards)
+    except RunMismatch as error:
+        if not (out_dir / "run.json").exists():
+            raise
+        raise ConfigError(
+            f"the first word is where the shards go, and {out_dir} is a run of other settings than {shards[0]}: name a new "
+            f"folder first. Only shards of equal settings can be merged; editloupe report A B shows others side by side. "
+            f"{error}"
+        ) from error
     kinds = ((done.samples, "sample"), (done.findings, "finding"), (done.pictures, "picture"), (done.forks, "fork"))
     new = ", ".join(many(*kind) for kind in kinds)
     say(f"{out_dir}: new are {new}; {many(done.stayed, 'finding')} stood there already.")

@@ -106,7 +106,8 @@ Full = Annotated[
 
 def given(context: typer.Context) -> dict[str, Any]:
     """Return the settings that a command line gives, by name: its own options, and what `--set` holds, as text."""
-    named = {name: value for name, value in context.params.items() if name in SETTINGS and value not in (None, False)}
+    unset = (None, False)
+    named = {name: v for name, v in context.params.items() if name in SETTINGS and not any(v is none for none in unset)}
     texts = context.params.get("sets") or ()
     return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v != ()}, "set": list(texts)}
 

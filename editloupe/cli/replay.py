@@ -10,13 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from typer import Option
-
 import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.arguments import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName
-from editloupe.cli.arguments import Trust as Trusted
+from editloupe.cli.arguments import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
 from editloupe.cli.output import Form, chosen_form, note, print_json, say, show_tables, status, warn
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
 from editloupe.config import pairs
@@ -30,7 +27,7 @@ from editloupe.runs.trust import Trust
 from editloupe.stats.table import Cell, Column, Row, Table, words
 
 _SHOWN = 20
-_FORKING, _SCORING = "Fork", "Score again"
+_LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
 
 
 def replay(
@@ -39,40 +36,20 @@ def replay(
     criterion: CriterionName = None,
     judge: JudgeName = None,
     repeat: RepeatNumber = None,
-    model: Annotated[Side, Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
-    observations: Annotated[Side, Option(help="recorded: those of the traces. live: tools run.")] = "recorded",
-    backend: Annotated[str | None, Option(metavar="URI", help="Who is asked. Default: the recorded judge.")] = None,
-    limit: Annotated[
-        int | None, Option(min=1, metavar="N", help="With --model live: N samples, always the same ones of a run.")
-    ] = None,
+    model: Annotated[Side, opt("--model", None, "The replies: recorded, or live from the model.")] = "recorded",
+    observations: Annotated[Side, opt("--observations", None, "The tools' answers: recorded, or live.")] = "recorded",
+    backend: Annotated[str | None, opt("--backend", "URI", "Who is asked live. Default: the recorded judge.")] = None,
+    limit: Annotated[int | None, opt("--limit", "N", "N samples, always the same ones of a run.", _LIVE, min=1)] = None,
     fail_above: Annotated[
-        float | None,
-        Option(min=0, max=1, metavar="SHARE", help="With --model live: exit code 4 if more answers changed."),
+        float | None, opt("--fail-above", "SHARE", "Exit code 4 if more answers changed.", _LIVE, min=0, max=1)
     ] = None,
-    at: Annotated[
-        int | None,
-        Option(min=0, metavar="STEP", help="Keep SAMPLE's first STEP steps, then go on live.", rich_help_panel=_FORKING),
-    ] = None,
-    fork: Annotated[
-        int | None, Option(min=1, metavar="N", help="Go on from this fork, as show numbers them.", rich_help_panel=_FORKING)
-    ] = None,
-    tools: Annotated[
-        str | None, Option(metavar="A,B,…", help='Tools from then on; "none" for none.', rich_help_panel=_FORKING)
-    ] = None,
-    add_instruction: Annotated[
-        Path | None, Option(metavar="FILE", help="A text that the model is told at that step.", rich_help_panel=_FORKING)
-    ] = None,
-    rubric: Annotated[
-        str | None, Option(metavar="NAME|FILE", help="Read the recorded answers by it.", rich_help_panel=_SCORING)
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="Another option of the protocol.", rich_help_panel=_SCORING),
-    ] = None,
-    out_dir: Annotated[
-        Path | None, Option("--out", metavar="DIR", help="Leave RUN as it is and write a new run here.")
-    ] = None,
-    trust: Trusted = False,
+    at: Annotated[int | None, opt("--at", "STEP", "Keep SAMPLE's first STEP steps, go on live.", _FORK, min=0)] = None,
+    tools: Annotated[str | None, opt("--tools", "A,B,…", 'Tools from then on; "none" for none.', _FORK)] = None,
+    hint: Annotated[Path | None, opt("--add-instruction", "FILE", "A text for the model at that step.", _FORK)] = None,
+    rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Read the recorded answers by this rubric.", _SCORE)] = None,
+    sets: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Leave RUN as it is and write a new run here.")] = None,
+    trust: TrustRun = False,
     form: Form = "table",
 ) -> int:
     """Replay a run from its traces, ask its judge again, go on from a step, or score by another rubric.
@@ -87,9 +64,9 @@ def replay(
     editloupe replay RUN SAMPLE --criterion if --at 2 --backend openai/gpt-4.1
     editloupe replay RUN --rubric mine.toml --out rescored
     """
-    changes: dict[str, Any] = {**pairs(settings or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
+    changes: dict[str, Any] = {**pairs(sets or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
-    _refuse("--at STEP", at is not None, {"--fork": fork, "--tools": tools, "--add-instruction": add_instruction})
+    _refuse("--at STEP", at is not None, {"--tools": tools, "--add-instruction": hint})
     _refuse("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above})
     _refuse("--model live or --at STEP", live, {"--backend": backend})
     _refuse("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir})
@@ -104,7 +81,7 @@ def replay(
         from editloupe.cli.forking import go_on
 
         place = _writable(run, out_dir)
-        return go_on(place, chosen, at=at, fork=fork, backend=backend, tools=tools, hint=add_instruction, trusted=trust)
+        return go_on(place, chosen, at=at, backend=backend, tools=tools, hint=hint, trusted=trust)
     place = _writable(run, out_dir) if live else run
     # What is done live is written beside the run.
     with closing(RunStore.edit(place) if live else RunStore.read(place)) as store:

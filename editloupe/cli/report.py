@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
 from editloupe import files
-from editloupe.cli.arguments import Full, RunFolders
+from editloupe.cli.arguments import Full, RunFolders, opt
 from editloupe.cli.output import Form, for_programs, in_brief, note, print_json, say, show_table, show_tables, warn, write
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
@@ -19,14 +17,9 @@ from editloupe.figures.report import Report, make_report, write_report
 
 def report(
     runs: RunFolders,
-    name: Annotated[str | None, Option("--table", metavar="NAME", help="Only this table, such as means.")] = None,
-    out_dir: Annotated[
-        Path | None,
-        Option("--out", metavar="DIR", help="Where the files go. Default: report/ in the run, where there is one run."),
-    ] = None,
-    figures: Annotated[
-        Path | None, Option("--figures", metavar="DIR", help="Keep each plot as PDF and PNG in this folder, for a paper.")
-    ] = None,
+    name: Annotated[str | None, opt("--table", "NAME", "Only this table.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Where the files go. Default: report/ in the one run.")] = None,
+    figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG, for a paper.")] = None,
     full: Full = False,
     form: Form = "table",
 ) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe.backends.prices import read_prices
 from editloupe.cli.arguments import CriterionName, JudgeName, PricesFile, RepeatNumber, SampleName
@@ -31,10 +31,6 @@ def show(
     criterion: CriterionName = None,
     judge: JudgeName = None,
     repeat: RepeatNumber = None,
-    fork: Annotated[int | None, Option(min=1, metavar="N", help="Show this fork, by its number in the tree.")] = None,
-    diff: Annotated[
-        Path | None, Option(metavar="OTHER_RUN", help="Compare the sample's traces with those of another run.")
-    ] = None,
     prices: PricesFile = None,
     form: Form = "table",
 ) -> int:
@@ -48,7 +44,7 @@ def show(
     editloupe show runs/mine SAMPLE --criterion if
     """
     if sample is None:
-        only = {"--criterion": criterion, "--judge": judge, "--repeat": repeat, "--fork": fork, "--diff": diff}
+        only = {"--criterion": criterion, "--judge": judge, "--repeat": repeat}
         if given := [name for name, value in only.items() if value is not None]:
             raise ConfigError(f"{', '.join(given)} is about one sample: name the sample behind the run")
         if (found := _listed(run)) is not None:
@@ -58,27 +54,23 @@ def show(
         _overview(store)
         warn(store.problems)
         return 0
-    if form != "table" and (form != "json" or fork is not None or diff is not None):
-        raise ConfigError("one sample is printed for people, or with --format json its findings, without --fork and --diff")
+    if form not in ("table", "json"):
+        raise ConfigError(f"--format {form}: one sample is printed for people, or as json")
     # This imports tools and agents, and a whole run is shown without them.
     from editloupe.cli.recorded import findings_of
-    from editloupe.cli.steps import compare_traces, explain, told
+    from editloupe.cli.steps import explain, told
 
     store = RunStore.read_samples(run, [sample])
     if not store.findings:
         raise ConfigError(why_empty(store))
     findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
     listed = read_prices(prices)
-    other = None if diff is None else RunStore.read_samples(diff, [sample])
     if form == "json":
         of_json = [told(store, finding, listed) for finding in findings]
         print_json({"run": str(store.folder), "sample": findings[0].sample_id, "findings": of_json}, indent=2)
     else:
         for finding in findings:
-            if other is None:
-                explain(store, finding, listed, fork)
-            else:
-                compare_traces(store, finding, other, listed)
+            explain(store, finding, listed)
     warn(store.problems)
     return 0
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from editloupe.answers import Record
 from editloupe.backends.prices import Prices
-from editloupe.chat import Usage
-from editloupe.cli.output import note, say, warn
+from editloupe.cli.output import command, many, note, say, warn
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, TraceError
+from editloupe.errors import TraceError
 from editloupe.findings import Finding, Observation
 from editloupe.runs.judges import names_of, titled
-from editloupe.runs.lineage import FORKS, Parent, family, mismatches, read_whole
+from editloupe.runs.lineage import FORKS, family, mismatches, read_whole
 from editloupe.runs.store import RunStore
-from editloupe.runs.trace_diff import first_divergence
 from editloupe.tasks import task_from_json
-from editloupe.traces.events import FindingEvent
-from editloupe.traces.read import Step, Trace, read_trace
+from editloupe.traces.read import Step, Trace
 from editloupe.values import ImageRef, Json, Sample, View, canonical_json
-
-Forks: TypeAlias = Mapping[str, tuple[Trace, Parent, Finding | None]]
-"""Path inside the run → a trace that continues another one, where it parts, and its end."""
 
 
 def told(store: RunStore, finding: Finding, prices: Prices) -> dict[str, Json]:
@@ -35,15 +27,10 @@ def told(store: RunStore, finding: Finding, prices: Prices) -> dict[str, Json]:
     uri = str(judge.get("backend", "")) if isinstance(judge, Mapping) else ""
     steps: list[Json] = []
     prompt: Json = None
-    if finding.trace is not None:
-        try:
-            trace = read_whole(store.folder, store.folder / finding.trace)
-        except TraceError as error:
-            note(f"warning: {error}")
-        else:
-            warn(trace.problems)
-            prompt = trace.header.task.get("prompt")
-            steps = [{**step.to_json(), "cost_usd": prices.of_uri(uri, step.usage)} for step in trace.steps()]
+    if finding.trace is not None and (trace := _trace(store, finding.trace)):
+        warn(trace.problems)
+        prompt = trace.header.task.get("prompt")
+        steps = [{**step.to_json(), "cost_usd": prices.of_uri(uri, step.usage)} for step in trace.steps()]
     return {
         **finding.to_json(),
         "judge": names_of(judges).get(finding.judge_id, uri),
@@ -53,8 +40,8 @@ def told(store: RunStore, finding: Finding, prices: Prices) -> dict[str, Json]:
     }
 
 
-def explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None) -> None:
-    """Print one finding with its steps; or, where it is asked for, one of its forks."""
+def explain(store: RunStore, finding: Finding, prices: Prices) -> None:
+    """Print one finding with its steps."""
     say(f"── {_title(finding)} ──", "bold")
     sample = store.samples.get(finding.about.key)
     if sample is not None:
@@ -62,105 +49,30 @@ def explain(store: RunStore, finding: Finding, prices: Prices, fork: int | None)
         for number, turn in enumerate(turns, start=finding.turn or 1):
             if turn.instruction:
                 say(f"Instruction{f' {number}' if len(sample.turns) > 1 else ''}: {turn.instruction}")
-    if finding.trace is None:
-        if fork is not None:
-            raise ConfigError(f"{finding.about.key}, {finding.metric}: there is no fork {fork}")
+    trace = None if finding.trace is None else _trace(store, finding.trace)
+    if trace is None:
         _show_edit(store, sample, finding.turn)
-        _verdict(finding)
-        return
-    forks, name = forks_of(store.folder, finding.trace), finding.trace
-    shown: Finding | None = finding
-    if fork is not None:
-        name = next((path for path in forks if _number(path) == str(fork)), "")
-        if not name:
-            raise ConfigError(f"{finding.about.key}, {finding.metric}: there is no fork {fork}")
-        shown = forks[name][2]
-    try:
-        trace = read_whole(store.folder, store.folder / name)
-        parent = Parent.of(trace.header)
-    except TraceError as error:
-        _show_edit(store, sample, finding.turn)
-        note(f"warning: {error}")
     else:
-        _show_trace(store, trace, finding, prices, 0 if parent is None else parent.step)
-        strange = [] if store.rescored else mismatches(trace, finding if fork is None else None, store.identity)
-        warn((*trace.problems, *strange))
-    if forks:
-        say("\nForks", "bold")
-        for line in _tree(finding.trace, f"{_end(finding)}  ({store.judge_names().get(finding.judge_id, '')})", forks):
-            say(line)
-    if shown is None:
-        say("\nNot finished.", "bold red")
-    else:
-        _verdict(shown)
+        _show_trace(store, trace, finding, prices)
+        warn((*trace.problems, *([] if store.rescored else mismatches(trace, finding, store.identity))))
+    if finding.trace is not None and (forks := len(forks_of(store.folder, finding.trace))):
+        say(f"\n{many(forks, 'fork')} of it: {command('view', store.folder)}")
+    _verdict(finding)
 
 
-def compare_traces(store: RunStore, finding: Finding, other: RunStore, prices: Prices) -> None:
-    """Print where the traces of one question in two runs begin to differ."""
-    say(f"── {_title(finding)} ──", "bold")
-    found = [f for f in other.current() if f.question == finding.question and f.repeat == finding.repeat]
-    if not found:
-        say(f"{other.folder} has no finding for it.\n")
-    for second in found:
-        sides = (("here", store, finding), ("there", other, second))
-        for where, run, f in sides:
-            say(
-                f"{where.capitalize():<6} {_end(f)}  ({names_of(run.info.get('judges')).get(f.judge_id, '')}, {run.folder})"
-            )
-        if finding.trace is None or second.trace is None:
-            say("One of them has no trace.\n")
-            continue
-        here, there = (read_whole(run.folder, run.folder / str(f.trace)) for _, run, f in sides)
-        divergence = first_divergence(here, there)
-        if divergence is None:
-            say(f"The same conversation to the end, {len(here.steps())} steps.\n")
-            continue
-        parted, how = divergence
-        say(f"They part {how}", "bold")
-        for (where, run, _), trace in zip(sides, (here, there), strict=True):
-            price = partial(prices.of_uri, str(trace.header.judge.get("backend")))
-            for number, step in enumerate(trace.steps(), start=1):
-                # Those who were asked another question share no step.
-                if parted in (0, number):
-                    _show_step(number, step, run, price, f", {where}")
-        say("")
-
-
-def forks_of(folder: Path, name: str) -> Forks:
-    """Return the traces in a run that continue this one or a fork of it. One that cannot be read is a warning."""
+def forks_of(folder: Path, name: str) -> list[Path]:
+    """Return the files of a trace's forks."""
     stem = family(name)
-    found: dict[str, tuple[Trace, Parent, Finding | None]] = {}
-    numbered = [p for p in (folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if _number(p).isdecimal()]
-    for path in sorted(numbered, key=lambda p: int(_number(p))):
-        try:
-            trace = read_trace(path)
-            parent = Parent.of(trace.header)
-        except TraceError as error:
-            note(f"warning: {error}")
-            continue
-        ends = [e.content for e in trace.events if isinstance(e, FindingEvent)]
-        if parent is not None:
-            found[str(path.relative_to(folder))] = (trace, parent, ends[-1] if ends else None)
-    return found
+    return [p for p in (folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if p.name.split(".")[2].isdecimal()]
 
 
-def _number(path: str | Path) -> str:
-    return Path(path).name.split(".")[2]
-
-
-def _tree(name: str, text: str, forks: Forks, deep: int = 0) -> Iterator[str]:
-    """Yield a line for a trace, and below it those of its forks."""
-    yield "   " * deep + text
-    for path, (trace, parent, end) in forks.items():
-        if parent.trace == name:
-            kept = "from the question" if parent.step == 0 else f"after step {parent.step}"
-            changed = "".join(f", {what}: {words}" for what, words in parent.changes.items())
-            judge = "" if "backend" in parent.changes else f"  ({trace.header.judge.get('backend')})"
-            yield from _tree(path, f"└─ {parent.why} {_number(path)} {kept}{changed}: {_end(end)}{judge}", forks, deep + 1)
-
-
-def _end(finding: Finding | None) -> str:
-    return "not finished" if finding is None else str(finding.answer or finding.status)
+def _trace(store: RunStore, name: str) -> Trace | None:
+    """Return a trace; None, with a warning, for one that cannot be read."""
+    try:
+        return read_whole(store.folder, store.folder / name)
+    except TraceError as error:
+        note(f"warning: {error}")
+        return None
 
 
 def _title(finding: Finding) -> str:
@@ -170,11 +82,10 @@ def _title(finding: Finding) -> str:
     return f"{finding.about.key}: {', '.join(part for part in parts if part)}"
 
 
-def _show_trace(store: RunStore, trace: Trace, finding: Finding, prices: Prices, kept: int) -> None:
-    """Print the question and the steps.   kept: how many of them a fork shares with what it continues."""
+def _show_trace(store: RunStore, trace: Trace, finding: Finding, prices: Prices) -> None:
+    """Print the question and the steps."""
     _question(store, trace)
     uri = str(trace.header.judge.get("backend"))
-    # A fork may have another judge than those of the run.
     named = names_of(store.info.get("judges")).get(trace.header.judge_id, uri)
     role = "" if finding.role in ("judge", "measure") else f" (role {finding.role})"
     say(f"Judge: {titled(named, uri)}{role}")
@@ -184,8 +95,7 @@ def _show_trace(store: RunStore, trace: Trace, finding: Finding, prices: Prices,
         for text in opening:
             _indented(text, "dim")
     for number, step in enumerate(trace.steps(), start=1):
-        remark = ", shared with what it continues" if number <= kept else ""
-        _show_step(number, step, store, partial(prices.of_uri, uri), remark)
+        _show_step(number, step, store, prices.of_uri(uri, step.usage))
 
 
 def _question(store: RunStore, trace: Trace) -> None:
@@ -209,14 +119,14 @@ def _question(store: RunStore, trace: Trace) -> None:
     for id_ in task.rests_on:
         found = [f for f in store.current() if f.task_id == id_]
         for origin in found:
-            say(f"Planned from {_title(origin)}: {_end(origin)}")
+            say(f"Planned from {_title(origin)}: {origin.answer or origin.status}")
         if not found:
             say(f"Planned from task {id_[:12]}, which has no finding here")
 
 
-def _show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage], float | None], remark: str) -> None:
+def _show_step(number: int, step: Step, store: RunStore, cost: float | None) -> None:
     """Print thought, calls with their observations, answer; what it cost and how long it took in its heading."""
-    say(f"\nStep {number}{remark} ({', '.join(_spent(step, price))})", "bold")
+    say(f"\nStep {number} ({', '.join(_spent(step, cost))})", "bold")
     if step.thought:
         say("Thought", "cyan")
         _indented(step.thought)
@@ -230,7 +140,7 @@ def _show_step(number: int, step: Step, store: RunStore, price: Callable[[Usage]
         _indented(step.note, "yellow")
 
 
-def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
+def _spent(step: Step, cost: float | None) -> list[str]:
     """Return time, tokens and money of a step, as far as they are known."""
     usage = step.usage
     known = [f"{step.seconds:.2f} s"]
@@ -240,7 +150,6 @@ def _spent(step: Step, price: Callable[[Usage], float | None]) -> list[str]:
     if usage.output_tokens:
         known.append(f"{usage.output_tokens:,} output tokens")
     if usage.total:
-        cost = price(usage)
         known.append("price unknown" if cost is None else f"{cost:.2g} USD" if cost else "no cost")
     return known
 

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe import plugins
+from editloupe.cli.arguments import opt
 from editloupe.cli.options import words
 from editloupe.cli.output import Form, fail, note, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
@@ -42,25 +43,13 @@ def tools(
             show_default=False,
         ),
     ] = None,
-    arg: Annotated[
-        list[str] | None,
-        Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.", rich_help_panel=_CALL),
-    ] = None,
-    out_dir: Annotated[
-        Path | None,
-        Option(
-            "--out", metavar="DIR", help="Where pictures go. Default: a new editloupe-tool-NAME.", rich_help_panel=_CALL
-        ),
-    ] = None,
-    root: Annotated[
-        Path, Option(metavar="DIR", help="Only images below this folder can be opened.", rich_help_panel=_SERVE)
-    ] = Path(),
-    only: Annotated[
-        str | None, Option("--tools", metavar="A,B,…", help="Only these tools. Default: all.", rich_help_panel=_SERVE)
-    ] = None,
-    device: Annotated[str | None, Option(metavar="DEVICE", help="cpu, cuda, cuda:N or mps. Default: auto.")] = None,
-    detector: Annotated[str | None, Option(metavar="FOLDER|FILE|ID", help="Weights of the detector.")] = None,
-    upscaler: Annotated[str | None, Option(metavar="FILE", help="Weights of the upscaler.")] = None,
+    arg: Annotated[list[str] | None, opt("--arg", "KEY=VALUE", "An argument, JSON or text.", _CALL)] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: a new editloupe-tool-NAME.", _CALL)] = None,
+    root: Annotated[Path, opt("--root", "DIR", "Open only images below this folder.", _SERVE)] = Path(),
+    only: Annotated[str | None, opt("--tools", "A,B,…", "Only these tools.", _SERVE)] = None,
+    device: Annotated[str | None, opt("--device", "DEVICE", "cpu, cuda, cuda:N or mps. Default: auto.")] = None,
+    detector: Annotated[str | None, opt("--detector", "FOLDER|FILE|ID", "Weights of the detector.")] = None,
+    upscaler: Annotated[str | None, opt("--upscaler", "FILE", "Weights of the upscaler.")] = None,
     form: Form = "table",
 ) -> int:
     """List the tools and which are absent here, show one, call one by hand, or serve them to other agents.

@@ -7,7 +7,7 @@ from pathlib import Path
 from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import put_on_trial
 from editloupe.build.probes.trial_tables import answers, heading, markdown, tables, write_trial
-from editloupe.cli.arguments import Full, JudgeNames, Out, PricesFile, Resamples, RunFolders
+from editloupe.cli.arguments import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import words
 from editloupe.cli.output import Form, command, in_brief, note, print_json, say, show_table, show_tables, write
@@ -21,7 +21,7 @@ from editloupe.stats.bootstrap import RESAMPLES, Drawing
 def trial(
     runs: RunFolders,
     judges: JudgeNames = None,
-    out_dir: Out = None,
+    out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
     full: Full = False,

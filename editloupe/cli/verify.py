@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Annotated
 
-from typer import Option
-
-from editloupe.cli.arguments import RunFolder
+from editloupe.cli.arguments import RunFolder, opt
 from editloupe.cli.output import Form, many, print_json, say, say_first, table
 from editloupe.runs.folders import orphans, remove
 from editloupe.runs.store import RunStore
@@ -18,7 +16,7 @@ from editloupe.values import Json
 
 def verify(
     run: RunFolder,
-    prune: Annotated[bool, Option("--prune", help="Delete the pictures that no trace, sample or finding names.")] = False,
+    prune: Annotated[bool, opt("--prune", None, "Delete the pictures that no trace, sample or finding names.")] = False,
     form: Form = "table",
 ) -> int:
     """Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed."""

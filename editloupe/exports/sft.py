@@ -68,7 +68,7 @@ class People:
         rated, self.notes = rated_by_people(judged, human, columns)
         if rated is None:
             raise ConfigError(
-                f"{store.folder}: its samples carry no human ratings; name a table of ratings with --agree-with FILE"
+                f"{store.folder}: its samples carry no human ratings; name a table of ratings with --human FILE"
             )
         self._ratings, self._metrics = rated.column, store.metrics()
         self._scores: dict[tuple[str, str], list[bool]] = {}

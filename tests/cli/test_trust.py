@@ -27,7 +27,7 @@ COMMANDS: dict[str, list[str]] = {
     "replay of misses": ["replay", "RUN", "--record-mode", "all"],
     "fork": ["fork", "RUN", "s00", "--at", "0"],
     "judge": ["judge", "--config", "RUN/config.yaml", "--out", "new"],
-    "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--seed", "5", "--out", "new"],
+    "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--set", "seed=5", "--out", "new"],
     "rank": [
         *("rank", "--source", "edits/source/s00.png", "--instruction", "Make it red.", "--config", "RUN/config.yaml"),
         *("edits/edited/s00.png", "edits/edited/s01.png", "--by", "if", "--out", "new"),
@@ -107,7 +107,7 @@ def test_an_address_of_the_users_own_environment_is_the_users(
     editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
-    assert editloupe("retry", foreign, "--status", "unparsed")[0] == 0
+    assert editloupe("judge", foreign, "--retry", "unparsed")[0] == 0
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
@@ -160,7 +160,7 @@ def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
     assert editloupe(*words)[0] == 2
     assert editloupe(*words, "--trust")[0] == 0
     assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
-    assert editloupe("retry", "run", "--trust")[0] == 0
+    assert editloupe("judge", "run", "--retry", "--trust")[0] == 0
 
 
 def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -183,7 +183,7 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
         ("report", "run"),
         ("compare", "run"),
         ("gate", "run", "--require", "mean(if) >= 0"),
-        ("rescore", "run", "--option", "mask_pad=0.1"),
+        ("rescore", "run", "--set", "mask_pad=0.1"),
     ):
         code, _, told = editloupe(*words)
         assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words
