@@ -107,19 +107,6 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
     assert not left_out()
 
 
-def test_base_images_have_the_benchmarks_names_and_their_own_bytes(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images", 11)
-    build(editloupe, images)
-    names = sorted(p.name for p in Path("set/edival").iterdir())
-    assert names == sorted(["instructions.csv", "1_input_raw.jpg", *(f"{n}_input_raw.png" for n in range(11) if n != 1)])
-    # 10.png comes behind 9.png, not behind 1.jpg.
-    for index, name in ((0, "0.png"), (1, "1.jpg"), (2, "2.png"), (10, "10.png")):
-        made = Path("set/edival") / f"{index}_input_raw{Path(name).suffix}"
-        assert made.read_bytes() == (images / name).read_bytes()
-        assert metadata()[index]["image"] == name
-        assert (Path("set/imagefolder") / metadata()[index]["source_file_name"]).read_bytes() == made.read_bytes()
-
-
 def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
     finder.seen = {
         "metal red cup": [((0.1, 0.1, 0.4, 0.4), 0.34)],  # under 0.35

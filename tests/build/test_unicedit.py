@@ -106,20 +106,6 @@ def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(edi
     assert editloupe("verify", "set/run")[0] == 0
 
 
-def test_keys_become_unique_and_a_triplet_that_occurs_twice_is_written_once(editloupe: Run, tmp_path: Path) -> None:
-    # Rows 1 and 3 have row 0's key. SetRow 3 has row 0's images too, in the words of another editor's order.
-    words = ["Paint it red", "Paint it blue", "Paint it green", "PAINT  it red by force", "Paint it grey"]
-    edits = draw(tmp_path / "edits", words, key=["a/b", "a/b", "a/b-2", "a/b", None])
-    rows = lines(edits / "metadata.jsonl")
-    rows[3] |= {f"{role}_file_name": rows[0][f"{role}_file_name"] for role in ("source", "edited")}
-    (edits / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, funnel = build(editloupe, edits)
-    assert code == 0
-    assert table()["key"].to_list() == ["a/b", "a/b-3", "a/b-2", "s4"]
-    assert (funnel["written"], funnel["dropped"], funnel["renamed_keys"]) == (4, 1, 1)
-    assert [(one["why"], one["detail"]) for one in left_out()] == [("duplicate", "the same as 'a/b'")]
-
-
 def test_a_parquet_file_ends_before_memory_does_and_a_stop_between_two_goes_on(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,13 +15,12 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import DataError
 from editloupe.findings import Finding, Observation
 from editloupe.imaging.views import make_view
-from editloupe.protocols.base import Known, make_protocol, scored
+from editloupe.protocols.base import Known, make_protocol
 from editloupe.tasks import Ask
 from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import Sample
-from tests.conftest import draw_edits, final
+from tests.conftest import final
 from tests.protocols.dlebench_scenes import EDITS, OracleEdit, reference_of, resized, sample_of
-from tests.setups import open_with, run_over
 
 IF, VC = "instruction_following", "visual_consistency"
 BOTH = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
@@ -71,30 +69,6 @@ def test_a_perfect_edit_shows_no_difference_at_any_size(edit: OracleEdit, size: 
     assert (told in seen.text) != bool(seen.data["identical"])
 
 
-@rows(
-    "edit size tools",
-    [
-        *((edit, 1.0, None, i % 2 == 0) for i, edit in enumerate(EDITS)),
-        *((COLOUR, size, tools, True) for size, tools in ((0.5, None), (1.0, ()), (0.5, ()))),
-    ],
-)
-def test_the_reference_itself_gets_the_full_score(
-    edit: OracleEdit, size: float, tools: tuple[str, ...] | None, tmp_path: Path
-):
-    sample = sample_of(edit, resized(reference_of(edit), size), tmp_path)
-    found = Judge("baseline", mode="oracle", tools=tools).judge(sample)
-    protocol = make_protocol("dlebench", {"mode": "oracle"})
-    assert {s.metric: s.normalised for s in scored(protocol, [sample], found)} == {IF: 100, VC: 100}
-
-
-@rows("edit", ((edit, True) for edit in EDITS))
-def test_the_source_itself_gets_no_score_for_following(edit: OracleEdit, tmp_path: Path):
-    sample = sample_of(edit, reference_of(replace(edit, after=edit.before)), tmp_path)
-    found = Judge("baseline", mode="oracle", criteria="if").judge(sample)
-    (score,) = scored(make_protocol("dlebench", {"mode": "oracle", "criteria": "if"}), [sample], found)
-    assert score.label == "Localization Failure"
-
-
 def asked(sample: Sample, **options: object) -> tuple[list[str], list[Finding]]:
     """The questions on instruction following, and their findings."""
     lmm = ScriptedLMM(lambda request: final("Flawless Execution"))
@@ -125,26 +99,6 @@ def test_the_edit_type_or_an_option_says_whether_the_targets_are_one_set(tmp_pat
         make_protocol("dlebench", {"mode": "oracle"}).check([untyped])
     assert {f.status for f in asked(untyped)[1]} == {"input_error"}
     assert len(asked(untyped, targets="each")[0]) == 3
-
-
-THIN = (
-    [0, 10, 160, 10.02],
-    [159.9999, 10, 161.5, 40],
-    [10, 10, 10.0001, 10.0001],
-    [159.99999999999997, 0, 160, 5],
-    [0, 0, 5e-324, 5e-324],
-)
-
-
-def test_a_box_thinner_than_a_pixel_is_judged_and_costs_no_other_row(tmp_path: Path):
-    folder = draw_edits(tmp_path / "edits", len(THIN) + 1)
-    table = folder / "metadata.jsonl"
-    boxes = [*THIN, [20, 20, 60, 60]]
-    lines = [{**json.loads(line), "bbox": box} for line, box in zip(table.read_text().splitlines(), boxes, strict=True)]
-    table.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    outcome = run_over(open_with(mode="oracle"), folder, tmp_path / "run", concurrency=1)
-    assert {f.status for f in outcome.findings} == {"ok"}, [f.reason for f in outcome.findings if f.status != "ok"]
-    assert len(outcome.findings) == 2 * len(boxes)
 
 
 # Those that were once called a collapse or an anomaly run every day.

@@ -140,16 +140,3 @@ def test_a_picture_is_searched_once_whatever_the_spelling_of_the_phrase():
         with pytest.raises(Unsettled) as unsettled:
             seen(chain, 1, "red cup", *given)
         assert unsettled.value.status == status
-
-
-def test_given_boxes_are_findings_of_the_key_and_no_detector_is_asked():
-    boxes = [{"Red cup": [[20, 10, 60, 50], [0, 0, 20, 10]], "hat": []}, None, {"red cup": []}]
-    chain = sample(FIRST, SECOND, extra={"boxes": boxes})
-    asked = ((0, "hat"), (0, "red cup"), (2, "red cup"), (0, "jar"), (1, "red cup"))
-    tasks = [detect("edival", chain, turn, phrase) for turn, phrase in asked]
-    assert [task.measure for task in tasks] == ["key"] * 3 + ["detections"] * 2 and not any(t.views for t in tasks[:3])
-    known = [found(task, task.args["answer"]) for task in tasks[:3]]
-    # 20 of 200 px is 0.1 of the width, 10 of 100 px is 0.1 of the height.
-    first, second = seen(chain, 0, "red cup", *known)
-    assert list(first.box) == pytest.approx([0.1, 0.1, 0.3, 0.5]) and list(second.box) == pytest.approx([0, 0, 0.1, 0.1])
-    assert first.score == second.score == 1.0 and seen(chain, 2, "red cup", *known) == seen(chain, 0, "hat", *known) == []

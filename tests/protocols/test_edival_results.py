@@ -157,29 +157,6 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "said"),
-    [
-        ("0_input_raw.json", "{", "0_input_raw.json: "),
-        ("0_input_raw.json", [1], "expected an object, found the list [1]"),
-        ("0_input_raw.json", {"base_image_quality": None}, "holds no turn; expected the keys 1, 2"),
-        ("0_input_raw.json", {"1": 5}, "turn 1 is the number 5; expected an object"),
-        ("0_input_raw.json", {"4": entry(1)}, "it is about 4 edits, and the data has 3"),
-        ("9_input_raw.json", {"1": entry(1)}, "the data has no sample '9'"),
-        ("0_input_raw.json", {"1": entry(2)}, "the data's 'Remove cup'"),
-        ("0_input_raw.json", {"1": entry(1, task_type="paint")}, "unknown edit type 'paint'"),
-        ("0_input_raw_turn_2.json", prompt(2, [1]), "expected 2 of 'instruction_following_list', found 1"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_named_and_the_others_count(
-    folder: Path, editloupe: Program, name: str, values: Any, said: str
-) -> None:
-    mode = "singlepass" if "turn" in name else "multipass"
-    put(folder / "results" / "bagel" / mode / name, values)
-    code, _, err = editloupe(*IMPORT)
-    assert code == 0 and f"{mode}: entries not counted: 1" in words(err) and said in words(err)
-
-
-@pytest.mark.parametrize(
     ("value", "reason", "kind", "status"),
     [
         (1, "", "subject_add", "ok"),

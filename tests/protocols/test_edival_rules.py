@@ -6,16 +6,11 @@ Expected: 1 followed, 0 not followed, None no verdict.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe.errors import ConfigError
-from editloupe.protocols.base import make_protocol
 from editloupe.protocols.edival.instructions import Edit
-from editloupe.protocols.edival.rules import Rules, preset
 from tests.protocols.edival_play import Play, chain_of
 
 
@@ -236,29 +231,3 @@ def test_background(bear: Any, said: str, paper: Any, code: Any) -> None:
     compare(Edit(edit_type="background_change", new="park", keep=("bear",)), {}, {"bear": bear}, said, paper, code)
     # Seven sentences of the benchmark name nothing to keep: its code cannot read them.
     compare(Edit(edit_type="background_change", new="park"), {}, {}, said, int(said == "yes"), 0)
-
-
-def test_a_file_of_rules_changes_those_of_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own.toml").write_text('like = "official"\nmiss = "status"\nremove_threshold = 0.5\n', encoding="utf-8")
-    own = make_protocol("edival", {"rules": "own.toml"}).options
-    assert own.rules == Rules.model_validate({**vars(preset("official")), "miss": "status", "remove_threshold": 0.5})
-    # What a run records says all of it, without the file.
-    recorded = own.model_dump(mode="json")["rules"]
-    assert recorded == {"like": "official", "miss": "status", "remove_threshold": 0.5}
-    assert make_protocol("edival", {"rules": recorded}).options == own
-    for name in ("paper", "official"):
-        assert make_protocol("edival", {"rules": name}).options.model_dump(mode="json")["rules"] == name
-    for text, said in (
-        ('like = "code"', "own.toml: like = 'code': expected paper or official"),
-        ("add_treshold = 0.3", "own.toml: unknown rule 'add_treshold'; did you mean 'add_threshold'"),
-        ("add_threshold = 0.1", "option rules.add_threshold: Input should be greater than or equal to 0.25"),
-        ('miss = "0"', "option rules.miss: Input should be 'status' or 'failure'"),
-        ("miss", "rules 'own.toml': is not valid TOML"),
-    ):
-        Path("own.toml").write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigError, match=re.escape(said)):
-            make_protocol("edival", {"rules": "own.toml"})
-    for given, said in (("code", "rules 'code': .*; built in: paper, official"), (3, "the path of a .toml file; found 3")):
-        with pytest.raises(ConfigError, match=said):
-            make_protocol("edival", {"rules": given})

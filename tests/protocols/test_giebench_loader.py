@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,26 +59,6 @@ def test_a_mask_becomes_an_image_of_the_sample_once_and_nothing_is_written(tmp_p
     store.write()
     assert [path.read_bytes() for path in (tmp_path / "run").rglob("*.png")] == [store.data(ref)]
     assert "object_mask" not in samples[0].extra
-
-
-def test_outputs_may_be_listed_in_a_file_in_any_order(tmp_path: Path) -> None:
-    same = row(2)
-    root = write(tmp_path / "gie", [row(0), row(1), same, same])
-    folder = tmp_path / "omni"
-    listed = [
-        {**same, "edited_image_path": "pictures/first.png"},
-        row(1, edited_image_path=None),
-        {**same, "edited_image_path": str(folder / "pictures" / "second.png")},
-        row(0, edited_image_path="pictures/zero.png"),
-        row(7, edited_image_path="pictures/strange.png"),
-    ]
-    for name in ("first", "second", "zero"):
-        draw(folder / "pictures" / f"{name}.png")
-    (folder / "outputs.json").write_text(json.dumps(listed), encoding="utf-8")
-    loaded = opened(root, edited={"omni": folder / "outputs.json"}, outputs=True)
-    stems = [s.edited and s.edited.path and s.edited.path.stem for s in loaded.samples]
-    assert stems == ["zero", None, "first", "second"] and loaded.rejected == ()
-    assert any("1 missing, 1 belong to no row" in note for note in loaded.notes)
 
 
 def test_a_file_that_is_broken_or_cut_off_is_refused_and_not_repaired(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from editloupe.data.images import ImageStore
-from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
 from editloupe.protocols.result_mapping import read_said
@@ -22,7 +21,7 @@ from editloupe.protocols.unicbench.results import UNICBENCH
 from editloupe.protocols.unicbench.terms import METRICS
 from tests.data.benchmarks import draw, gedit, imgedit, kris
 from tests.data.benchmarks import write as write_json
-from tests.protocols.unicbench_files import edit, put, result, rows, write, write_results
+from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -106,24 +105,6 @@ def test_what_is_no_verdict_is_a_status_and_counts_in_the_published_mean_alone(t
     assert means["visual_quality"] == (None, 7) and means["reasoning_accuracy"] == (6.0, 1)
     for note in ("unparsed (Parse error)", "off_menu (nc_score is off the scale of 0 to 10)", "the row has no ra_score"):
         assert any(f"scores that are {note}" in one or note in one for one in found.notes), note
-
-
-def test_without_outputs_the_scores_are_read_all_the_same(tmp_path: Path) -> None:
-    given = rows()
-    root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given[:7]])
-    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
-    assert all(sample.edited is None for sample in found.loaded.samples)
-    assert {finding.status for finding in found.findings} == {"ok"} and len(of(found, "visual_quality")) == 7
-    assert "no outputs beside the results of bagel: pages show the sources alone" in "\n".join(found.notes)
-    named = UNICBENCH.read(save, data=root, edited={"bagel": edit(tmp_path / "else", given)}, store=ImageStore())
-    assert all(sample.edited is not None for sample in named.loaded.samples)
-    stray = put(tmp_path / "empty" / "a.png").parent
-    for edited, said in (
-        ({"omni": stray}, r"--edited omni: no result of this editor below .*; there are bagel"),
-        ({"bagel": stray}, "no image there belongs to any row; saw 'a'"),
-    ):
-        with pytest.raises(DataError, match=said):
-            UNICBENCH.read(save, data=root, edited=edited, store=ImageStore())
 
 
 # ---- GEdit-Bench, ImgEdit-Bench, KRIS-Bench ---------------------------------------------------------------------------
@@ -219,9 +200,3 @@ def test_other_files_are_refused_with_what_was_expected(
     (tmp_path / "results" / file).write_text(text)
     read = Imports(editloupe, tmp_path, name, make)
     assert read.code == 2 and expected in read.err and not (tmp_path / "run").exists()
-
-
-def test_nothing_can_be_judged_by_the_protocol_that_holds_them(editloupe: Program, tmp_path: Path) -> None:
-    imgedit(tmp_path / "data")
-    code, _, err = editloupe("judge", "data", "--edited", "bagel=data/out", "--protocol", "published", "--out", "run")
-    assert code == 2 and "the protocol 'published' asks nothing" in " ".join(err.split())

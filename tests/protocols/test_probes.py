@@ -19,7 +19,7 @@ from editloupe.runs.store import RunStore
 from editloupe.tasks import Ask, Measure
 from editloupe.values import Sample
 from tests.conftest import final, png
-from tests.protocols.probe_files import IF, VC, draw_probes, picture, probe_row, write
+from tests.protocols.probe_files import IF, VC, draw_probes, picture
 from tests.setups import open_with, run_over
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -94,19 +94,6 @@ def test_a_truth_is_a_finding_of_kind_key_and_a_verdict_is_right_or_wrong(tmp_pa
         "failure": "wrong_colour", "area": 0.1, "nuisance": None, "trap": None, "twin": None, "scene": "scene 1",
     }  # fmt: skip
     assert len(score.findings) == 2
-
-
-def test_scores_are_held_against_bands(tmp_path: Path) -> None:
-    metrics = [m.id for m in make_protocol("unicbench").metrics]
-    bands = {metrics[0]: [8, 10], metrics[1]: [0, 3.5]}
-    rows = [probe_row(tmp_path, 0, truth={}, bands=bands), probe_row(tmp_path, 1, truth={}, bands={metrics[0]: [8.5, 10]})]
-    outcome = judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM([final('{"score": 8}')]), asks="unicbench")
-    # 8 lies in 8 to 10, on its edge; not in 0 to 3.5, and not in 8.5 to 10.
-    assert values(outcome.scores, f"right_{metrics[0]}") == {"p00": 1.0, "p01": 0.0}
-    assert values(outcome.scores, f"right_{metrics[1]}") == {"p00": 0.0, "p01": "not_defined"}
-    # The overall score is asked of nobody, and has no truth.
-    assert "right_overall" not in {score.metric for score in outcome.scores}
-    assert outcome.unusable == 0
 
 
 def change_row(folder: Path) -> None:

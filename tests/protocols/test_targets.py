@@ -13,7 +13,6 @@ from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.build.targets import TargetRow, TargetTable, as_csv, with_boxes
-from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ModelAbsent, ToolError
 from editloupe.models import opening
@@ -21,7 +20,6 @@ from editloupe.models.detect.base import Detector
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from tests.conftest import final
 from tests.tools.test_search import Reds
 
 Folder = Callable[..., Path]
@@ -71,35 +69,6 @@ def rows(outcome: Outcome) -> tuple[TargetRow, ...]:
 
 
 MUG = {"instruction": "Make the mug blue."}
-
-
-def test_boxes_of_the_data_are_used_and_nobody_is_asked(folder: Folder, find: Find) -> None:
-    root = folder({"instruction": "Make the mug blue.", "bboxes": [[0, 0, 20, 10], [0, 0, 200, 100]], "target_name": "mug"})
-    lmm, reds = ScriptedLMM([]), Reds()
-    small, whole = rows(find(root, lmm=lmm, detector=reds))
-    # 20·10 of 200·100 px is 1 %; the second box is all of the image.
-    assert (small.area_ratio, whole.area_ratio) == (0.01, 1.0)
-    assert {small.how, whole.how} == {"boxes"} and small.phrase == "mug" and small.phrase_by == "the data"
-    assert lmm.requests == [] and reds.asked == []
-
-
-def test_a_detector_finds_what_the_instruction_names(folder: Folder, find: Find) -> None:
-    (row,) = rows(find(folder({"instruction": "Make the Red Mug blue."}), detector=(reds := Reds(more=2))))
-    assert row.box is not None and list(row.box) == [40, 30, 60, 40]
-    assert (row.area_ratio, row.how, row.score, row.detections) == (0.01, "detector", 0.62, 3)
-    assert reds.asked[0][0] == "red mug" and row.phrase_by.startswith("rules (baseline")
-
-
-def test_a_model_names_the_object_and_the_whole_image_is_not_looked_for(folder: Folder, find: Find) -> None:
-    def script(request: Request) -> str:
-        return final("The whole image.") if "cinematic" in request.messages[0].text else final('the "red thing"')
-
-    root = folder({"instruction": "Make it cinematic."}, {"instruction": "Make it so."})
-    whole, thing = rows(find(root, lmm=ScriptedLMM(script), detector=(reds := Reds())))
-    assert (whole.area_ratio, whole.how, whole.phrase) == (1.0, "whole image", "image")
-    assert whole.box is not None and list(whole.box) == [0, 0, 200, 100]
-    assert (thing.area_ratio, thing.phrase, thing.phrase_by) == (0.01, "red thing", "scripted/test")
-    assert [phrase for phrase, _ in reds.asked] == ["red thing"]
 
 
 class Breaks(Reds):
