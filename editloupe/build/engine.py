@@ -151,36 +151,6 @@ class Drafted:
     """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetMade:
-    """All that came of a set's images."""
-
-    images: Sequence[Drafted]
-    reviewed: bool
-    """Whether people look through the set."""
-
-    @property
-    def looked(self) -> bool:
-        """Whether people were asked about it."""
-        return any(REVIEW in one.sample.extra for one in self.images)
-
-    @property
-    def rows(self) -> list[SetRow[Any]]:
-        """What may become rows, in the order of the images."""
-        return [row for one in self.images for row in one.rows]
-
-    @property
-    def kept(self) -> list[SetRow[Any]]:
-        """The rows of the set."""
-        looked = self.looked
-        return [row for row in self.rows if row.lost is None and (row.passed or not looked)]
-
-    @property
-    def waiting(self) -> list[SetRow[Any]]:
-        """Whole rows that people have not passed."""
-        return [row for row in self.rows if row.lost is None and not row.passed] if self.reviewed else []
-
-
 class SetRecipe(BaseProtocol):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run.
 
@@ -267,8 +237,8 @@ class SetRecipe(BaseProtocol):
         """Yield what a row becomes in the benchmark's file; its images are placed."""
         raise NotImplementedError
 
-    def told(self, made: SetMade) -> SetTold:
-        """Return what is said of a set beside its stages."""
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+        """Return what is said of a set beside its stages.   rows: all that were under way.   kept: those of the set."""
         return SetTold()
 
     # What follows is the engine's.

@@ -25,7 +25,7 @@ from pydantic import Field
 from editloupe.build.base import LeftOut, SetTold
 from editloupe.build.dlebench import texts
 from editloupe.build.dlebench.review import DLEBenchReview
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, corners
+from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import boxes_of, close_up, plain_name, target_name
@@ -253,13 +253,12 @@ class DLEBenchBuild(SetRecipe):
             **{_BENCHMARK.get(name, name): value for name, value in _said(row).items()},
         }
 
-    def told(self, made: SetMade) -> SetTold:
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of types and tries."""
-        kept, rows = [row.data for row in made.kept], [row.data for row in made.rows]
-        drawn = Counter(one.metadata["type"] for one in kept)
+        drawn = Counter(row.data.metadata["type"] for row in kept)
         types = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
-        blended, tries = sum(bool(one.facts["feather_px"]) for one in kept), sum(one.tries for one in rows)
-        again = sum(one.sent_back for one in rows)
+        blended, tries = sum(bool(row.data.facts["feather_px"]) for row in kept), sum(row.data.tries for row in rows)
+        again = sum(row.data.sent_back for row in rows)
         return SetTold(
             counts={"types": {**types}, "blended": blended, "tries": tries, "made_again_for_people": again},
             tables=[[["Rows by type", "Rows"], *([kind, str(count)] for kind, count in types.items())]] if types else [],

@@ -32,7 +32,7 @@ from editloupe.build.edival.drawing import (
     question,
     read,
 )
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, answered
+from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
 from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
@@ -176,15 +176,15 @@ class EdiValBuild(SetRecipe):
             own = {name: those[:turn] if name in _CUMULATIVE else those[turn - 1] for name, those in held.items()}
             yield {INDEX: number, TURN: turn, **own}
 
-    def told(self, made: SetMade) -> SetTold:
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of objects, and of instructions by turn and type."""
-        drafts, kept = [row.data for row in made.rows], [row.data for row in made.kept]
+        drafts = [row.data for row in rows]
         turns = range(1, self.options.turns + 1)
-        types = {turn: Counter(one.edits[turn - 1].edit_type for one in kept) for turn in turns}
+        types = {turn: Counter(row.data.edits[turn - 1].edit_type for row in kept) for turn in turns}
         others = Counter(str(one["why"]) for draft in drafts for one in draft.others)
         listed_, grounded = sum(len(one.listed) for one in drafts), sum(len(one.grounded) for one in drafts)
         seen = [kind for kind in EDIT_TYPES if any(types[turn][kind] for turn in turns)]
-        rows = [[kind, *(str(types[turn][kind]) for turn in turns)] for kind in seen]
+        lines = [[kind, *(str(types[turn][kind]) for turn in turns)] for kind in seen]
         notes = [f"Objects: {listed_:,} listed, {grounded:,} grounded"]
         if self.options.grounding == "none":
             notes.append("No detector was asked: whether the listed objects are there is the model's word alone.")
@@ -193,7 +193,7 @@ class EdiValBuild(SetRecipe):
                 "objects": {"listed": listed_, "grounded": grounded, "left_out": dict(sorted(others.items()))},
                 "instructions": {str(turn): dict(sorted(types[turn].items())) for turn in turns},
             },
-            tables=[[["Instructions by type", *(f"Turn {turn}" for turn in turns)], *rows]],
+            tables=[[["Instructions by type", *(f"Turn {turn}" for turn in turns)], *lines]],
             notes=notes,
         )
 

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from editloupe.answers import YES_NO, Boxes, Choice
 from editloupe.build.base import LeftOut, SetTold
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, corners
+from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.giebench import masks, texts
 from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
@@ -263,19 +263,19 @@ class GIEBenchBuild(SetRecipe):
             "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
         }
 
-    def told(self, made: SetMade) -> SetTold:
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of types, masks and answers before the edit."""
-        drafts, kept = [row.data for row in made.rows], [row.data for row in made.kept]
-        drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
-        before, by = Counter(one.unedited for one in drafts if one.unedited), Counter(one.masked_by for one in kept)
-        rows = [(kind, drawn[kind], types[kind]) for kind in EDIT_TYPES if drawn[kind]]
+        drawn, types = (Counter(row.data.edit_type for row in those) for those in (rows, kept))
+        before = Counter(row.data.unedited for row in rows if row.data.unedited)
+        by = Counter(row.data.masked_by for row in kept)
+        lines = [(kind, drawn[kind], types[kind]) for kind in EDIT_TYPES if drawn[kind]]
         found = SetTold(
             counts={
-                "types": {kind: {"drawn": all_, "kept": whole} for kind, all_, whole in rows},
+                "types": {kind: {"drawn": all_, "kept": whole} for kind, all_, whole in lines},
                 "masks": dict(sorted(by.items())),
                 "before_the_edit": dict(sorted(before.items())),
             },
-            tables=[[["Type", "Drawn", "Rows"], *([str(cell) for cell in row] for row in rows)]] if rows else [],
+            tables=[[["Type", "Drawn", "Rows"], *([str(cell) for cell in line] for line in lines)]] if lines else [],
         )
         if asked := before.total():
             paper = "(the paper reports 17 %)"
