@@ -135,10 +135,10 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
     assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("rescore", "run", "--set", "abstain=wrong", "--out", "again")
+    said, _ = done("replay", "run", "--set", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
-    _, err = done("rescore", "run", "--set", "shuffle_options=1", "--out", "other")
+    _, err = done("replay", "run", "--set", "shuffle_options=1", "--out", "other")
     assert "its options were shown under other letters" in err
 
 

@@ -179,7 +179,7 @@ def test_a_protocol_of_another_package_goes_through_every_command(
         # One sample of three passes as a whole, whatever the first table shows.
         done("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
     if protocol == "stars":
-        done("rescore", out, "--set", "polite=true")
+        done("replay", out, "--set", "polite=true")
     assert len(calls()) == CALLS[protocol]
 
 
@@ -263,8 +263,8 @@ def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe
         (["report", out], "installed"),
         (["compare", out, other], "installed"),
         (["gate", out, "--require", "unjudged<=1"], "installed"),
-        (["retry", out], told),
-        (["rescore", out, "--set", "polite=true"], told),
+        (["judge", out, "--retry"], told),
+        (["replay", out, "--set", "polite=true"], told),
     ):
         code, _, err = editloupe(*words)
         assert code == 2 and "gone" in err and said in err, (words, err)
