@@ -43,8 +43,8 @@ from editloupe.values import Box, ImageRef, Json, box_from_json
 
 SOURCES: Final = "Source_Images"
 REFERENCES: Final = "Reference_Images"
-TRIES: Final = 3
-"""Most edits for one reference if what comes back cannot be used, and how often people may have it made again (3.1)."""
+REGENERATIONS: Final = 3
+"""How often people may have a reference made again (3.1)."""
 _IOU: Final = 0.5
 """Least overlap of a box of the model and one of the detector."""
 _DETECTION: Final[dict[str, Json]] = {"box_threshold": 0.35, "text_threshold": 0.25}
@@ -65,6 +65,8 @@ class DLEBenchBuildOptions(Options):
     """Share of the image that a target stays under."""
     seed: Annotated[Whole, Field(ge=0)] = 42
     """What types and wrong options are drawn by."""
+    tries: Annotated[Whole, Field(ge=1, le=10)] = 3
+    """Most edits for one reference, if what comes back cannot be used."""
 
 
 @dataclass(kw_only=True)
@@ -220,12 +222,12 @@ class DLEBenchBuild(SetRecipe):
             draft.tries = number
             if answer.data["outcome"] != "edited":
                 unusable += 1
-                if unusable == TRIES:
+                if unusable == self.options.tries:
                     raise LeftOut(answer.data["outcome"], row.findings[-1].reason)
                 continue
             draft.facts = answer.data
             verdict = row.verdict(self.seen(row))
-            if verdict is None or verdict.kind != "again" or draft.sent_back == TRIES:
+            if verdict is None or verdict.kind != "again" or draft.sent_back == REGENERATIONS:
                 return
             draft.sent_back, unusable = draft.sent_back + 1, 0
 

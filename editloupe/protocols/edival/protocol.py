@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
+from pydantic import model_validator
+
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
 from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain, score_of
@@ -48,6 +50,13 @@ class EdiValOptions(Options):
     quality: Literal["none", "statistics", "preference", "all"] = "statistics"
     """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3, by a server that
     `--set preference=…` names), both, or none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_runs(cls, given: Any) -> Any:
+        """Take what runs of 0.2.0 say of CLIP_dir, which they did not measure either."""
+        whole = isinstance(given, Mapping) and given.get("direction") is False
+        return {name: value for name, value in given.items() if name != "direction"} if whole else given
 
 
 class EdiVal(BaseProtocol):
