@@ -163,7 +163,7 @@ class JudgeConfig(_Strict):
     """How answers are asked for: tags (the papers' text form), schema (a JSON schema where only an answer is expected), or
     auto (schema where the backend has it, else tags)."""
     remind_answers: bool = True
-    """Send a reminder after an unusable answer too, such as one that is none of the labels."""
+    """Send a reminder after an unusable answer too, such as one that matches no label."""
 
     @property
     def title(self) -> str:
@@ -254,7 +254,7 @@ class RunConfig(_Strict):
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
     marks: OnOff | None = None
-    """Outline regions and label panes in the pictures of localize_differences. Default: on."""
+    """Outline regions and label panels in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
     """Turns with tool calls in one task."""
@@ -272,9 +272,9 @@ class RunConfig(_Strict):
     max_connections: Whole | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint. Default: as many as it takes."""
     patience: Number = Field(default=DEFAULT_PATIENCE_S, ge=0, le=7 * 86400)
-    """Seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing."""
+    """Seconds to wait for an endpoint that answers no call; 0 does not wait."""
     processes: Whole | None = Field(default=None, ge=1, le=1024)
-    """In which tools compute; 1 is none. Default: one a core."""
+    """Processes in which tools compute; 1 uses threads. Default: one a core."""
     executor: Literal["local", "ray"] = "local"
     """Where tasks run: local, or ray (RAY_ADDRESS names a cluster)."""
     ray_gpus: Number = Field(default=0.0, ge=0, le=64)
@@ -294,7 +294,7 @@ class RunConfig(_Strict):
     tags: Words = ()
     """Comma-separated words by which lists of runs show the run, such as nightly,v2."""
     langsmith: bool = False
-    """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
+    """Send traces of the loop to LangSmith, for this command only; no file of settings turns it on."""
 
     @model_validator(mode="after")
     def _check_ray(self) -> Self:

@@ -41,7 +41,7 @@ def commands_page() -> str:
     context: Any = typer.Context(group, info_name="editloupe")
     parts = [
         "# Commands",
-        "Made from the commands themselves. See also [exit codes](../exit-codes.md) and [variables](../environment.md).",
+        "Made from the commands themselves. See also [settings, exit codes and variables](../reference.md).",
     ]
     for panel, names in COMMANDS.items():
         parts.append(f"## {panel}")

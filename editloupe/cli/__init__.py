@@ -93,10 +93,11 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         from editloupe.cli.options import old_option
 
+        settings = any(parameter.name == "sets" for parameter in self.params)
         for word in args:
             flag = word.partition("=")[0]
             known = any(flag in (*parameter.opts, *parameter.secondary_opts) for parameter in self.params)
-            if flag.startswith("--") and len(flag) > 2 and not known and (now := old_option(flag)):
+            if flag.startswith("--") and len(flag) > 2 and not known and (now := old_option(flag, settings=settings)):
                 raise ConfigError(now)
             if word == "--":
                 break

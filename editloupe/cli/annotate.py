@@ -28,7 +28,7 @@ def annotate(
         Argument(metavar="PATH|RUN", help="A run folder; or a folder of edits, or a metadata file.", show_default=False),
     ] = None,
     raters: Annotated[
-        str | None, Option(metavar="A,B,…", help="Names. Default: whoever gives one on the first page.")
+        str | None, Option(metavar="A,B,…", help="Names. Default: anyone who gives one on the first page.")
     ] = None,
     criteria: options.Criteria = None,
     only_status: Annotated[bool, Option("--status", help="Say how far each rater is, and end.")] = False,

@@ -21,12 +21,11 @@ CriterionName = Annotated[str | None, opt("--criterion", "NAME", "Only this metr
 JudgeName = Annotated[str | None, opt("--judge", "NAME", "One judge, by name, URI or beginning of its id.")]
 JudgeNames = Annotated[str | None, opt("--judges", "A,B,…", "Only these judges, by name, URI or beginning of their ids.")]
 RepeatNumber = Annotated[int | None, opt("--repeat", "N", "Only this repeat of a question, from 1.", min=1)]
-HumanFile = Annotated[
-    Path | None, opt("--human", "FILE", "People's labels (CSV, JSONL, Parquet). Default: the data's.")
-]
+HumanFile = Annotated[Path | None, opt("--human", "FILE", "People's labels (CSV, JSONL, Parquet). Default: the data's.")]
 HumanColumns = Annotated[str | None, opt("--columns", "ROLE=COLUMN,…", "What the columns of --human hold.")]
 PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
 Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
+TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
 Full = Annotated[bool, opt("--full", None, "Print every table in a terminal too. A pipe always gets all.")]
 OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
 TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]

@@ -10,21 +10,19 @@ from typing import Annotated, Literal, TypeAlias, cast
 from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.arguments import Full, HumanColumns, HumanFile, JudgeNames, OutFolder, PricesFile, Resamples, opt
-from editloupe.cli.options import words
-from editloupe.cli.output import (
-    Form,
-    Format,
-    command,
-    in_brief,
-    note,
-    print_json,
-    say,
-    show_table,
-    show_tables,
-    warn,
-    write,
+from editloupe.cli.arguments import (
+    Full,
+    HumanColumns,
+    HumanFile,
+    JudgeNames,
+    OutFolder,
+    PricesFile,
+    Resamples,
+    TableName,
+    opt,
 )
+from editloupe.cli.options import words
+from editloupe.cli.output import Form, command, for_programs, in_brief, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
@@ -73,6 +71,7 @@ def compare(
     out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
+    name: TableName = None,
     full: Full = False,
     form: Form = "table",
 ) -> int:
@@ -136,7 +135,7 @@ def compare(
                 human_agreement=(*comparison.human_agreement, *(one for of in more for one in of)),
                 notes=(*unread, *comparison.notes, *shared, *notes),
             )
-    _show(comparison, found, form, full=full)
+    _show(comparison, found, name, full=full)
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, {plots.written()}")
@@ -284,16 +283,9 @@ def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: People
     )
 
 
-def _show(found: Comparison, judges: Sequence[Judged], form: Format, *, full: bool) -> None:
-    made = list(tables(found, whole=full or form != "table"))
-    if form == "json":
-        print_json(found.to_json())
-        return
-    if form == "md":
-        write(markdown(found))
-        return
-    if form != "table":
-        show_tables(made, choose="--out DIR writes a file of each")
+def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full: bool) -> None:
+    made = list(tables(found, whole=full or for_programs() or name is not None))
+    if show_whole(made, name, found.to_json, lambda: markdown(found)):
         return
     for number, judge in enumerate(judges, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")

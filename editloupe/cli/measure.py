@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
@@ -26,7 +26,7 @@ def measure(
         str | None, Option(metavar="A,B,…", help="Such as mse,psnr,ssim (the default). docs/measures.md has all.")
     ] = None,
     mask: Annotated[
-        str | None,
+        Literal["auto", "apply", "official", "none"] | None,
         Option(metavar="HOW", help="apply: outside the mask; none; official: as GIE-Bench. Default: auto, apply if any."),
     ] = None,
     layout: options.Layout = None,
@@ -34,6 +34,7 @@ def measure(
     columns: options.DataColumns = None,
     fields: options.FieldsFile = None,
     limit: options.Limit = None,
+    sample: options.SampleIds = None,
     device: options.Device = None,
     out_dir: Annotated[
         Path | None,

@@ -174,6 +174,8 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         if name in given:
             raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         first, dot, rest = name.partition(".")
+        if first == "option" and rest in also:
+            name = rest
         if name in also:
             option[name] = value_of(text, also[name], source)
         elif dot and first in ("role", "option"):
@@ -321,10 +323,15 @@ def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     return data
 
 
-def old_option(flag: str) -> str:
-    """Return how what an option of an earlier version said is said now; "" for one that never was."""
+def old_option(flag: str, *, settings: bool) -> str:
+    """Return how what an option of an earlier version said is said now; "" for one that never was.
+
+    settings: whether the command takes settings.
+    """
     if flag in _RENAMED:
         return f"{flag} is now {_RENAMED[flag]}"
+    if not settings:
+        return ""
     name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
     field = {field: alias for alias, field in ALIASES.items()}.get(name, name)
     groups: tuple[plugins.Group, ...] = ("protocols", "builders")

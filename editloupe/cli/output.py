@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -141,7 +141,7 @@ def show_table(shown: Table) -> None:
         write(_text(shown))
 
 
-def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "") -> None:
+def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "name one with --table NAME") -> None:
     """Print tables, or the one of a name.   choose: what to do where there are several and CSV is asked for.
 
     Raises ConfigError: no table of this name; several in one CSV.
@@ -160,6 +160,21 @@ def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: s
         return
     for one in found:
         show_table(one)
+
+
+def show_whole(
+    tables: Sequence[Table], name: str | None, to_json: Callable[[], Mapping[str, Json]], markdown: Callable[[], str]
+) -> bool:
+    """Print the table of a name, or all for programs. Return False where people read, who get it in a form of their own."""
+    if name is None and _chosen.form == "table":
+        return False
+    if name is None and _chosen.form == "json":
+        print_json(to_json())
+    elif name is None and _chosen.form == "md":
+        write(markdown())
+    else:
+        show_tables(tables, name)
+    return True
 
 
 def _text(shown: Table) -> str:

@@ -47,7 +47,7 @@ def replay(
     tools: Annotated[str | None, opt("--tools", "A,B,…", 'Tools from then on; "none" for none.', _FORK)] = None,
     hint: Annotated[Path | None, opt("--add-instruction", "FILE", "A text for the model at that step.", _FORK)] = None,
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Read the recorded answers by this rubric.", _SCORE)] = None,
-    sets: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
+    options: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Leave RUN as it is and write a new run here.")] = None,
     trust: TrustRun = False,
     form: Form = "table",
@@ -64,7 +64,7 @@ def replay(
     editloupe replay RUN SAMPLE --criterion if --at 2 --backend openai/gpt-4.1
     editloupe replay RUN --rubric mine.toml --out rescored
     """
-    changes: dict[str, Any] = {**pairs(sets or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
+    changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
     _refuse("--at STEP", at is not None, {"--tools": tools, "--add-instruction": hint})
     _refuse("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above})
@@ -105,9 +105,9 @@ def replay(
     return _ended(done, found, fail_above)
 
 
-def _refuse(needs: str, given: bool, options: dict[str, Any]) -> None:
+def _refuse(needs: str, given: bool, wanting: dict[str, Any]) -> None:
     """Raise ConfigError for options that go with something that is not given."""
-    if not given and (named := [name for name, value in options.items() if value is not None]):
+    if not given and (named := [name for name, value in wanting.items() if value is not None]):
         raise ConfigError(f"{', '.join(named)}: only with {needs}")
 
 
@@ -225,7 +225,7 @@ def _tools_table(done: Sequence[Replayed]) -> Table:
             worst.append(f"text {text:.1%}")
         counts = Counter(c.verdict for c in mine)
         figures = {"calls": len(mine), **{v.replace(" ", "_"): counts[v] for v in _COMPARED}}
-        cells = (Cell(name=name, value=float(count)) for name, count in figures.items())
+        cells = (Cell(name=name, value=count) for name, count in figures.items())
         rows.append(Row(cells=(words(tool, name="tool"), *cells, words(", ".join(worst) or "–", name="worst"))))
     head = ("Tool", "Calls", *_COMPARED.values())
     title = "Observations made again, against the recorded ones"

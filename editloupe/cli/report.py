@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe import files
-from editloupe.cli.arguments import Full, RunFolders, opt
-from editloupe.cli.output import Form, for_programs, in_brief, note, print_json, say, show_table, show_tables, warn, write
+from editloupe.cli.arguments import Full, RunFolders, TableName, opt
+from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
 from editloupe.figures.closing import brief_tables
@@ -17,7 +17,7 @@ from editloupe.figures.report import Report, make_report, write_report
 
 def report(
     runs: RunFolders,
-    name: Annotated[str | None, opt("--table", "NAME", "Only this table.")] = None,
+    name: TableName = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Where the files go. Default: report/ in the one run.")] = None,
     figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG, for a paper.")] = None,
     full: Full = False,
@@ -37,15 +37,8 @@ def report(
     if figures is not None:
         written = [files.write_whole(figures / picture, data) for picture, data in found.pictures()]
         note(f"{len(written)} plots in {figures}, as PDF and PNG")
-    if for_programs() or name is not None:
-        tables = [table for section in found.sections for table in section.tables]
-        tables += [] if found.together is None else [found.together]
-        if form == "json" and name is None:
-            print_json(found.to_json())
-        elif form == "md" and name is None:
-            write(found.markdown())
-        else:
-            show_tables(tables, name, choose="name one with --table NAME")
+    tables = [table for section in found.sections for table in section.tables]
+    if show_whole([*tables, *([found.together] if found.together else [])], name, found.to_json, found.markdown):
         return 0
     _print(found, brief=in_brief(full))
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)

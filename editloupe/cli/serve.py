@@ -8,7 +8,7 @@ import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Option
@@ -57,6 +57,18 @@ def serve(
     ] = None,
     token_file: Annotated[
         Path | None, Option(metavar="FILE", help=f"Clients must show the token in this file. Or set {TOKEN}.")
+    ] = None,
+    door: Annotated[
+        str | None, Option(metavar="NAME", help="Another project's wire too, such as flow-grpo. It has no token.")
+    ] = None,
+    no_score: Annotated[
+        Literal["error", "group-mean"], Option(help="What a door answers for an edit without a score.")
+    ] = "error",
+    reward: Annotated[
+        str | None, Option(metavar="EXPR", help="Over metrics from 0 to 1, such as '0.7*IF+0.3*VC'. Default: the mean.")
+    ] = None,
+    canary: Annotated[
+        int | None, Option(metavar="N", min=1, help="After N edits of a door, judge one as unchanged and as black.")
     ] = None,
     protocol: options.ProtocolName = None,
     mode: options.Mode = None,
@@ -107,8 +119,18 @@ def serve(
             concurrency=at_once,
             waiting=max_queue,
             timeout_s=timeout,
+            reward=reward,
         )
-        app = make_app(service, max_body=max_body, token=token, hosts=hosts, on_close=hanging.append)
+        app = make_app(
+            service,
+            max_body=max_body,
+            token=token,
+            hosts=hosts,
+            on_close=hanging.append,
+            door=door,
+            group_mean=no_score == "group-mean",
+            canary=canary,
+        )
         config = uvicorn.Config(
             app,
             http="h11",
@@ -122,7 +144,9 @@ def serve(
         )
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if not hosts and token is None:
-            note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
+            note(f"warning: anyone who reaches {host} can ask, and spend; set {TOKEN} or --token-file")
+        if door is not None:
+            note(f"door {door}: this wire has no token; anyone who reaches {name} can ask, and spend")
         note(f"{setup.backend.uri} answers at {name}, {at_once} edits at once; traces in {out_dir}")
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server stops, and raises the signal again once it has stopped.

@@ -164,8 +164,9 @@ def _overview(store: RunStore) -> None:
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
     for probed in store.probes():
-        rows_found = probed["probes"] if isinstance(probed["probes"], list) else []
-        told = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in rows_found]
+        probes = probed["probes"] if isinstance(probed["probes"], list) else []
+        answers = [row for row in probes if isinstance(row, Mapping)]
+        told = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in answers]
         table("Can it …", "", "Answered", rows=told, title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})")
         say(f"{probed.get('verdict', '')}\n")
     say(f"One sample: {command('show', store.folder)} SAMPLE")

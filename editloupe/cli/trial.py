@@ -7,10 +7,10 @@ from pathlib import Path
 from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import put_on_trial
 from editloupe.build.probes.trial_tables import answers, heading, markdown, tables, write_trial
-from editloupe.cli.arguments import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders
+from editloupe.cli.arguments import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders, TableName
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import words
-from editloupe.cli.output import Form, command, in_brief, note, print_json, say, show_table, show_tables, write
+from editloupe.cli.output import Form, command, in_brief, note, say, show_table, show_whole
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
@@ -24,6 +24,7 @@ def trial(
     out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
+    name: TableName = None,
     full: Full = False,
     form: Form = "table",
 ) -> int:
@@ -44,13 +45,7 @@ def trial(
     found = chosen_judges(read_judged(runs, same_metrics=False), words(judges))
     told = put_on_trial(found, prices=read_prices(prices), drawing=Drawing(resamples=resamples))
     made = list(tables(told))
-    if form == "json":
-        print_json(told.to_json())
-    elif form == "md":
-        write(markdown(told))
-    elif form != "table":
-        show_tables(made, choose="--out DIR writes a file of each")
-    else:
+    if not show_whole(made, name, told.to_json, lambda: markdown(told)):
         for line in incomplete(found):
             say(line, "yellow")
         say(heading(told))

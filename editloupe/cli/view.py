@@ -29,9 +29,7 @@ def view(
     runs: Annotated[
         list[Path] | None, Argument(metavar="RUN|FOLDER", help="Runs or folders of runs. Default: runs")
     ] = None,
-    host: Annotated[
-        str, opt("--host", "NAME", "Where to listen. All but loopback is open to others.")
-    ] = "127.0.0.1",
+    host: Annotated[str, opt("--host", "NAME", "Where to listen. All but loopback is open to others.")] = "127.0.0.1",
     port: Annotated[int | None, opt("--port", "N", f"Default: {PORT}, or the next free one.", min=0, max=65535)] = None,
     allow_host: Annotated[list[str] | None, opt("--allow-host", "NAME", "A further name of this server.")] = None,
     rater: Annotated[str, opt("--rater", "NAME", "Name under which labels are kept that are given here.")] = "me",

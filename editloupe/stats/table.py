@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from editloupe.stats.bootstrap import Estimate
 from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.stats.bootstrap import Estimate
 
 NONE = "–"
 """What stands where there is no value."""
@@ -166,7 +168,10 @@ class Table:
     """Pictures of the same figures."""
 
     def __post_init__(self) -> None:
-        """Hide the column of a single editor that has no name."""
+        """Call a single editor that has no name nothing: as a row, its name is hidden; as a column, it is all edits."""
+        if [column.title for column in self.columns[self.fixed :]] == [UNNAMED]:
+            only = replace(self.columns[-1], title="All edits")
+            object.__setattr__(self, "columns", (*self.columns[:-1], only))
         for i, column in enumerate(self.columns[: self.fixed]):
             unnamed = bool(self.rows) and all(row.cells[i].value == UNNAMED for row in self.rows)
             if unnamed and not column.files_only and len(self.shown) > 1:

@@ -88,7 +88,7 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
     code, _, err = editloupe("judge", run, "--retry")
     assert code == 2 and err.startswith("error: nobody was asked, so there is nothing to ask again: ")
     assert not (run / "findings.jsonl").read_bytes()
-    assert json.loads(editloupe("runs", run, "--format", "json")[1])["status"] == "no judge"
+    assert json.loads(editloupe("show", run.parent, "--format", "json")[1])["status"] == "no judge"
 
 
 def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editloupe: Run, tmp_path: Path) -> None:

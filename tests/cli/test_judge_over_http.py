@@ -140,7 +140,7 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     # The server counts 11 tokens in and 3 out an answer: 28 are used up by two.
     code, said, _ = editloupe(*words, "--set", "run_tokens=28")
     assert code == 5
-    assert "Stopped by the budget (tokens: 28 of 28 used). The same command goes on from here." in said
+    assert "Stopped by the budget (tokens: 28 of 28 used). The same command continues." in said
     assert "Spent: 2 calls, 22 input and 6 output tokens (no price is known)." in said
     prices = tmp_path / "prices.toml"
     prices.write_text("[models.m]\ninput = 1000\noutput = 1000\n")

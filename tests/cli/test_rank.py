@@ -113,7 +113,7 @@ def test_what_could_not_be_judged_stands_below_with_its_status(editloupe: Run, p
     (unread,) = json.loads(out)["unreadable"]
     assert unread["edit"] == "broken" and "not an image" in unread["missing"]
     # By IF alone q has a place.
-    code, out, _ = editloupe(*words, "--by", "if", "--format", "json", "--out", "other", "--fail-on-error", "0.5")
+    code, out, _ = editloupe(*words, "--by", "if", "--format", "json", "--out", "other", "--set", "fail_on_error=0.5")
     assert code == 0 and places(out) == [(1, True, "p"), (1, True, "q"), (1, True, "r")]
 
 
@@ -171,13 +171,13 @@ def test_editors_of_a_folder_are_ranked_source_by_source(editloupe: Run, edits: 
     for name in ("s01", "s02"):
         (tmp_path / "part" / f"{name}.png").write_bytes((folder / "source" / f"{name}.png").read_bytes())
     words = ("--edited", f"good={folder / 'edited'}", "--edited", f"part={tmp_path / 'part'}")
-    code, out, err = editloupe("rank", folder, *words, "--by", "vc", "--format", "json", "--fail-on-error", "1")
+    code, out, err = editloupe("rank", folder, *words, "--by", "vc", "--format", "json", "--set", "fail_on_error=1")
     assert code == 0, err
     rankings = json.loads(out)["rankings"]
     assert len(rankings) == 3 and all({p["editor"] for p in r["places"]} == {"good", "part"} for r in rankings)
     last = rankings[0]["places"][-1]
     assert (last["edit"], last["rank"], last["missing"]) == ("part/s00", None, "visual_consistency: missing_output")
-    _, out, _ = editloupe("rank", folder, *words, "--by", "vc", "--fail-on-error", "1")
+    _, out, _ = editloupe("rank", folder, *words, "--by", "vc", "--set", "fail_on_error=1")
     assert "Mean rank" in out and "2 of 3" in out
 
 

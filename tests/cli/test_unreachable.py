@@ -85,7 +85,7 @@ def test_the_same_command_goes_on_when_the_server_is_there(editloupe: Run, edits
     assert editloupe(*words, uri)[0] == 0
     code, said, _ = editloupe(*words, uri, "--repeats", "2")
     assert code == 1 and said.count("no connection (Connection refused)") == 1
-    assert "2 findings are left. Mend this, then the same command goes on from here." in said
+    assert "2 findings are left. Correct this; the same command then continues." in said
     # A judge that was mistyped does not join, and is in nobody's way: `retry` asks those of the run, and no --trust for it.
     before = Path("run/run.json").read_bytes(), Path("run/config.yaml").read_bytes()
     assert editloupe(*words, f"openai/m?base_url=http://127.0.0.1:{nobody}/v2")[0] == 1

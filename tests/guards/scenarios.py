@@ -178,7 +178,9 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "edival-plain": Scenario(EDIVAL, said({"[Rr]ead|text": "shut"}), CHAIN),
     "edival-official": Scenario(
-        f"{EDIVAL} --set rules=official --set role.shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
+        f"{EDIVAL} --set rules=official --set role.shorten={{uri}}",
+        said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}),
+        CHAIN,
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(

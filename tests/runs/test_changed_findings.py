@@ -121,7 +121,7 @@ def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloup
         (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
         (0, "compare", run, run.with_name("other"), "--resamples", "100"),
         (0, "compare", run, "--human", people, "--resamples", "100"),
-        (0, "rescore", run, "--rubric", "dlebench"),
+        (0, "replay", run, "--rubric", "dlebench"),
         (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
     ):
         found, shown[words[0]], err = editloupe(*words)
@@ -339,7 +339,7 @@ def test_lines_that_cannot_be_read_are_wrong_and_a_torn_one_is_not(run: Path, ed
 
 
 def test_a_fork_is_verified_too(run: Path, editloupe: Program):
-    assert editloupe("fork", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
+    assert editloupe("replay", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
     assert editloupe("verify", run)[0] == 0
     (fork,) = run.glob("forks/*/*.jsonl")
     fork.write_text(fork.read_text(encoding="utf-8").replace('"choices":null', '"choices":[]'), encoding="utf-8")

@@ -27,7 +27,7 @@ from editloupe.values import ImageRef, Sample, digest
 Window: TypeAlias = tuple[int, int, int, int]
 """x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
 
-_COLUMNS: Final = "each row needs target_name and mask_file_name, white on the target (docs/probes-build.md)"
+_COLUMNS: Final = "each row needs target_name and mask_file_name, white on the target (docs/trial.md)"
 _NO_MASK: Final = "`editloupe build masks` makes it of a box (bbox) or of the name by a segmenter"
 _TOLERANCE: Final = 0.15
 """How far a target's share may be from the one that it was to have, as a share of that."""
@@ -142,7 +142,7 @@ def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int) -> Wi
     """
 
     def lost(why: str, detail: str) -> LeftOut:
-        return LeftOut(why, f"at {100 * area:g} % {detail}, or leave this share out of --set areas=…", at="area")
+        return LeftOut(why, f"at {100 * area:g} % {detail}, or leave this share out of --areas", at="area")
 
     if area * (1 + _TOLERANCE) < cut.share:
         covers = f"it would need more around it: it covers {100 * cut.share:.3g} % of its photograph"

@@ -20,7 +20,7 @@ Differs:
 - targets are outlined on crops, and a Change Count, which is about all targets together, is asked about once.
 
 Not covered:
-- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-build-dlebench);
+- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-dlebench);
 - the names and areas of its targets (Figure 3, appendix 11): that is the protocol `targets`.
 """
 

@@ -1,6 +1,6 @@
 """Draws examples/edits: four pictures, twelve edits of them, and labels that are known because the failures were put in.
 
-python examples/draw_edits.py            # from the repository's root; the same bytes every time
+python docs/site/draw_edits.py            # from the repository's root; the same bytes every time
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(ROOT.parent))
 
 from benchmarks.drawing import RGB, Thing, render, sketched  # noqa: E402

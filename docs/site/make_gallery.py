@@ -1,6 +1,6 @@
 """Makes editloupe/traces/gallery: a small run folder with short traces, which tests replay and readers open.
 
-python examples/make_gallery.py [FOLDER]          # from the repository's root; without a folder, the package's gallery
+python docs/site/make_gallery.py [FOLDER]          # from the repository's root; without a folder, the package's gallery
 
 Two drawn edits of 160×120 px, judged by the pixel baseline and by three scripts (no LMM): one that looks ever closer, one
 that calls tools natively, one that makes the usual mistakes. Times differ with every making, and the rest only where the
@@ -19,7 +19,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from editloupe.backends.base import LMM  # noqa: E402

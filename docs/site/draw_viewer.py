@@ -1,6 +1,6 @@
 """Take the pictures in docs/viewer.md and docs/annotate.md: judge the example folder and drawn edits, photograph pages.
 
-    python -m examples.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
+    python -m docs.site.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
 CHROMIUM names the browser; else it is the one on the path.
 """
@@ -29,7 +29,7 @@ from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 ZOOM = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Edited Image", "bbox": [%s]}}</tool_call>'

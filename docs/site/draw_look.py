@@ -1,6 +1,6 @@
 """Draws docs/images/look.png: a source image, the edited image, and the crop that the judge looked at.
 
-    python examples/draw_look.py
+    python docs/site/draw_look.py
 
 The crop is the real observation of `localize_differences` in a run of the embedded baseline over one of the examples.
 """
@@ -17,7 +17,7 @@ from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import View
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "examples"
 INSTRUCTION = "Change the color of the red boat to orange."
 HEIGHT, GAP, CAPTION = 330, 16, 30
 INK, PAPER, RED = (40, 40, 40), (255, 255, 255), (220, 0, 0)
