@@ -263,7 +263,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe
         (["report", out], "installed"),
         (["compare", out, other], "installed"),
         (["gate", out, "--require", "unjudged<=1"], "installed"),
-        (["retry", out], told),
+        (["judge", out, "--retry"], told),
         (["replay", out, "--set", "polite=true"], told),
     ):
         code, _, err = editloupe(*words)
