@@ -19,7 +19,7 @@ from typer import Argument, BadParameter, Option
 from editloupe import files, plugins
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
-from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fields
+from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
 from editloupe.errors import ConfigError, did_you_mean
 from editloupe.runs.trust import Trust
@@ -181,18 +181,29 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         elif dot and first in ("role", "option"):
             (role if first == "role" else option)[rest] = text
         elif name in SETTINGS and name not in ("config", "trust", "judges_file"):
+            if source.startswith("--set ") and name not in SHORTHANDS and name in _options(protocol):
+                flag = name.replace("_", "-")
+                told = f"--set option.{name}={text} is the protocol's; --{flag} or a line of editloupe.yaml is the run's"
+                raise ConfigError(f"{source}: the protocol has an option {name!r}, and so has the run; {told}")
             found[name] = value_of(text, SETTINGS[name], source)
         else:
             option[name] = _of_protocol(name, text, source, protocol, also)
     return {**found, "option": option, **({"role": role} if role else {})}
 
 
+def _class(protocol: str) -> Any:
+    return plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+
+
+def _options(protocol: str) -> list[str]:
+    """Return the names of a protocol's options. Raises ConfigError for a protocol that is not installed."""
+    return [field.alias or own for own, field in _class(protocol).Options.model_fields.items()]
+
+
 def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, FieldInfo]) -> str:
     """Return the text of an option of the protocol. Raises ConfigError, with the nearest name, for what is none."""
-    cls: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
-    options = cls.Options
-    known = [*also, *(field.alias or own for own, field in options.model_fields.items())]
-    if name in known or options.model_config.get("extra") == "allow":
+    known = [*also, *_options(protocol)]
+    if name in known or _class(protocol).Options.model_config.get("extra") == "allow":
         return text
     hint = did_you_mean(name, [*SETTINGS, *known])
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")

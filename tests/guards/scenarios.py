@@ -184,7 +184,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(
-        f"{JUDGE} --protocol dice --set form=lines --set marks=official", said({"": "no differences"}), {}
+        f"{JUDGE} --protocol dice --set form=lines --set option.marks=official", said({"": "no differences"}), {}
     ),
     "giebench-plain": Scenario(f"{JUDGE} --protocol giebench", said({"": "B"}), GIE),
     "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --set answer=text", said({"": "Green"}), GIE),
@@ -204,13 +204,13 @@ SCENARIOS: Mapping[str, Scenario] = {
         {**IMAGES, "bbox": list(BOX), "target_name": "mug"},
     ),
     "giebench-build": Scenario(
-        "build giebench {data} --backend {uri} --masks given --out {out}",
+        "build giebench {data} --backend {uri} --set masks=given --out {out}",
         said({"write one instruction": QUESTION, "has to be edited": "The mug.", "Can text be read": "no", "": "Red"}),
         {**IMAGES, "mask_file_name": "mask.png", "target_name": "mug"},
         left_out="Type of edit: Size",
     ),
     "edival-build": Scenario(
-        "build edival {data} --backend {uri} --grounding none --turns 2 --out {out}",
+        "build edival {data} --backend {uri} --set grounding=none --set turns=2 --out {out}",
         said({"[Ll]ist": OBJECTS, "": "spoon"}),
         IMAGES,
     ),
