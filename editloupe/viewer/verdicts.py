@@ -1,0 +1,467 @@
+"""Read the verdicts on one sample as values: each finding with its steps and the boxes that it draws on the images."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from editloupe.answers import Boxes, Record
+from editloupe.chat import ToolCall, Usage
+from editloupe.errors import ConfigError, TraceError
+from editloupe.findings import Finding, Observation
+from editloupe.replies import Parsed
+from editloupe.runs.judges import titled
+from editloupe.scores import Metric
+from editloupe.tasks import Recipe, Task, task_from_json
+from editloupe.traces.events import FindingEvent, Header
+from editloupe.traces.read import Step, Trace, read_trace
+from editloupe.values import Box, ImageRef, Json, Sample, View, digest, finite
+from editloupe.viewer.marks import Mark
+from editloupe.viewer.numbers import Numbers
+from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.rows import finding_tone, question_name, short_answer
+
+_REASON: Final = 400
+"""Characters of a reason beside its label; the verdict below has all of it."""
+_NAMES: Final = ("label", "name", "object", "phrase")
+_SURE: Final = ("confidence", "score")
+_COUNTED: Final = re.compile(r".+ (\d{1,6})")
+_DROPPED: Final = "dropped"
+"""The list of entries that were not read, in an answer that has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPicture:
+    """A picture of an observation."""
+
+    image: ImageRef
+    name: str
+    op: str
+    on: tuple[Mark, ...]
+    """Where its pixels come from, a mark an origin."""
+    kept: bool = False
+    """The model did not see it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One tool call."""
+
+    call: ToolCall
+    observation: Observation | None = None
+    """None while it runs."""
+    cached: bool = False
+    """Whether the answer to an equal call of the run was taken."""
+    pictures: tuple[ShownPicture, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineStep:
+    """One step of the timeline."""
+
+    id: str
+    number: int
+    step: Step
+    parsed: Parsed
+    """The reply in its parts."""
+    calls: tuple[Call, ...]
+    cost: float | None
+    """USD; None if no price is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One item with a box in the lists of a JSON answer."""
+
+    number: int
+    """From 1, over all lists of the answer."""
+    words: str
+    """What happened there, for example "ADD", its name, and how sure the answer is."""
+    box: tuple[float, ...]
+    """[x0, y0, x1, y1] in thousandths, as given."""
+    change: bool = False
+    """Whether it is said what happened there."""
+    image: str | None = None
+    """Alias of the picture that it names."""
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
+
+    id: str
+    """For links, the same in every visit."""
+    finding: Finding | None
+    """None while the trace is being written."""
+    task: Task | None
+    trace: str | None
+    """Its path in the run; None where it cannot be read."""
+    metric: str
+    """Id of the metric or of the intermediate question."""
+    name: str
+    """The metric's name in words, or the intermediate question's id."""
+    scope: str
+    """For example "turn 2, target 3"; "" for the sample as a whole. Of a pair in which it is second, with the first."""
+    part: str
+    role: str
+    repeat: int
+    """From 0."""
+    judge_id: str
+    judge: str
+    """The judge's URI."""
+    by: str
+    """What the run calls the judge. A fork may have another judge than those of the run."""
+    tone: str
+    version: str
+    """Of a measure."""
+    fork: str
+    """For a fork, where it parts and what was changed, in words."""
+    parent_id: str
+    """For a fork, the verdict that it continues."""
+    problems: tuple[str, ...]
+    """What is wrong with the trace."""
+    opening: tuple[str, ...] = ()
+    """What was remarked before the first step: on the pictures, and on how they are sent."""
+    items: tuple[Item, ...] = ()
+    """The items with a box in the lists of a JSON answer."""
+    steps: list[TimelineStep] = field(default_factory=list)
+    """Of a fork its own only."""
+    marks: list[Mark] = field(default_factory=list)
+    inputs: tuple[str, ...] | None = None
+    """The pictures that were shown, in words; None if that is not known."""
+    rests_on: list[tuple[str, str]] = field(default_factory=list)
+    """The findings from which the question was planned: (name, address from the sample's page or "")."""
+    beside: str = ""
+    """Id of the first of the verdicts that can be read beside this one; "" for none."""
+    parting: int = 0
+    """Number of the first step at which those differ; 0 if they do not."""
+    parting_words: str = ""
+
+    @property
+    def measure(self) -> Task | None:
+        return self.task if self.task is not None and self.task.kind == "measure" else None
+
+    @property
+    def number(self) -> int:
+        """N of a question about the part "WORD N"; 0 for others."""
+        found = _COUNTED.fullmatch(self.part)
+        return int(found[1]) if found else 0
+
+    @property
+    def judge_title(self) -> str:
+        return titled(self.by, self.judge)
+
+    @property
+    def label(self) -> str:
+        """The answer on one line, or the status in brackets."""
+        if self.finding is None:
+            return "(in progress)"
+        if self.items:
+            first, more = self.items[0].words, len(self.items) - 1
+            return f"{first} and {more} more" if more else first
+        return short_answer(self.finding)
+
+    @property
+    def text(self) -> str:
+        """An answer that needs more than a line, whole; "" for others."""
+        answer = None if self.finding is None else self.finding.answer
+        if isinstance(answer, Record):
+            return json.dumps(answer.data, indent=2, ensure_ascii=False)
+        return "" if answer is None or str(answer) == self.label else str(answer)
+
+    @property
+    def begins(self) -> str:
+        """As much of its reason as stands beside its label."""
+        words = " ".join(self.finding.reason.split()) if self.finding else ""
+        return words if len(words) <= _REASON else f"{words[: _REASON - 1].rsplit(' ', 1)[0]} …"
+
+    @property
+    def made(self) -> ImageRef | None:
+        """The picture that a measure made; None for none."""
+        answer = self.finding.answer if self.finding is not None and self.measure is not None else None
+        data = answer.data if isinstance(answer, Record) else None
+        try:
+            return ImageRef.from_json(data["picture"]) if isinstance(data, Mapping) and "picture" in data else None
+        except ValueError:
+            return None
+
+    @property
+    def dropped(self) -> list[tuple[str, str]]:
+        """What the answer says was not read, as (entry, why)."""
+        answer = self.finding.answer if self.finding is not None else None
+        listed = answer.data.get(_DROPPED) if isinstance(answer, Record) and isinstance(answer.data, Mapping) else None
+        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        return [(str(one.get("entry", "")), str(one.get("why", ""))) for one in found]
+
+    @property
+    def usage(self) -> Usage:
+        return sum((step.step.usage for step in self.steps), Usage())
+
+    @property
+    def cost(self) -> float | None:
+        """USD of all steps; None if one of them has no price."""
+        costs = [step.cost for step in self.steps if step.cost is not None]
+        return sum(costs) if costs and len(costs) == len(self.steps) else None
+
+
+def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers) -> list[Verdict]:
+    """Return every verdict on a sample, each followed by the forks that continue it.
+
+    Answers to metrics come first; behind all stands what is being judged just now.
+    """
+    made = _Maker(reader, sample, metrics, numbers)
+    found: list[Verdict] = []
+    for finding in sorted((*sample.findings, *sample.beside), key=lambda f: f.metric not in metrics):
+        found.append(made.verdict(finding, finding.trace))
+        family = {finding.trace: found[-1].id}
+        for path in reader.forks(finding.trace) if finding.trace else ():
+            fork = made.verdict(None, path, family)
+            if fork.fork:
+                family[path] = fork.id
+                found.append(fork)
+    return found + [made.verdict(None, path) for path in sample.open]
+
+
+class _Maker:
+    """Makes the verdicts of one sample."""
+
+    def __init__(self, reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers) -> None:
+        self.reader, self.sample, self.metrics, self.numbers = reader, sample, metrics, numbers
+
+    def verdict(self, finding: Finding | None, path: str | None, family: Mapping[str | None, str] | None = None) -> Verdict:
+        """path: of the trace in the run.   family: for a fork, trace → id of its verdict."""
+        trace, problems = self._trace(path)
+        header = trace.header if trace else None
+        parent = (header.parent or {}) if header else {}
+        if family is not None and trace is not None:
+            # How the fork ended; None where it has not.
+            ended = [e.finding for e in trace.events if isinstance(e, FindingEvent)]
+            finding = Finding.from_json(ended[-1]) if ended else None
+        task = _task(header, problems)
+        asked, answered = finding or task, finding or header
+        judge_id = answered.judge_id if answered else ""
+        known = self.reader.judge_names().get(judge_id)
+        uri = str(header.judge.get("backend", "")) if header else ""
+        uri = uri or self.reader.info.judges().get(judge_id, known or judge_id)
+        repeat = answered.repeat if answered else 0
+        parent_id = family.get(str(parent.get("trace")), "") if family else ""
+        about, answer = asked.about if asked else None, finding.answer if finding else None
+        made = Verdict(
+            id=_id(answered.task_id if answered else "", judge_id, repeat, path if parent else None),
+            finding=finding,
+            task=task,
+            trace=path if trace else None,
+            metric=asked.metric if asked else "",
+            name=question_name(asked.metric if asked else "", self.metrics),
+            scope="" if about is None else about.scope if about.key == self.sample.key else str(about),
+            part=about.part if about else "",
+            role=asked.role if asked else "judge",
+            repeat=repeat,
+            judge_id=judge_id,
+            judge=uri,
+            by=known or uri,
+            tone=finding_tone(finding, self.metrics) if finding else "tone-none",
+            version=str(header.judge.get("backend_version", "")) if header else "",
+            fork=_parted(parent) if parent_id else "",
+            parent_id=parent_id,
+            problems=(*problems, *(trace.problems if trace else ())),
+            opening=tuple(trace.opening()) if trace else (),
+            items=tuple(_items(answer.data)) if isinstance(answer, Record) else (),
+            inputs=None if task is None else tuple(_recipe(task, self.sample.sample)),
+            rests_on=[] if task is None else list(self._origins(task, judge_id)),
+        )
+        inputs = _inputs(self.sample, task)
+        if trace is not None:
+            kept = parent.get("step")
+            made.steps = list(self._steps(made, trace, inputs, 1 + (kept if isinstance(kept, int) else 0)))
+        made.marks = [*_evidence(made, inputs), *_found(made, self.sample.sample), *_crops(made)]
+        return made
+
+    def _trace(self, path: str | None) -> tuple[Trace | None, list[str]]:
+        """A trace, or what is wrong with it."""
+        if path is None:
+            return None, []
+        found = self.reader.inside(path)
+        if found is None:
+            return None, [f"the trace {path!r} is not in the run folder"]
+        try:
+            return read_trace(found), []
+        except TraceError as error:
+            return None, [str(error)]
+
+    def _steps(self, made: Verdict, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
+        """first: the number of the first step, which a fork counts on from its parent."""
+        steps = trace.steps()
+        names = {ref.sha256: alias for alias, ref in reversed(list(inputs.items()))}
+        under_way = not any(isinstance(e, FindingEvent) for e in trace.events)
+        for number, step in enumerate(steps, start=first):
+            id_ = f"{made.id}-s{number}"
+            calls = [
+                Call(call=c, observation=o, cached=cached, pictures=tuple(_pictures(o, aliases, made.id, id_, names)))
+                for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
+            ]
+            if under_way and number == first + len(steps) - 1:
+                calls += [Call(call=call) for call in step.parsed.calls[len(calls) :]]
+            cost = self.numbers.price(made.judge, step.usage)
+            yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls), cost=cost)
+
+    def _origins(self, task: Task, judge_id: str) -> Iterator[tuple[str, str]]:
+        """The findings from which a question was planned. A judge's questions rest on its own, not on its peers'."""
+        roles, own = self.reader.info.roles(), self.sample.slug
+        for task_id in task.rests_on:
+            there = [(own, f) for f in self.sample.findings if f.task_id == task_id]
+            found = there or self.reader.of_task(task_id)
+            mine = [f for f in found if f[1].judge_id == judge_id or roles.get(f[1].judge_id) != roles.get(judge_id)]
+            for slug, f in mine:
+                words = (question_name(f.metric, self.metrics), f.about.scope, "" if slug == own else f.about.key)
+                again = f"repeat {f.repeat + 1}" if f.repeat else ""
+                named = ", ".join(filter(None, (*words, again)))
+                page = "" if slug == own else f"{slug}.html"
+                yield f"{named}: {short_answer(f)}", f"{page}#{_id(f.task_id, f.judge_id, f.repeat)}"
+            if not mine:
+                yield f"task {task_id[:12]}, which has no finding here", ""
+
+
+def _pictures(
+    seen: Observation, aliases: Sequence[str], verdict: str, step: str, names: Mapping[str, str]
+) -> Iterator[ShownPicture]:
+    """The pictures of an observation, then those that the model did not see. names: of the inputs, by hash."""
+    shown = [(image, alias, False) for image, alias in zip(seen.images, aliases, strict=False)]
+    shown += [(image, "Plain crop", True) for image in dict.fromkeys(v.image for v in seen.kept)]
+    for image, alias, kept in shown:
+        views: list[View] = [v for v in (seen.kept if kept else seen.views) if v.image == image]
+        on: dict[tuple[str, Box], Mark] = {}
+        for view in views:
+            sha = view.origin.sha256
+            if view.origin != image and (sha, view.region) not in on:
+                on[sha, view.region] = Mark(
+                    kind="crop",
+                    image=view.origin,
+                    box=view.region,
+                    name=f"{alias} on {names.get(sha, f'image {sha[:8]}')}",
+                    id=f"m{digest([step, alias, sha, list(view.region)])[:8]}",
+                    verdict=verdict,
+                    step=step,
+                )
+        op = views[0].op.replace("_", " ") if views else ""
+        yield ShownPicture(image=image, name=alias, op=op, on=tuple(on.values()), kept=kept)
+
+
+def _crops(made: Verdict) -> Iterator[Mark]:
+    """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
+    pictures = (picture for step in made.steps for call in step.calls for picture in call.pictures)
+    for place in (place for picture in pictures if not picture.kept for place in picture.on):
+        if place.box != Box.whole(width=place.image.width, height=place.image.height):
+            yield place
+
+
+def _evidence(made: Verdict, inputs: Mapping[str, ImageRef]) -> Iterator[Mark]:
+    for number, evidence in enumerate(made.finding.evidence if made.finding else (), start=1):
+        image = inputs.get(evidence.image)
+        if image is not None:
+            name, id_ = f"Evidence {number} in {evidence.image}", f"{made.id}-e{number}"
+            yield Mark(kind="evidence", image=image, box=evidence.box, name=name, id=id_, verdict=made.id)
+
+
+def _found(made: Verdict, sample: Sample | None) -> Iterator[Mark]:
+    """The places that the answer gives, on the picture that was asked about."""
+    answer, task = made.finding.answer if made.finding else None, made.task
+    if task is None or answer is None:
+        return
+    views: dict[str, Recipe] = {view.alias: view for view in task.views}
+    if not views and sample is not None:
+        # What is known of a turn, and was not looked for in a picture.
+        turn = task.about.turn
+        image = sample.source if turn == 0 else sample.turns[turn - 1].edited if turn <= len(sample.turns) else None
+        views = {} if image is None else {"image": Recipe(alias="image", origin=image)}
+    if not views:
+        return
+    last = views[list(views)[-1]]
+    if isinstance(answer, Boxes):
+        for number, place in enumerate(answer.boxes, start=1):
+            yield from _drawn(made, str(number), number, list(place), last)
+    for item in made.items:
+        given = views.get(item.image) if item.image else last
+        # What happened there is seen in both images of the edit.
+        both = (sample.source, sample.edited) if sample is not None and item.change and not item.image else ()
+        more = [Recipe(alias="", origin=image) for image in both if image and (given is None or image != given.origin)]
+        for view in (given or last, *more):
+            yield from _drawn(made, item.words, item.number, item.box, view)
+
+
+def _drawn(made: Verdict, name: str, number: int, thousandths: Sequence[float], view: Recipe) -> Iterator[Mark]:
+    """A place of the answer on the image that a view shows; nothing where it is no box."""
+    shown = view.region or Box.whole(width=view.origin.width, height=view.origin.height)
+    try:
+        box = Box.from_thousandths(thousandths, width=shown.width, height=shown.height).shifted(shown.x0, shown.y0)
+    except ValueError:
+        return
+    yield Mark(kind="found", image=view.origin, box=box, name=name, id=f"{made.id}-f{number}", verdict=made.id, item=number)
+
+
+def _items(data: Json) -> Iterator[Item]:
+    """The items with a box in the lists of a JSON answer. `box` is in thousandths."""
+    lists = [v for k, v in data.items() if isinstance(v, list) and k != _DROPPED] if isinstance(data, Mapping) else [data]
+    found = [item for one in lists if isinstance(one, list) for item in one]
+    for number, item in enumerate(found, start=1):
+        box = item.get("box") if isinstance(item, Mapping) else None
+        numbers = [finite(v) for v in box] if isinstance(box, list) else []
+        if not isinstance(item, Mapping) or len(numbers) != 4 or None in numbers:
+            continue
+        op, image = item.get("op"), item.get("image")
+        name = next((str(item[key]) for key in _NAMES if item.get(key)), "")
+        sure = next((v for key in _SURE if (v := finite(item.get(key))) is not None), None)
+        words = " ".join(filter(None, (op if isinstance(op, str) else "", name))) or str(number)
+        yield Item(
+            number=number,
+            words=words if sure is None else f"{words} {sure:.2f}",
+            box=tuple(v for v in numbers if v is not None),
+            change=isinstance(op, str) and op != "",
+            image=image if isinstance(image, str) else None,
+        )
+
+
+def _id(task_id: str, judge_id: str, repeat: int, fork: str | None = None) -> str:
+    """The id of a verdict. fork: the path of its trace, for a fork."""
+    return f"v{digest([task_id, judge_id, repeat, fork or ''])[:8]}"
+
+
+def _task(header: Header | None, problems: list[str]) -> Task | None:
+    try:
+        return None if header is None else task_from_json(header.task)
+    except (ValueError, ConfigError) as error:
+        problems.append(f"the question cannot be shown: {error}")
+        return None
+
+
+def _recipe(task: Task, sample: Sample | None) -> Iterator[str]:
+    """The pictures of a question, in words."""
+    turns = sample.turns if sample is not None and len(sample.turns) > 1 else ()
+    after = {turn.edited.sha256: f" (after turn {n})" for n, turn in enumerate(turns, start=1) if turn.edited is not None}
+    for view in task.views:
+        place = ""
+        if view.region is not None:
+            x0, y0, x1, y1 = view.region.ints()
+            place = f", x {x0}–{x1}, y {y0}–{y1}"
+        yield f"{view.alias}{after.get(view.origin.sha256, '')}: {view.op.replace('_', ' ')}{place}"
+
+
+def _inputs(sample: RunSample, task: Task | None) -> dict[str, ImageRef]:
+    """The images of the question by alias, after those of the sample."""
+    found: dict[str, ImageRef] = {}
+    if sample.sample is not None:
+        found |= sample.sample.originals
+        if sample.sample.edited is not None:
+            found["Edited Image"] = sample.sample.edited
+    return found | {view.alias: view.origin for view in (task.views if task else ())}
+
+
+def _parted(parent: Mapping[str, Any]) -> str:
+    """Where a fork parts and with what, in words."""
+    step, changes = parent.get("step"), parent.get("changes")
+    where = f"after step {step}" if step else "from the question"
+    changed = [f"{name}: {words}" for name, words in changes.items()] if isinstance(changes, Mapping) else []
+    return "; ".join([f"{parent.get('why', 'fork')} {where}", *changed])
