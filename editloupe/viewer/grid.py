@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from editloupe.data.human import of_turn, value_on
 from editloupe.scores import Metric
-from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.reader import RunSample
 from editloupe.viewer.render import arguments
 from editloupe.viewer.rows import tone
 from editloupe.viewer.verdicts import Verdict
@@ -65,12 +65,12 @@ class Grid:
     """What people said of metrics that nobody answered here: (short name of the metric, what)."""
 
 
-def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[Verdict], metrics: Mapping[str, Metric]) -> Grid:
+def grid(sample: RunSample, verdicts: Sequence[Verdict], metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> Grid:
     """Return the grid of a sample's verdicts.
 
+    judges: those with the role "judge", as `Verdict.judged_by` names them → their names.
     Each judge has a column if there are several; measures and other roles share one. A single judge shares one with them.
     """
-    judges = reader.info.judge_names()
     several = len(judges) > 1
     rows: dict[tuple[str, str], QuestionRow] = {}
     for verdict in verdicts:
@@ -120,7 +120,7 @@ def put_beside(verdicts: Sequence[Verdict]) -> None:
         root[verdict.id] = root.get(verdict.parent_id, verdict)
         by_question.setdefault((verdict.metric, verdict.scope), []).append(verdict)
     for of_question in by_question.values():
-        several = len({root[v.id].judge_id for v in of_question}) > 1
+        several = len({root[v.id].judged_by for v in of_question}) > 1
         groups: dict[int, list[Verdict]] = {}
         for verdict in of_question:
             groups.setdefault(root[verdict.id].repeat if several else 0, []).append(verdict)
@@ -154,9 +154,9 @@ def parting(group: Sequence[Verdict]) -> tuple[int, str]:
 def _column(verdict: Verdict, verdicts: Sequence[Verdict], judges: Mapping[str, str]) -> str:
     """The id of a verdict's column. A fork by another judge stands with what it continues."""
     by_id = {v.id: v for v in verdicts}
-    while verdict.judge_id not in judges and verdict.parent_id in by_id:
+    while verdict.judged_by not in judges and verdict.parent_id in by_id:
         verdict = by_id[verdict.parent_id]
-    return verdict.judge_id if verdict.judge_id in judges else OTHERS
+    return verdict.judged_by if verdict.judged_by in judges else OTHERS
 
 
 def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, str, list[PersonAnswer]]]:

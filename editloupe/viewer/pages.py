@@ -45,6 +45,9 @@ _FOREVER: Final = "private, max-age=31536000, immutable"
 _TOGETHER: Final = 8
 """So many runs are compared without being chosen."""
 
+_BESIDE: Final = 3
+"""Runs whose verdicts on one sample stand on one page."""
+
 _TWINS: Final = 24
 """Editors of one sample that a page links to."""
 
@@ -263,18 +266,23 @@ class Site:
     def sample_page(self, run: SiteRun, sample: RunSample) -> str:
         """Return one sample: its images, and every verdict step by step."""
         position, total, before, behind = run.reader.around(sample.slug)
-        values = sample_values(run, sample, self.numbers)
+        twins = ((peer, peer.reader.sample(sample.slug)) for peer in self._peers(run)[1:_BESIDE])
+        peers = [(peer, twin) for peer, twin in twins if twin and _content(twin) == _content(sample)]
+        values = sample_values(run, sample, self.numbers, peers)
         return self._page(
             "sample.html", run, "../", [(sample.id, f"samples/{sample.slug}.html")], entry=sample,
-            others=self._others(run, sample), position=position, count=total, previous=before, following=behind, **values,
+            others=self._others(run, sample, [peer for peer, _ in peers]),
+            position=position, count=total, previous=before, following=behind, **values,
         )  # fmt: skip
 
-    def _others(self, run: SiteRun, sample: RunSample) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
+    def _others(
+        self, run: SiteRun, sample: RunSample, beside: Sequence[SiteRun]
+    ) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
         """The same sample in other runs, and under other editors, with the answers as (words, colour)."""
         found = []
         for other in self.runs:
             for name in other.reader.named(sample.id)[:_TWINS]:
-                twin = None if (other, name) == (run, sample.slug) else other.reader.sample(name)
+                twin = None if name == sample.slug and other in (run, *beside) else other.reader.sample(name)
                 if twin is not None:
                     metrics = other.metrics
                     found.append((other, twin, [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]))
@@ -326,6 +334,10 @@ def _picture(run: SiteRun, kind: str, name: list[str]) -> Response | None:
         data = run.pictures.overlay(last)
         made = None if data is None else (data, "image/png")
     return None if made is None else Response(body=made[0], type=made[1], cache=_FOREVER, csp=PLAIN_CSP)
+
+
+def _content(sample: RunSample) -> str | None:
+    return None if sample.sample is None else sample.sample.content
 
 
 def _several(runs: Sequence[SiteRun]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, score_scope, score_words, target_area, tone
 from editloupe.viewer.site_run import SiteRun
-from editloupe.viewer.verdicts import verdicts
+from editloupe.viewer.verdicts import Verdict, verdicts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,24 @@ class ShownScore:
     reason: str
 
 
-def sample_values(run: SiteRun, sample: RunSample, numbers: Numbers) -> dict[str, Any]:
-    """Return what the template of a sample's page names, but for what lies around the sample."""
+def sample_values(
+    run: SiteRun, sample: RunSample, numbers: Numbers, peers: Sequence[tuple[SiteRun, RunSample]] = ()
+) -> dict[str, Any]:
+    """Return what the template of a sample's page names, but for what lies around the sample.
+
+    peers: other runs that judged the very same sample; their judges stand beside those of the run.
+    """
     metrics, edit, reader = run.metrics, sample.sample, run.reader
     scored = numbers.scores(reader).get(sample.key, ())
-    found = verdicts(reader, sample, metrics, numbers)
+    together = [(run, sample), *peers]
+    often = Counter(name for one, _ in together for name in one.reader.judge_names().values())
+    found, columns = list[Verdict](), dict[str, str]()
+    for one, own in together:
+        names = one.reader.judge_names()
+        named = {id_: name if often[name] == 1 else f"{name} · {one.reader.name}" for id_, name in names.items()}
+        at = "../" if one is run else f"../../{one.folder}"
+        found += verdicts(one, own, metrics, numbers, at=at, named=named)
+        columns |= {f"{one.folder}{id_}": named[id_] for id_ in one.reader.info.judge_names()}
     put_beside(found)
     marks = [*targets(edit), *(m for v in found for m in v.marks)]
     mask = edit.masks.get("edit") if edit else None
@@ -46,7 +60,7 @@ def sample_values(run: SiteRun, sample: RunSample, numbers: Numbers) -> dict[str
     return {
         "sample": edit,
         "verdicts": found,
-        "labels": grid(reader, sample, found, metrics),
+        "labels": grid(sample, found, metrics, columns),
         "metrics": metrics,
         "home": home(edit, marks),
         "scores": scores,

@@ -21,8 +21,9 @@ from editloupe.traces.read import Step, Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, View, digest, finite
 from editloupe.viewer.marks import Mark
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import finding_tone, question_name, short_answer
+from editloupe.viewer.site_run import SiteRun
 
 _REASON: Final = 400
 """Characters of a reason beside its label; the verdict below has all of it."""
@@ -92,6 +93,9 @@ class Item:
 class Verdict:
     """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
 
+    run: SiteRun
+    at: str
+    """From the page to its run's folder."""
     id: str
     """For links, the same in every visit."""
     finding: Finding | None
@@ -139,6 +143,11 @@ class Verdict:
     parting: int = 0
     """Number of the first step at which those differ; 0 if they do not."""
     parting_words: str = ""
+
+    @property
+    def judged_by(self) -> str:
+        """The judge, another one in each run."""
+        return f"{self.run.folder}{self.judge_id}"
 
     @property
     def measure(self) -> Task | None:
@@ -207,12 +216,15 @@ class Verdict:
         return sum(costs) if costs and len(costs) == len(self.steps) else None
 
 
-def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers) -> list[Verdict]:
+def verdicts(
+    run: SiteRun, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers, *, at: str, named: Mapping[str, str]
+) -> list[Verdict]:
     """Return every verdict on a sample, each followed by the forks that continue it.
 
     Answers to metrics come first; behind all stands what is being judged just now.
+    at: from the page to the run's folder.   named: what the page calls the judges, by id.
     """
-    made = _Maker(reader, sample, metrics, numbers)
+    made, reader = _Maker(run, sample, metrics, numbers, at, named), run.reader
     found: list[Verdict] = []
     for finding in sorted((*sample.findings, *sample.beside), key=lambda f: f.metric not in metrics):
         found.append(made.verdict(finding, finding.trace))
@@ -228,8 +240,17 @@ def verdicts(reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric]
 class _Maker:
     """Makes the verdicts of one sample."""
 
-    def __init__(self, reader: RunReader, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers) -> None:
-        self.reader, self.sample, self.metrics, self.numbers = reader, sample, metrics, numbers
+    def __init__(
+        self,
+        run: SiteRun,
+        sample: RunSample,
+        metrics: Mapping[str, Metric],
+        numbers: Numbers,
+        at: str,
+        named: Mapping[str, str],
+    ) -> None:
+        self.run, self.reader, self.sample, self.metrics, self.numbers = run, run.reader, sample, metrics, numbers
+        self.at, self.named = at, named
 
     def verdict(self, finding: Finding | None, path: str | None, family: Mapping[str | None, str] | None = None) -> Verdict:
         """path: of the trace in the run.   family: for a fork, trace → id of its verdict."""
@@ -243,14 +264,16 @@ class _Maker:
         task = _task(header, problems)
         asked, answered = finding or task, finding or header
         judge_id = answered.judge_id if answered else ""
-        known = self.reader.judge_names().get(judge_id)
+        known = self.named.get(judge_id)
         uri = str(header.judge.get("backend", "")) if header else ""
         uri = uri or self.reader.info.judges().get(judge_id, known or judge_id)
         repeat = answered.repeat if answered else 0
         parent_id = family.get(str(parent.get("trace")), "") if family else ""
         about, answer = asked.about if asked else None, finding.answer if finding else None
         made = Verdict(
-            id=_id(answered.task_id if answered else "", judge_id, repeat, path if parent else None),
+            run=self.run,
+            at=self.at,
+            id=self._id(answered.task_id if answered else "", judge_id, repeat, path if parent else None),
             finding=finding,
             task=task,
             trace=path if trace else None,
@@ -292,6 +315,10 @@ class _Maker:
         except TraceError as error:
             return None, [str(error)]
 
+    def _id(self, task_id: str, judge_id: str, repeat: int, fork: str | None = None) -> str:
+        """The id of a verdict. fork: the path of its trace, for a fork."""
+        return f"v{digest([task_id, judge_id, repeat, fork or '', *([self.at] if self.at != '../' else [])])[:8]}"
+
     def _steps(self, made: Verdict, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
         """first: the number of the first step, which a fork counts on from its parent."""
         steps = trace.steps()
@@ -319,8 +346,8 @@ class _Maker:
                 words = (question_name(f.metric, self.metrics), f.about.scope, "" if slug == own else f.about.key)
                 again = f"repeat {f.repeat + 1}" if f.repeat else ""
                 named = ", ".join(filter(None, (*words, again)))
-                page = "" if slug == own else f"{slug}.html"
-                yield f"{named}: {short_answer(f)}", f"{page}#{_id(f.task_id, f.judge_id, f.repeat)}"
+                page = "" if slug == own else f"{self.at}samples/{slug}.html"
+                yield f"{named}: {short_answer(f)}", f"{page}#{self._id(f.task_id, f.judge_id, f.repeat)}"
             if not mine:
                 yield f"task {task_id[:12]}, which has no finding here", ""
 
@@ -422,11 +449,6 @@ def _items(data: Json) -> Iterator[Item]:
             change=isinstance(op, str) and op != "",
             image=image if isinstance(image, str) else None,
         )
-
-
-def _id(task_id: str, judge_id: str, repeat: int, fork: str | None = None) -> str:
-    """The id of a verdict. fork: the path of its trace, for a fork."""
-    return f"v{digest([task_id, judge_id, repeat, fork or ''])[:8]}"
 
 
 def _task(header: Header | None, problems: list[str]) -> Task | None:

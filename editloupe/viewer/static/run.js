@@ -164,9 +164,9 @@
       const asked = make("span", { className: "asked", textContent: again ? "" : column.question.short, title: column.question.name });
       const named = data.judges.length > 1 || column.judge === "people" ? [make("span", { className: "by", textContent: column.name, title: column.name })] : [];
       const own = data.judges[column.judge]?.at;
-      const said = make(own === undefined || own === row.at ? "span" : "a", { className: "said" }, ...chips.slice(0, 4).map(chip), ...(chips.length > 4 ? [`+${chips.length - 4}`] : []));
-      if (said.tagName === "A") said.href = `${own}samples/${row.slug}.html`;
-      return [make("li", { className: apart ? "differs" : "" }, asked, ...named, said)];
+      const given = make(own === undefined || own === row.at ? "span" : "a", { className: "given" }, ...chips.slice(0, 4).map(chip), ...(chips.length > 4 ? [`+${chips.length - 4}`] : []));
+      if (given.tagName === "A") given.href = `${own}samples/${row.slug}.html`;
+      return [make("li", { className: apart ? "differs" : "" }, asked, ...named, given)];
     });
     if (row.running) lines.push(make("li", { className: "dim", textContent: "running…" }));
     return make("ul", { className: "answers" }, ...lines);
@@ -285,7 +285,7 @@
       const [low, high] = [cell.low, cell.high].map((v) => Math.min(100, Math.max(0, v)));
       parts.push(draw("line", { class: "interval", x1: `${low}%`, x2: `${high}%`, y1: 4, y2: 4 }));
     }
-    return draw("svg", { class: "bar", height: 8, "aria-hidden": "true" }, ...parts);
+    return draw("svg", { class: "means-bar", height: 8, "aria-hidden": "true" }, ...parts);
   }
 
   // How often each label was given, worst first, then what has none.
