@@ -75,7 +75,7 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
     for name in filter(None, thumbs(sample, run.pictures)):
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]
-    for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
+    for trace in (*named, *(fork for name in named for fork in run.reader.forks(name))):
         data = run.reader.trace(trace)
         if data is not None:
             writer.write(f"{run.folder}{trace}", data)

@@ -171,7 +171,7 @@ class Site:
                 if sample is not None and kind == "json":
                     return _state(reader, _page_version(reader, sample))
             case ["traces" | "forks", *_]:
-                # A trace that a finding, or a task under way, names, or a fork of one; nothing else of the folder.
+                # A trace that a finding names, or a fork of one; nothing else of the folder.
                 trace = "/".join(parts)
                 data = reader.trace(trace) if reader.has_trace(trace) else None
                 return None if data is None else text(data, "text/plain", csp=PLAIN_CSP)
@@ -358,6 +358,6 @@ def _state(reader: RunReader, version: int | str) -> Response:
 def _page_version(reader: RunReader, sample: RunSample) -> str:
     """A text that changes whenever the sample's page would."""
     forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
-    sizes = [path.stat().st_size for name in (*sample.open, *forks) if (path := reader.inside(name))]
+    sizes = [path.stat().st_size for name in forks if (path := reader.inside(name))]
     said = digest([[given.rater, given.time, *given.finding.question] for given in sample.people])[:8]
     return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}.{said}"

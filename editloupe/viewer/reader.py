@@ -27,7 +27,6 @@ from editloupe.runs.lock import is_written
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
-from editloupe.tasks import task_from_json
 from editloupe.traces.events import Header
 from editloupe.traces.read import parse_lines, read_trace
 from editloupe.values import Json, Sample, digest, sample_key
@@ -56,8 +55,6 @@ class RunSample:
     """The row that could not be read, with the reason."""
     findings: tuple[Finding, ...]
     """The latest of each judge, question and repeat."""
-    open: tuple[str, ...] = ()
-    """Traces without a finding that are still being written."""
     beside: tuple[Finding, ...] = ()
     """The findings of questions about a pair in which this sample is the second."""
     partners: tuple[Sample, ...] = ()
@@ -87,7 +84,6 @@ class RunReader:
         self._index = RunIndex(self.folder)
         self._whole: RunStore | None = None
         self._all: dict[str, RunSample] | None = None
-        self._open: dict[str, str | None] = {}
         self._stamp: object = None
         self._rated: dict[str, dict[str, dict[str, float | str]]] = {}
         self._look()
@@ -197,12 +193,6 @@ class RunReader:
         at = slugs.index(slug)
         return at + 1, len(slugs), slugs[at - 1] if at else None, slugs[at + 1] if at + 1 < len(slugs) else None
 
-    def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
-        """Return (name of the sample in addresses, finding) for each current finding of a task."""
-        keys = self._index.keys_of(task_id)
-        stores = {key: RunStore.read_samples(self.folder, [key], self._index) for key in keys}
-        return [(slug(key), f) for key, store in stores.items() for f in store.current() if f.task_id == task_id]
-
     def running(self) -> bool:
         """Return whether the process that took the run's lock is alive here. One on another machine is not seen."""
         return is_written(self.folder)
@@ -215,8 +205,8 @@ class RunReader:
         return [f"{FORKS}/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
 
     def has_trace(self, path: str) -> bool:
-        """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
-        return path in self._open or self._names_trace(path) or path in self.forks(path)
+        """Return whether pages may show this file: a trace of a finding, or a fork of one."""
+        return self._names_trace(path) or path in self.forks(path)
 
     def trace(self, name: str) -> bytes | None:
         """Return a trace file of the run; None if it is not there, and for a file that is no trace by name or content."""
@@ -261,7 +251,6 @@ class RunReader:
             findings=tuple(findings),
             beside=tuple(beside),
             partners=tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples),
-            open=tuple(path for path, about in self._open.items() if about == key),
             people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
         )
 
@@ -298,26 +287,21 @@ class RunReader:
                 self._lock.release()
 
     def _look(self) -> None:
-        """Take in what has changed: run.json, the index, traces under way."""
+        """Take in what has changed: run.json, what people said, the index."""
         self._looked = time.monotonic()
         paths = self.folder / "run.json", self.folder / PEOPLE
-        stamp = (
-            *((s := path.stat()).st_mtime_ns + s.st_size if path.exists() else 0 for path in paths),
-            self._index.version,
-        )
-        opened = self._find_open()
-        if (stamp, opened) == (self._stamp, self._open):
+        sizes = ((s := path.stat()).st_mtime_ns + s.st_size if path.exists() else 0 for path in paths)
+        stamp = (*sizes, self._index.version)
+        if stamp == self._stamp:
             return
         self.info = RunStore.read_info(self.folder)
-        self._stamp, self._open = stamp, opened
+        self._stamp = stamp
         self._whole = self._all = None
         self.version += 1
         keys = dict(self._index.keys())
         if not (self.folder / "findings.jsonl").exists():
             # Rebuilt from the traces, which the index does not read.
             keys |= {f.sample_key: f.sample_id for f in self.store.findings.values() if f.sample_key not in keys}
-        for key in filter(None, opened.values()):
-            keys.setdefault(key, key)
         self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
         """Name in addresses → (key, id)."""
 
@@ -327,25 +311,9 @@ class RunReader:
             return self._index.names_trace(path)
         return any(f.trace == path for f in self.store.findings.values())
 
-    def _find_open(self) -> dict[str, str | None]:
-        """Traces that no finding names → the key of their sample (None: not known yet). Only of a run under way."""
-        if not self.live or not self.running():
-            return {}
-        paths = [path for path in (self.folder / "traces").glob("*/*/*.jsonl") if ".aside-" not in path.name]
-        named = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        unnamed = {name: path for name, path in named.items() if not self._index.names_trace(name)}
-        return {name: self._open.get(name) or _sample_of(path) for name, path in unnamed.items()}
-
 
 def slug(key: str) -> str:
     """Return a sample's name in addresses and file names: readable, safe on every file system, and unique."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
     mark = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:10]
     return f"{readable}-{mark}" if readable else mark
-
-
-def _sample_of(path: Path) -> str | None:
-    try:
-        return task_from_json(read_trace(path).header.task).about.key
-    except (TraceError, ValueError, ConfigError):
-        return None

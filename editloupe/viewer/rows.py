@@ -73,7 +73,6 @@ def row(
         "cost": round(sum(costs), 8) if costs else None,
         "seconds": round(sum(f.seconds for f in found), 2),
         "failed": sum(f.status not in ("ok", "not_defined") for f in found),
-        "running": len(sample.open),
     }
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from editloupe.scores import NOT_JUDGED, Metric
-from editloupe.values import ImageRef, Json
+from editloupe.scores import Metric
+from editloupe.values import ImageRef
 from editloupe.viewer.grid import grid, put_beside
 from editloupe.viewer.marks import home, targets
 from editloupe.viewer.numbers import Numbers
@@ -17,19 +15,6 @@ from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, score_scope, score_words, target_area, tone
 from editloupe.viewer.site_run import SiteRun
 from editloupe.viewer.verdicts import Verdict, verdicts
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownScore:
-    """A score that is no mere copy of an answer."""
-
-    name: str
-    scope: str
-    by: str
-    """The judge's name; "" where there is one judge."""
-    words: str
-    tone: str
-    reason: str
 
 
 def sample_values(
@@ -55,7 +40,6 @@ def sample_values(
     mask = edit.masks.get("edit") if edit else None
     mains = reader.info.judges()
     judges = reader.judge_names() if len(mains) > 1 else {}
-    scores, by_turn = _scores(sample, own_scores(sample, scored, mains), scored, metrics, judges)
     main, more = _panes(sample)
     return {
         "sample": edit,
@@ -63,8 +47,7 @@ def sample_values(
         "labels": grid(sample, found, metrics, columns),
         "metrics": metrics,
         "home": home(edit, marks),
-        "scores": scores,
-        "by_turn": by_turn,
+        "scores": list(_scores(sample, own_scores(sample, scored, mains), metrics, judges)),
         "panes": main,
         "more": more,
         "strip": _strip(sample),
@@ -74,40 +57,17 @@ def sample_values(
     }
 
 
-def _scores(
-    sample: RunSample,
-    own: Sequence[OwnScore],
-    scored: Sequence[OwnScore],
-    metrics: Mapping[str, Metric],
-    judges: Mapping[str, str],
-) -> tuple[list[ShownScore], dict[tuple[str, str], dict[int, ShownScore]]]:
-    """The scores of the whole sample first, and of a chain those of its turns as (metric, judge) → turn → score."""
-    several = sample.sample is not None and len(sample.sample.turns) > 1
+def _scores(sample: RunSample, own: Sequence[OwnScore], metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> Any:
+    """Scores that are no mere copy of an answer, those of the whole sample first.
 
-    def shown(judge: str, score: Any) -> ShownScore:
-        return ShownScore(
-            name=question_name(score.metric, metrics),
-            scope=score_scope(score),
-            by=judges.get(judge, ""),
-            words=score_words(score),
-            tone=tone(metrics.get(score.metric), score.value),
-            reason=score.reason,
-        )
-
-    ordered = sorted(own, key=lambda one: (bool(score_scope(one[1])), one[1].turn))
-    # What is said of single parts stands in the grid, where an answer says it.
+    Yields (judge, metric, scope, words, colour, reason). What is said of single parts stands in the grid, where an answer
+    says it.
+    """
     answered = {(f.metric, f.about.scope) for f in sample.findings}
-    whole = [
-        shown(judge, s)
-        for judge, s in ordered
-        if (not several or not s.turn or s.part) and not (s.part and (s.metric, score_scope(s)) in answered)
-    ]
-    by_turn: dict[tuple[str, str], dict[int, ShownScore]] = {}
-    for judge, s in scored if several else ():
-        if s.turn and not s.part and s.missing != NOT_JUDGED:
-            one = shown(judge, s)
-            by_turn.setdefault((one.name, one.by), {})[s.turn] = one
-    return whole, by_turn
+    for judge, s in sorted(own, key=lambda one: (bool(score_scope(one[1])), one[1].turn)):
+        if not (s.part and (s.metric, score_scope(s)) in answered):
+            shade = tone(metrics.get(s.metric), s.value)
+            yield judges.get(judge, ""), question_name(s.metric, metrics), score_scope(s), score_words(s), shade, s.reason
 
 
 def _panes(entry: RunSample) -> tuple[list[tuple[str, str, ImageRef]], list[tuple[str, ImageRef]]]:
@@ -133,27 +93,13 @@ def _panes(entry: RunSample) -> tuple[list[tuple[str, str, ImageRef]], list[tupl
     return found, more + [(f"Mask: {name}", mask) for name, mask in sample.masks.items()]
 
 
-def _strip(entry: RunSample) -> list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]]:
-    """The source and each turn of a chain as (heading, instruction, image or None, columns); [] for a single turn."""
+def _strip(entry: RunSample) -> list[tuple[str, str, ImageRef | None]]:
+    """The sources and each turn of a chain as (heading, instruction, image or None); [] for a single turn."""
     sample = entry.sample
     if sample is None or len(sample.turns) == 1:
         return []
-    found: list[tuple[str, str, ImageRef | None, list[tuple[str, str]]]] = [
-        ("Source" if number == 1 else f"Source {number}", "", image, [])
-        for number, image in enumerate(sample.sources, start=1)
+    sources = enumerate(sample.sources, start=1)
+    return [
+        *(("Source" if number == 1 else f"Source {number}", "", image) for number, image in sources),
+        *((f"After turn {number}", turn.instruction, turn.edited) for number, turn in enumerate(sample.turns, start=1)),
     ]
-    by_turn = {k: v for k, v in sample.extra.items() if isinstance(v, list | tuple) and len(v) == len(sample.turns)}
-    for number, turn in enumerate(sample.turns):
-        columns = [(name.replace("_", " "), _value(values[number])) for name, values in by_turn.items()]
-        shown = [(name, words) for name, words in columns if words != turn.instruction]
-        found.append((f"After turn {number + 1}", turn.instruction, turn.edited, shown))
-    return found
-
-
-def _value(value: Json) -> str:
-    """A column's value in words."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return ", ".join(map(str, value)) or "none"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -27,8 +27,7 @@ from editloupe.viewer.site_run import SiteRun
 
 _REASON: Final = 400
 """Characters of a reason beside its label; the verdict below has all of it."""
-_NAMES: Final = ("label", "name", "object", "phrase")
-_SURE: Final = ("confidence", "score")
+_NAMES: Final = ("label", "name", "object", "phrase", "confidence")
 _COUNTED: Final = re.compile(r".+ (\d{1,6})")
 _DROPPED: Final = "dropped"
 """The list of entries that were not read, in an answer that has one."""
@@ -73,22 +72,6 @@ class TimelineStep:
     """USD; None if no price is known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """One item with a box in the lists of a JSON answer."""
-
-    number: int
-    """From 1, over all lists of the answer."""
-    words: str
-    """What happened there, for example "ADD", its name, and how sure the answer is."""
-    box: tuple[float, ...]
-    """[x0, y0, x1, y1] in thousandths, as given."""
-    change: bool = False
-    """Whether it is said what happened there."""
-    image: str | None = None
-    """Alias of the picture that it names."""
-
-
 @dataclass(kw_only=True)
 class Verdict:
     """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
@@ -129,15 +112,11 @@ class Verdict:
     """What is wrong with the trace."""
     opening: tuple[str, ...] = ()
     """What was remarked before the first step: on the pictures, and on how they are sent."""
-    items: tuple[Item, ...] = ()
-    """The items with a box in the lists of a JSON answer."""
     steps: list[TimelineStep] = field(default_factory=list)
     """Of a fork its own only."""
     marks: list[Mark] = field(default_factory=list)
     inputs: tuple[str, ...] | None = None
     """The pictures that were shown, in words; None if that is not known."""
-    rests_on: list[tuple[str, str]] = field(default_factory=list)
-    """The findings from which the question was planned: (name, address from the sample's page or "")."""
     beside: str = ""
     """Id of the first of the verdicts that can be read beside this one; "" for none."""
     parting: int = 0
@@ -166,12 +145,7 @@ class Verdict:
     @property
     def label(self) -> str:
         """The answer on one line, or the status in brackets."""
-        if self.finding is None:
-            return "(in progress)"
-        if self.items:
-            first, more = self.items[0].words, len(self.items) - 1
-            return f"{first} and {more} more" if more else first
-        return short_answer(self.finding)
+        return "(in progress)" if self.finding is None else short_answer(self.finding)
 
     @property
     def text(self) -> str:
@@ -198,14 +172,6 @@ class Verdict:
             return None
 
     @property
-    def dropped(self) -> list[tuple[str, str]]:
-        """What the answer says was not read, as (entry, why)."""
-        answer = self.finding.answer if self.finding is not None else None
-        listed = answer.data.get(_DROPPED) if isinstance(answer, Record) and isinstance(answer.data, Mapping) else None
-        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-        return [(str(one.get("entry", "")), str(one.get("why", ""))) for one in found]
-
-    @property
     def usage(self) -> Usage:
         return sum((step.step.usage for step in self.steps), Usage())
 
@@ -221,7 +187,7 @@ def verdicts(
 ) -> list[Verdict]:
     """Return every verdict on a sample, each followed by the forks that continue it.
 
-    Answers to metrics come first; behind all stands what is being judged just now.
+    Answers to metrics come first.
     at: from the page to the run's folder.   named: what the page calls the judges, by id.
     """
     made, reader = _Maker(run, sample, metrics, numbers, at, named), run.reader
@@ -234,7 +200,7 @@ def verdicts(
             if fork.fork:
                 family[path] = fork.id
                 found.append(fork)
-    return found + [made.verdict(None, path) for path in sample.open]
+    return found
 
 
 class _Maker:
@@ -269,7 +235,7 @@ class _Maker:
         uri = uri or self.reader.info.judges().get(judge_id, known or judge_id)
         repeat = answered.repeat if answered else 0
         parent_id = family.get(str(parent.get("trace")), "") if family else ""
-        about, answer = asked.about if asked else None, finding.answer if finding else None
+        about = asked.about if asked else None
         made = Verdict(
             run=self.run,
             at=self.at,
@@ -292,9 +258,7 @@ class _Maker:
             parent_id=parent_id,
             problems=(*problems, *(trace.problems if trace else ())),
             opening=tuple(trace.opening()) if trace else (),
-            items=tuple(_items(answer.data)) if isinstance(answer, Record) else (),
             inputs=None if task is None else tuple(_recipe(task, self.sample.sample)),
-            rests_on=[] if task is None else list(self._origins(task, judge_id)),
         )
         inputs = _inputs(self.sample, task)
         if trace is not None:
@@ -334,22 +298,6 @@ class _Maker:
                 calls += [Call(call=call) for call in step.parsed.calls[len(calls) :]]
             cost = self.numbers.price(made.judge, step.usage)
             yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls), cost=cost)
-
-    def _origins(self, task: Task, judge_id: str) -> Iterator[tuple[str, str]]:
-        """The findings from which a question was planned. A judge's questions rest on its own, not on its peers'."""
-        roles, own = self.reader.info.roles(), self.sample.slug
-        for task_id in task.rests_on:
-            there = [(own, f) for f in self.sample.findings if f.task_id == task_id]
-            found = there or self.reader.of_task(task_id)
-            mine = [f for f in found if f[1].judge_id == judge_id or roles.get(f[1].judge_id) != roles.get(judge_id)]
-            for slug, f in mine:
-                words = (question_name(f.metric, self.metrics), f.about.scope, "" if slug == own else f.about.key)
-                again = f"repeat {f.repeat + 1}" if f.repeat else ""
-                named = ", ".join(filter(None, (*words, again)))
-                page = "" if slug == own else f"{self.at}samples/{slug}.html"
-                yield f"{named}: {short_answer(f)}", f"{page}#{self._id(f.task_id, f.judge_id, f.repeat)}"
-            if not mine:
-                yield f"task {task_id[:12]}, which has no finding here", ""
 
 
 def _pictures(
@@ -407,16 +355,15 @@ def _found(made: Verdict, sample: Sample | None) -> Iterator[Mark]:
     if not views:
         return
     last = views[list(views)[-1]]
-    if isinstance(answer, Boxes):
-        for number, place in enumerate(answer.boxes, start=1):
-            yield from _drawn(made, str(number), number, list(place), last)
-    for item in made.items:
-        given = views.get(item.image) if item.image else last
-        # What happened there is seen in both images of the edit.
-        both = (sample.source, sample.edited) if sample is not None and item.change and not item.image else ()
-        more = [Recipe(alias="", origin=image) for image in both if image and (given is None or image != given.origin)]
-        for view in (given or last, *more):
-            yield from _drawn(made, item.words, item.number, item.box, view)
+    boxes = [(str(n), list(place), None) for n, place in enumerate(answer.boxes, 1)] if isinstance(answer, Boxes) else []
+    listed = list(_items(answer.data)) if isinstance(answer, Record) else []
+    for number, (name, box, alias) in enumerate([*boxes, *listed], start=1):
+        given = views.get(alias or "", last)
+        # What an edit changed is seen in both of its images.
+        both = (sample.source, sample.edited) if sample is not None and listed and not alias else ()
+        more = [Recipe(alias="", origin=image) for image in both if image and image != given.origin]
+        for view in (given, *more):
+            yield from _drawn(made, name, number, box, view)
 
 
 def _drawn(made: Verdict, name: str, number: int, thousandths: Sequence[float], view: Recipe) -> Iterator[Mark]:
@@ -429,26 +376,17 @@ def _drawn(made: Verdict, name: str, number: int, thousandths: Sequence[float], 
     yield Mark(kind="found", image=view.origin, box=box, name=name, id=f"{made.id}-f{number}", verdict=made.id, item=number)
 
 
-def _items(data: Json) -> Iterator[Item]:
-    """The items with a box in the lists of a JSON answer. `box` is in thousandths."""
+def _items(data: Json) -> Iterator[tuple[str, list[float], str | None]]:
+    """The items with a box in the lists of a JSON answer: their words, the box in thousandths, the picture if named."""
     lists = [v for k, v in data.items() if isinstance(v, list) and k != _DROPPED] if isinstance(data, Mapping) else [data]
-    found = [item for one in lists if isinstance(one, list) for item in one]
-    for number, item in enumerate(found, start=1):
+    for number, item in enumerate((item for one in lists if isinstance(one, list) for item in one), start=1):
         box = item.get("box") if isinstance(item, Mapping) else None
-        numbers = [finite(v) for v in box] if isinstance(box, list) else []
-        if not isinstance(item, Mapping) or len(numbers) != 4 or None in numbers:
+        numbers = [v for one in box if (v := finite(one)) is not None] if isinstance(box, list) else []
+        if not isinstance(item, Mapping) or len(numbers) != 4:
             continue
-        op, image = item.get("op"), item.get("image")
-        name = next((str(item[key]) for key in _NAMES if item.get(key)), "")
-        sure = next((v for key in _SURE if (v := finite(item.get(key))) is not None), None)
-        words = " ".join(filter(None, (op if isinstance(op, str) else "", name))) or str(number)
-        yield Item(
-            number=number,
-            words=words if sure is None else f"{words} {sure:.2f}",
-            box=tuple(v for v in numbers if v is not None),
-            change=isinstance(op, str) and op != "",
-            image=image if isinstance(image, str) else None,
-        )
+        words = " ".join(str(item[key]) for key in ("op", *_NAMES) if item.get(key))
+        image = item.get("image")
+        yield words or str(number), numbers, image if isinstance(image, str) else None
 
 
 def _task(header: Header | None, problems: list[str]) -> Task | None:

@@ -70,10 +70,9 @@
       select.closest("label").hidden = values.length < least;
     };
     const given = new Set(data.rows.flatMap((row) => Object.values(row.answers).flat().map((chip) => chip.status)));
-    for (const row of data.rows) if (row.running) given.add("running");
     for (const question of data.questions) if (question.labels.length) fill(`label.${question.id}`, question.labels);
     fill("judge", [...new Set(columns.map((column) => column.name))], 2);
-    fill("status", [...data.statuses, "running"].filter((status) => given.has(status)), 2);
+    fill("status", data.statuses.filter((status) => given.has(status)), 2);
     fill("type", unique((row) => row.type));
     fill("editor", unique((row) => row.editor));
     form.elements.area.closest("label").hidden = data.rows.every((row) => row.area === null);
@@ -102,8 +101,7 @@
       const cells = own.filter(([column]) => column.question.id === field.slice(6)).map(([, at]) => at);
       tests.push((row) => cells.some((at) => row.cells[at].some((chip) => chip.status === "ok" && chip.name === value)));
     }
-    if (wanted.status === "running") tests.push((row) => row.running > 0);
-    else if (wanted.status) tests.push((row) => own.some(([, at]) => row.cells[at].some((chip) => chip.status === wanted.status)));
+    if (wanted.status) tests.push((row) => own.some(([, at]) => row.cells[at].some((chip) => chip.status === wanted.status)));
     if (wanted.type) tests.push((row) => row.type === wanted.type);
     if (wanted.editor) tests.push((row) => row.editor === wanted.editor);
     if (wanted.area === "none") tests.push((row) => row.area === null);
@@ -168,7 +166,6 @@
       if (given.tagName === "A") given.href = `${own}samples/${row.slug}.html`;
       return [make("li", { className: apart ? "differs" : "" }, asked, ...named, given)];
     });
-    if (row.running) lines.push(make("li", { className: "dim", textContent: "running…" }));
     return make("ul", { className: "answers" }, ...lines);
   }
 

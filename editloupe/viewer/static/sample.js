@@ -128,13 +128,10 @@
     }
   }
 
-  // Boxes: those of the open verdict, and of its crops those of the step in view. Of a question about an item of a list it
-  // is the item's box, which another answer gave.
+  // Boxes: those of the open verdict, and of its crops those of the step in view.
   function draw(chosen = "") {
-    const item = open && one(`.entry .said-of a[href="#${CSS.escape(open.id)}"]`)?.closest(".entry").dataset.entry;
-    chosen ||= item ?? "";
     for (const mark of all(".lay .mark, .strip .mark")) {
-      const mine = open && (mark.dataset.verdict === open.id || (item && mark.dataset.mark === item));
+      const mine = open && mark.dataset.verdict === open.id;
       mark.classList.toggle("active", Boolean(mine));
       mark.classList.toggle("now", mark.dataset.step !== "" && mark.dataset.step === (step ?? seen)?.id);
       mark.classList.toggle("chosen", chosen !== "" && mark.dataset.mark === chosen);
@@ -225,48 +222,6 @@
       choose(turn, { scroll: false });
     }
   });
-
-  // A list of items with boxes: an entry lights its box up, and a box its entry.
-
-  function light(id) {
-    const marks = id ? all(`.lay .mark.active[data-mark="${CSS.escape(id)}"]`) : [];
-    compare?.classList.toggle("lighting", marks.length > 0);
-    for (const mark of all(".lay .mark.lit")) if (!marks.includes(mark)) mark.classList.remove("lit");
-    for (const mark of marks) {
-      mark.classList.add("lit");
-      mark.parentElement.append(mark); // over the others
-    }
-    for (const entry of all(".entry")) entry.classList.toggle("lit", Boolean(id) && entry.dataset.entry === id);
-  }
-
-  function under(frame, u, v) {
-    let best = null, least = Infinity;
-    for (const mark of all(".lay > svg.marks:not(.overlaid) .mark.found.active", frame)) {
-      const rect = one("rect", mark), box = mark.ownerSVGElement.viewBox.baseVal;
-      const [x, y, w, h] = ["x", "y", "width", "height"].map((name) => Number(rect.getAttribute(name)));
-      const inside = u * box.width >= x && u * box.width <= x + w && v * box.height >= y && v * box.height <= y + h;
-      if (inside && w * h < least) { best = mark; least = w * h; }
-    }
-    return best;
-  }
-
-  for (const name of ["pointerover", "focusin"]) document.addEventListener(name, (event) => {
-    const entry = event.target.closest?.(".entry");
-    if (entry) light(entry.dataset.entry);
-    else if (!event.target.closest?.(".frame")) light("");
-  });
-  for (const frame of frames) {
-    frame.addEventListener("pointermove", (event) => {
-      if (event.buttons || !one(".verdict.open .entry")) return;
-      const mark = under(frame, ...look.shares(frame, event));
-      light(mark?.dataset.mark);
-      const entry = mark && one(`.verdict.open .entry[data-entry="${CSS.escape(mark.dataset.mark)}"]`);
-      const list = entry?.parentElement;
-      // The list alone moves, never the page.
-      if (entry) list.scrollTop += Math.min(0, entry.offsetTop - list.offsetTop - list.scrollTop) || Math.max(0, entry.offsetTop + entry.offsetHeight - list.offsetTop - list.scrollTop - list.clientHeight);
-    });
-    frame.addEventListener("pointerleave", () => light(""));
-  }
 
   // The step that is read: the last one whose beginning is in the upper part of the window.
   addEventListener("scroll", () => {
