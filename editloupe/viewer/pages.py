@@ -271,18 +271,15 @@ class Site:
         values = sample_values(run, sample, self.numbers, peers)
         return self._page(
             "sample.html", run, "../", [(sample.id, f"samples/{sample.slug}.html")], entry=sample,
-            others=self._others(run, sample, [peer for peer, _ in peers]),
-            position=position, count=total, previous=before, following=behind, **values,
+            others=self._others(run, sample), position=position, count=total, previous=before, following=behind, **values,
         )  # fmt: skip
 
-    def _others(
-        self, run: SiteRun, sample: RunSample, beside: Sequence[SiteRun]
-    ) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
+    def _others(self, run: SiteRun, sample: RunSample) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
         """The same sample in other runs, and under other editors, with the answers as (words, colour)."""
         found = []
         for other in self.runs:
             for name in other.reader.named(sample.id)[:_TWINS]:
-                twin = None if name == sample.slug and other in (run, *beside) else other.reader.sample(name)
+                twin = None if (other, name) == (run, sample.slug) else other.reader.sample(name)
                 if twin is not None:
                     metrics = other.metrics
                     found.append((other, twin, [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]))

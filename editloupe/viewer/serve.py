@@ -75,7 +75,7 @@ class Viewer:
         app = Starlette(routes=[Route("/{address:path}", self._endpoint)])
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app, http="h11", ws="none", lifespan="off", log_level="warning", access_log=False, server_header=False,
+                app, http="h11", ws="none", lifespan="off", log_level="error", access_log=False, server_header=False,
                 limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=15, timeout_graceful_shutdown=2,
             )
         )  # fmt: skip

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from editloupe.viewer.people import Rating
 
 from editloupe.runs.store import RunStore
 from editloupe.viewer.pages import Site
-from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
 from tests.conftest import final
