@@ -57,7 +57,7 @@ class Viewer:
         renew: Callable[[Site], Site] | None = None,
     ) -> None:
         """renew: is given the site when its list of runs is asked for, and returns the one to show."""
-        self.site = site
+        self.site, self._ended = site, threading.Event()
         self._renew, self._renewing = renew, threading.Lock()
         self._hosts = _LOOPBACK | {host.casefold()} | {name.casefold() for name in names}
         self.open_to_others = host.casefold() not in _LOOPBACK
@@ -88,11 +88,15 @@ class Viewer:
 
     def serve_forever(self) -> None:
         """Serve until `shutdown`."""
-        self._server.run(sockets=[self._socket])
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
 
     def shutdown(self) -> None:
-        """Let `serve_forever` end."""
+        """Let `serve_forever` end, and wait until it has."""
         self._server.should_exit = True
+        self._ended.wait(10)
 
     def server_close(self) -> None:
         """Give the port back."""

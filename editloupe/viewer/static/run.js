@@ -58,7 +58,7 @@
   function offer() {
     for (const question of data.questions) {
       if (!question.labels.length || form.elements[`label.${question.id}`]) continue;
-      const select = make("select", { name: `label.${question.id}` }, make("option", { value: "", textContent: "any" }));
+      const select = make("select", { name: `label.${question.id}`, ariaLabel: question.short }, make("option", { value: "", textContent: "any" }));
       document.getElementById("further").append(make("label", {}, make("span", { textContent: question.short, title: question.name }), select));
     }
     const unique = (of) => [...new Set(data.rows.map(of).filter(Boolean))].sort((a, b) => a.localeCompare(b));
@@ -184,7 +184,7 @@
     const facts = [row.type, row.editor, area, row.cost === null ? "" : money(row.cost), row.seconds ? duration(row.seconds) : "", row.turns ? `${row.turns} turns` : ""];
     const line = facts.filter(Boolean).join(" · ");
     const told = make("div", { className: "told" }, name, text, make("p", { className: "facts-line", textContent: line, title: line }), answers(row));
-    const made = make("article", { className: "card" }, make("a", { className: "pair", href: to, tabIndex: -1, ariaLabel: row.id }, ...pictures), told);
+    const made = make("article", { className: "card" }, make("div", { className: "pair" }, ...pictures), told);
     made.setAttribute("role", "listitem");
     return made;
   }
