@@ -57,7 +57,7 @@ def grow(folder: Path, tasks: int) -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[Viewer[Site], float]]:
+def serving(folder: Path) -> Iterator[tuple[Viewer, float]]:
     """The server, and how long it took to open the run, in seconds."""
     began = time.perf_counter()
     viewer = Viewer(Site.of([RunReader(folder, live=True)], live=True))
@@ -71,7 +71,7 @@ def serving(folder: Path) -> Iterator[tuple[Viewer[Site], float]]:
         viewer.server_close()
 
 
-def on_the_server(viewer: Viewer[Site], target: str, times: int) -> list[float]:
+def on_the_server(viewer: Viewer, target: str, times: int) -> list[float]:
     """Seconds of each of several answers; the first stands first."""
     found = []
     for _ in range(times):
@@ -116,7 +116,7 @@ def in_the_matrix(url: str, times: int = 5) -> dict[str, float]:
             context = browser.new_context(viewport={"width": 1400, "height": 900})
             page = context.new_page()
             page.goto(f"{url}index.html", wait_until="load")
-            page.wait_for_selector("#table tr.sample")
+            page.wait_for_selector("#cards .card")
             page.wait_for_selector("#filters:not([inert])")
             page.wait_for_timeout(200)
             marks = page.evaluate(
@@ -149,15 +149,14 @@ _ACTIONS = """async () => {
         form.elements[name].value = value;
         form.elements[name].dispatchEvent(new Event(event, { bubbles: true }));
     };
-    const view = document.getElementById('window');
     return {
         'search': await timed(set('q', 'crate 07', 'input')),
         'search taken back': await timed(set('q', '', 'input')),
         'filter by a label': await timed(set('label.instruction_following', 'Wrong Action', 'input')),
         'filter taken back': await timed(set('label.instruction_following', '', 'input')),
         'filter by disagreement': await timed(set('differ', 'judges', 'input')),
-        'sort by disagreement': await timed(set('sort', '-differ', 'change')),
-        'scroll to the end': await timed(() => { view.scrollTop = view.scrollHeight; }),
+        'sort by disagreement': await timed(set('sort', '-differ', 'input')),
+        'scroll to the end': await timed(() => scrollTo(0, document.body.scrollHeight)),
     };
 }"""
 

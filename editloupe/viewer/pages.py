@@ -205,14 +205,14 @@ class Site:
     def _comparison(self, name: str, chosen: Sequence[SiteRun], query: str) -> Response | None:
         if not _several(chosen):
             return None
-        if name == "compare.js":
-            return _script(self._matrix.of_runs(chosen))
         trouble = ""
         shown: dict[str, Any] = {}
         try:
             refuse_other_data([run.reader for run in chosen])
         except ConfigError as error:
             trouble = str(error)
+        if name == "compare.js":
+            return None if trouble else _script(self._matrix.of_runs(chosen))
         if name == "compared.html" and not trouble:
             found = self.numbers.comparison([run.reader for run in chosen])
             shown = {"comparison": found, "tables": list(tables(found))} if not isinstance(found, str) else {}
