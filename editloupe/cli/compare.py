@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, TypeAlias, cast
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.options import (
-    Columns,
+from editloupe.cli.arguments import (
     Full,
+    HumanColumns,
     HumanFile,
-    JsonFigures,
-    Level,
-    MarkdownFigures,
+    JudgeNames,
+    OutFolder,
     PricesFile,
     Resamples,
-    Seed,
-    words,
+    TableName,
+    opt,
 )
-from editloupe.cli.output import command, in_brief, note, out, print_json, say, warn, write
+from editloupe.cli.options import words
+from editloupe.cli.output import Form, command, for_programs, in_brief, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
-from editloupe.figures import plots, render
+from editloupe.figures import plots
 from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
 from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
@@ -39,9 +39,11 @@ from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, 
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, MetricSet
-from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Averaging, Drawing
+from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
+Group: TypeAlias = Literal["editor", "edit_type", "area", "none"]
+Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
     "CRITERION@RATER=COLUMN"
@@ -51,76 +53,32 @@ _NAME_RATERS = (
 
 def compare(
     runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
-    judges: Annotated[
-        str | None,
-        Option(
-            metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id, in this order."
-        ),
-    ] = None,
+    judges: JudgeNames = None,
     human: HumanFile = None,
-    columns: Columns = None,
-    criteria: Annotated[
-        str | None, Option(help="Comma-separated criteria. Default: all that both have.", rich_help_panel=_PEOPLE)
-    ] = None,
-    scores: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="FILE",
-            help="A judge's scores from elsewhere, beside RUN or in place of it; may be repeated.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
+    columns: HumanColumns = None,
+    criteria: Annotated[str | None, opt("--criteria", "A,B,…", "Only these. Default: all that both have.", _PEOPLE)] = None,
+    scores: Annotated[list[Path] | None, opt("--scores", "FILE", "A judge's scores from elsewhere.", _PEOPLE)] = None,
     score_columns: Annotated[
-        str | None,
-        Option(metavar="ROLE=COLUMN,…", help="As --columns, for the tables of --scores.", rich_help_panel=_PEOPLE),
+        str | None, opt("--score-columns", "ROLE=COLUMN,…", "What the columns of --scores hold.", _PEOPLE)
     ] = None,
-    rubric: Annotated[
-        str | None,
-        Option(help="With tables alone: the rubric whose labels they use, a name or a file.", rich_help_panel=_PEOPLE),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        Option(
-            metavar="METRIC=RATING,…",
-            help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
-    group: Annotated[
-        Literal["editor", "edit_type", "area", "none"] | None,
-        Option(
-            help="Groups whose correlations are averaged. Default: editor, where there are two.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    aggregate: Annotated[
-        Averaging, Option(help="How they are averaged: fisher, mean or tanh-mean.", rich_help_panel=_PEOPLE)
-    ] = "fisher",
-    unit: Annotated[
-        Literal["sample", "editor"],
-        Option(help="What is held against people: samples, or editors by their means.", rich_help_panel=_PEOPLE),
-    ] = "sample",
-    good_from: Annotated[
-        str | None,
-        Option(
-            metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    equal_cost: Annotated[
-        bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
-    ] = False,
-    out_dir: Annotated[Path | None, Option("--out", help="Keep tables and plots in this folder.")] = None,
+    rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
+    pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
+    group: Annotated[Group | None, opt("--group", None, "Average the correlations of these groups.", _PEOPLE)] = None,
+    aggregate: Annotated[Averaging, opt("--aggregate", None, "How they are averaged.", _PEOPLE)] = "fisher",
+    unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
+    good_from: Annotated[str | None, opt("--good-from", "LABEL", "Good from this label on: accuracy, F1.", _PEOPLE)] = None,
+    equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
+    out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
-    level: Level = LEVEL,
-    seed: Seed = SEED,
+    name: TableName = None,
     full: Full = False,
-    as_json: JsonFigures = False,
-    as_markdown: MarkdownFigures = False,
+    form: Form = "table",
 ) -> int:
-    """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
+    """Compare judges with each other and with people: agreement, leniency, cost. No model is asked.
 
-    People's labels come from --human FILE or from the data. --human FILE alone, and a RUN that only people answered: how
-    far people agree among themselves (DLEBench, Table 2). No model is asked.
+    People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
+    people are compared among themselves.
 
     Examples:
 
@@ -130,7 +88,7 @@ def compare(
     editloupe compare --human labels.csv --rubric dlebench
     """
     runs, scores = runs or [], scores or []
-    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples, level=level, seed=seed))
+    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples))
     wanted, paired = words(criteria), pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
     of_judges = {"--judges": judges, "--pair": pair, "--group": group, "--good-from": good_from, "--equal-cost": equal_cost}
     if paired:
@@ -177,7 +135,7 @@ def compare(
                 human_agreement=(*comparison.human_agreement, *(one for of in more for one in of)),
                 notes=(*unread, *comparison.notes, *shared, *notes),
             )
-    _show(comparison, found, full=full, as_json=as_json, as_markdown=as_markdown)
+    _show(comparison, found, name, full=full)
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, {plots.written()}")
@@ -325,12 +283,9 @@ def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: People
     )
 
 
-def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
-        print_json(found.to_json())
-        return
-    if as_markdown:
-        write(markdown(found))
+def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full: bool) -> None:
+    made = list(tables(found, whole=full or for_programs() or name is not None))
+    if show_whole(made, name, found.to_json, lambda: markdown(found)):
         return
     for number, judge in enumerate(judges, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
@@ -338,23 +293,15 @@ def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: b
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    made = list(tables(found, whole=full))
     if in_brief(full) and found.pairs:
         for text in answers(found):
             say(text)
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
     else:
         for table in made:
-            out().print(render.terminal(table))
+            show_table(table)
     if found.disagreements and judges:
-        say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
-
-
-def _look(found: Comparison) -> list[str]:
-    """The words behind `show` for the disagreement at the top: of two runs that differ on it, one beside the other."""
-    worst = found.disagreements[0]
-    runs = list(dict.fromkeys(judge.run for judge in found.judges if judge.name in worst.labels))
-    return [runs[0], worst.sample, *(["--diff", runs[1]] if len(runs) > 1 else [])]
+        say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 
 
 def chosen_judges(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:

@@ -225,7 +225,7 @@ def _places(ray: Any, asked: Mapping[str, float]) -> int:
         found = [f"{name} has " + ", ".join(f"{has.get(kind, 0):g} {kind}" for kind in asked) for name, has in nodes]
         raise ConfigError(
             f"--executor ray: each process asks for {wants}, which no machine of the cluster has ({'; '.join(found)}); "
-            "lower --ray-gpus, or add a machine that has them"
+            "lower --set ray_gpus=…, or add a machine that has them"
         )
     return places
 

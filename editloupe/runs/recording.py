@@ -127,7 +127,7 @@ class Live:
             return
         if judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
-                f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
+                f"the recording calls tools natively and {self.backend.uri} cannot: judge again, --set tool_protocol=text"
             )
         reach(self.backend)
 

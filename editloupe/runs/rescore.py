@@ -180,7 +180,9 @@ def _end_again(run: Path, path: Path, finding: Finding) -> None:
     except TraceError:
         return  # not there, or damaged: the finding cannot be checked here either
     with TraceWriter(path, below=run) as writer:
-        writer.append(Note(text="the recorded answer, read again by other options of the protocol (editloupe rescore)"))
+        writer.append(
+            Note(text="the recorded answer, read again by other options of the protocol (editloupe replay --rubric)")
+        )
         writer.finish(finding)
 
 

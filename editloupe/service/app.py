@@ -25,6 +25,7 @@ from starlette.routing import Route
 
 from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
+from editloupe.service.doors import Door, open_door
 from editloupe.service.edits import SentEdit
 from editloupe.service.judging import Service
 from editloupe.values import Json
@@ -34,12 +35,21 @@ _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_le
 
 
 def make_app(
-    service: Service, *, max_body: int, token: str | None, hosts: Sequence[str], on_close: Callable[[int], None]
+    service: Service,
+    *,
+    max_body: int,
+    token: str | None,
+    hosts: Sequence[str],
+    on_close: Callable[[int], None],
+    door: str | None = None,
+    group_mean: bool = False,
+    canary: int | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
     max_body: bytes of a request.   token: that clients must show; None for none.   hosts: names by which the service may be
-    called; () for any.   on_close: called at the end with the number of edits that are still worked on.
+    called; () for any.   on_close: called at the end with the number of edits that are still worked on.   door: the wire of
+    another reward server beside ours, with group_mean and canary as `doors.Door` takes them.
     """
     metrics = _Metrics(service)
 
@@ -91,6 +101,8 @@ def make_app(
         Middleware(RequestBodyLimitMiddleware, max_body_size=max_body),
     ]
     routes = [Route("/v1/judge", judge, methods=["POST"]), Route("/healthz", health), Route("/metrics", prometheus)]
+    if door is not None:
+        routes += open_door(door, Door(service, registry=metrics.registry, group_mean=group_mean, canary=canary))
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 

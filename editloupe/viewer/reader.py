@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from editloupe import files
@@ -125,8 +126,9 @@ class RunReader:
 
     def same_data(self, other: RunReader) -> bool:
         """Return whether two runs begin with the same sample, so that their judges can be compared."""
-        return self._begins() == other._begins()
+        return self._begins == other._begins
 
+    @cached_property
     def _begins(self) -> str:
         found = self.first(1)
         return "" if not found else digest([found[0].key, found[0].sample.content if found[0].sample else ""])

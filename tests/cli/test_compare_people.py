@@ -53,7 +53,7 @@ def test_ratings_are_found_in_the_usual_shapes(
 ):
     """1 2 3 4 against 1 3 2 4: Spearman 1 − 6 · 2 / (4 · 15) = 0.8; exact in 2 of 4."""
     human = write(tmp_path / name, text)
-    code, out, err = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK, *more)
+    code, out, err = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK, *more)
     assert code == 0, err
     found = figures(out)
     assert found["spearman"]["value"] == pytest.approx(0.8)
@@ -64,7 +64,7 @@ def test_ratings_are_found_in_the_usual_shapes(
 def test_several_raters_are_averaged_and_counted(editloupe: Run, tmp_path: Path, scores: Path):
     """p: 1 1 2 → label 1; q: 2 3 → a draw, mean 2.5; r and s: one rater. Mean errors 1/3, 1/2, 0, 0."""
     human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\np,b,1\np,c,2\nq,a,2\nq,b,3\nr,a,3\ns,b,4\n")
-    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     found = figures(out)
     assert found["mae"]["value"] == pytest.approx((1 / 3 + 1 / 2) / 4)
@@ -74,7 +74,7 @@ def test_several_raters_are_averaged_and_counted(editloupe: Run, tmp_path: Path,
 
 def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: Path, scores: Path):
     human = write(tmp_path / "h.csv", "item,rater,label\np,a,1\nq,a,2\nr,b,3\ns,b,4\n")
-    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     found = agreement(out)
     assert (found["raters"], found["all"]["ceiling"]) == (["a", "b"], {})
@@ -84,7 +84,7 @@ def test_raters_without_a_common_item_have_no_ceiling(editloupe: Run, tmp_path: 
 def test_rows_that_cannot_be_used_are_counted(editloupe: Run, tmp_path: Path, scores: Path):
     rows = "p,a,1\np,a,1\nq,a,2\nq,a,3\n,a,4\nr,a\nr,a,inf\ns,a,4\nx,a,1\n"
     human = write(tmp_path / "h.csv", f"item,rater,label\n{rows}")
-    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--json", *QUICK)
+    code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     assert json.loads(out)["notes"] == [
         "h.csv: line 6 left out: names no item",
@@ -101,7 +101,7 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
     judge = write(tmp_path / "judge.jsonl", '{"id": "p", "if": "Wrong Action"}\n{"id": "q", "if": 4}\n')
     human = write(tmp_path / "h.csv", "id,human_if_anna,human_beauty\np,wrong action,1\nq,Perfect,1\nz,5,2\n")
     words = ("--scores", judge, "--human", human, "--rubric", "dlebench")
-    code, out, _ = editloupe("compare", *words, "--json", *QUICK)
+    code, out, _ = editloupe("compare", *words, "--format", "json", *QUICK)
     assert code == 0
     (found,) = json.loads(out)["human_agreement"]
     assert found["criterion"] == "instruction_following"
@@ -117,7 +117,7 @@ def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
     judge = write(tmp_path / "judge.csv", "item,answer\np,yes\nq,yes\nr,yes\ns,no\n")
     human = write(tmp_path / "h.csv", "item,label\np,yes\nq,yes\nr,no\ns,no\n")
     words = ("--scores", judge, "--score-columns", "label=answer", "--human", human, "--good-from", "yes")
-    code, out, err = editloupe("compare", *words, "--json", *QUICK)
+    code, out, err = editloupe("compare", *words, "--format", "json", *QUICK)
     assert code == 0, err
     found = figures(out)
     assert found["exact"]["value"] == 0.75 and found["f1"]["value"] == pytest.approx(0.8)
@@ -128,7 +128,7 @@ def test_words_without_a_rubric_have_no_order(editloupe: Run, tmp_path: Path):
 def test_values_that_are_too_large_say_so(editloupe: Run, tmp_path: Path, value: str):
     judge = write(tmp_path / "judge.csv", f"item,score\np,{value}\nq,2\nr,3\n")
     human = write(tmp_path / "h.csv", "item,score\np,1\nq,2\nr,3\n")
-    code, out, err = editloupe("compare", "--scores", judge, "--human", human, "--json", *QUICK)
+    code, out, err = editloupe("compare", "--scores", judge, "--human", human, "--format", "json", *QUICK)
     assert code == 0, err
     assert "NaN" not in out and "Infinity" not in out
     assert "are too large to compute with" in figures(out)["spearman"]["why"]
@@ -136,7 +136,7 @@ def test_values_that_are_too_large_say_so(editloupe: Run, tmp_path: Path, value:
 
 def test_ratings_of_several_people_that_are_too_large_say_so(editloupe: Run, tmp_path: Path):
     huge = write(tmp_path / "h.csv", "item,rater,label\np,a,1e308\np,b,-1e308\nq,a,-1e308\nq,b,-1e308\n")
-    code, out, err = editloupe("compare", "--human", huge, "--json", *QUICK)
+    code, out, err = editloupe("compare", "--human", huge, "--format", "json", *QUICK)
     assert code == 0 and "Warning" not in err
     found = json.loads(out)["raters"][0]["all"]["ceiling"]
     assert {one["why"] for one in found.values()} == {"people's ratings are too large to compute with"}
@@ -183,7 +183,7 @@ def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
 
 
 def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: Path):
-    code, out, err = editloupe("compare", judged, "--json", *QUICK)
+    code, out, err = editloupe("compare", judged, "--format", "json", *QUICK)
     assert code == 0, err
     found = json.loads(out)
     assert "human_charm: no metric of the run; 4 ratings left out" in found["notes"]
@@ -197,7 +197,7 @@ def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: P
 def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: Path):
     rows = "s00,anna,IF,Flawless Execution\ns00,ben,instruction following,wrong action\ns01,anna,if,1\ns09,anna,IF,2\n"
     human = write(tmp_path / "labels.csv", f"sample,rater,criterion,label\n{rows}")
-    code, out, _ = editloupe("compare", judged, "--human", human, "--json", *QUICK)
+    code, out, _ = editloupe("compare", judged, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     assert "rated, but not in the run run, and left out: 1 (s09)" in json.loads(out)["notes"]
     assert figures(out)["mae"]["asked"] == 2
@@ -224,7 +224,7 @@ def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypa
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     assert "Spearman ρ" in out and "undefined" in out and "…" not in out
-    code, out, _ = editloupe("compare", judged, "--markdown", *QUICK)
+    code, out, _ = editloupe("compare", judged, "--format", "md", *QUICK)
     assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
 
 
@@ -244,7 +244,7 @@ def measured(editloupe: Run, edits: Callable[..., Path]) -> Path:
 def test_a_metric_is_paired_with_ratings_of_another_name_and_scale(editloupe: Run, measured: Path, tmp_path: Path):
     from scipy import stats
 
-    code, out, err = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", "--json", *QUICK)
+    code, out, err = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", "--format", "json", *QUICK)
     assert code == 0, err
     both = json.loads(out)["human_agreement"]
     assert sorted((a["criterion"], a["rating"], len(a["raters"])) for a in both) == [("l1", "kept", 2), ("mse", "kept", 2)]
@@ -261,7 +261,7 @@ def test_a_metric_is_paired_with_ratings_of_another_name_and_scale(editloupe: Ru
         assert "rater_vs_others" in a["all"]["ceiling"]
     # A table does the same, one column for both, under another name too.
     human = write(tmp_path / "kept.csv", "item,stars\n" + "".join(f"{key},{value}\n" for key, value in people.items()))
-    more = ("--human", human, "--columns", "kept=stars", "--json", *QUICK)
+    more = ("--human", human, "--columns", "kept=stars", "--format", "json", *QUICK)
     code, out, err = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", *more)
     assert code == 0, err
     for a, other in zip(json.loads(out)["human_agreement"], both, strict=True):
@@ -281,7 +281,7 @@ def test_editors_are_paired_by_their_means(editloupe: Run, edits: Callable[..., 
     order = [f["editor"] for f in sorted(findings, key=lambda f: f["value"])]
     # The editor that changed least is liked best.
     human = write(tmp_path / "kept.csv", "item,kept\n" + "".join(f"{e},{5 - i}\n" for i, e in enumerate(order)))
-    words = ("run", "--human", human, "--pair", "mse=kept", "--unit", "editor", "--json")
+    words = ("run", "--human", human, "--pair", "mse=kept", "--unit", "editor", "--format", "json")
     code, out, err = editloupe("compare", *words, *QUICK)
     assert code == 0, err
     assert figures(out)["spearman"]["value"] == pytest.approx(-1) and figures(out)["spearman"]["judged"] == 3
@@ -325,11 +325,11 @@ r,ben,VC,Perfect Consistency,removal,two
 
 def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tmp_path: Path):
     human = write(tmp_path / "people.csv", RATERS)
-    code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--json", *QUICK)
+    code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--format", "json", *QUICK)
     assert code == 0, err
     (apart,) = [d for d in json.loads(out)["disagreements"] if d["sample"] == "q"]
     between = write(tmp_path / "between.csv", "item,rater,IF\np,anna,2.5\np,ben,3\nq,anna,1\nq,ben,1\n")
-    code, said, _ = editloupe("compare", "--human", between, "--rubric", "dlebench", "--json", *QUICK)
+    code, said, _ = editloupe("compare", "--human", between, "--rubric", "dlebench", "--format", "json", *QUICK)
     (half,) = json.loads(said)["disagreements"]
     assert (code, half["labels"]) == (0, {"anna": "2.5", "ben": "Over Modification"})
     # 2 and 1 of 1 to 4: a third of 100.
@@ -360,7 +360,7 @@ def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tm
 
 def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, tmp_path: Path):
     human = write(tmp_path / "people.csv", RATERS)
-    code, out, _ = editloupe("compare", "--human", human, "--rubric", "dlebench", "--markdown", *QUICK)
+    code, out, _ = editloupe("compare", "--human", human, "--rubric", "dlebench", "--format", "md", *QUICK)
     assert code == 0
     lines = out.splitlines()
     assert "| Edit type | IF, α ordinal | VC, α ordinal |" in lines

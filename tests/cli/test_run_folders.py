@@ -44,18 +44,18 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
     row = r"runs/one baseline incomplete: 3 samples plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3"
     assert re.search(row, words(editloupe("runs")[1]))
-    listed = json.loads(editloupe("runs", "--json")[1])
+    listed = json.loads(editloupe("runs", "--format", "json")[1])
     assert (listed["samples"], listed["asked"], listed["statuses"]) == (4, 2, {"ok": 3})
     assert listed["status"] == "incomplete: 3 samples to go"
     said = editloupe("report", "runs/one")[1]
     assert said.startswith("Incomplete: runs/one; of 4 samples, baseline, plain has 3 to go.\n")
-    assert "Incomplete: runs/one;" in json.loads(editloupe("report", "runs/one", "--json")[1])["notes"][0]
+    assert "Incomplete: runs/one;" in json.loads(editloupe("report", "runs/one", "--format", "json")[1])["notes"][0]
     assert "> Incomplete: runs/one" in Path("runs/one/report/report.md").read_text()
 
 
 def test_a_complete_run_says_what_failed(editloupe: Run, edits: Edits):
     judged(editloupe, edits(2))
-    assert json.loads(editloupe("runs", "--json")[1])["status"] == "complete"
+    assert json.loads(editloupe("runs", "--format", "json")[1])["status"] == "complete"
     assert "Incomplete" not in editloupe("report", "runs/one")[1]
     Path("r.jsonl").write_text('"No label at all."\n')
     editloupe("judge", "edits", "--mode", "plain", "--out", "runs/one", "--backend", "second=scripted/r.jsonl")
@@ -70,7 +70,7 @@ def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits
             code, said, told = editloupe(command, "runs/one")
             assert (code, said) == (2, "")
             assert f"runs/one is under way (process {os.getpid()}), with no finding yet" in words(told)
-        assert json.loads(editloupe("runs", "--json")[1])["status"] == f"under way (process {os.getpid()})"
+        assert json.loads(editloupe("runs", "--format", "json")[1])["status"] == f"under way (process {os.getpid()})"
     told = words(editloupe("show", "runs/one")[2])
     assert "judge something first: editloupe judge --config runs/one/config.yaml --out runs/one" in told
 
@@ -80,10 +80,10 @@ def test_a_second_judge_that_was_not_asked_yet_leaves_the_run_open(editloupe: Ru
     judged(editloupe, folder)
     Path("r.jsonl").write_text('"<Start Final Answer>Wrong Action</Start Final Answer>"\n')
     judged(editloupe, folder, "--backend", "second=scripted/r.jsonl", "--criteria", "if")
-    assert json.loads(editloupe("runs", "--json")[1])["asked"] == 3
+    assert json.loads(editloupe("runs", "--format", "json")[1])["asked"] == 3
     # Six of the first judge; of the second, one.
     stop_after(Path("runs/one"), 7)
-    assert json.loads(editloupe("runs", "--json")[1])["asked"] == 1
+    assert json.loads(editloupe("runs", "--format", "json")[1])["asked"] == 1
     said = editloupe("show", "runs/one")[1]
     assert "6 of 6 findings judged.\n" in said
     assert "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
@@ -100,7 +100,7 @@ def test_runs_are_told_apart_by_mode_and_means(
     # Of each judge the mean of both criteria: (46.67 + 93.33) / 2, and (40 + 41.67) / 2.
     assert "runs/run_0_2_0 rules complete, 5 failed tool rules: Overall 70 (10/12) 6 of 6 39 of 44" in told
     assert told.endswith("model: Overall 40.83 (9/12)")
-    one = json.loads(editloupe("runs", "runs/run_0_2_0", "--json")[1])
+    one = json.loads(editloupe("runs", "runs/run_0_2_0", "--format", "json")[1])
     assert one["mode"] == "tool"
     overall = [means[-1] for means in one["means"].values()]
     assert [(mean["metric"], mean["judged"], mean["asked"]) for mean in overall] == [
@@ -123,28 +123,28 @@ def test_words_stay_whole_where_the_list_of_runs_is_narrow(editloupe: Run, tmp_p
 
 def test_tags_stay_with_a_run_until_others_are_given(editloupe: Run, edits: Edits, tmp_path: Path):
     folder = edits(1)
-    judged(editloupe, folder, "--tags", "nightly, v2")
+    judged(editloupe, folder, "--set", "tags=nightly, v2")
     judged(editloupe, folder)
-    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["nightly", "v2"]
+    assert json.loads(editloupe("runs", "--format", "json")[1])["tags"] == ["nightly", "v2"]
     assert "runs/one nightly, v2 baseline complete plain" in words(editloupe("runs")[1])
     assert editloupe("export", "runs/one", unpacked(tmp_path), "--html", "pages")[0] == 0
     listed = Path("pages/index.html").read_text()
     assert listed.count("nightly") == listed.count(">v2<") == 1
-    judged(editloupe, folder, "--tags", "old")
-    assert json.loads(editloupe("runs", "--json")[1])["tags"] == ["old"]
+    judged(editloupe, folder, "--set", "tags=old")
+    assert json.loads(editloupe("runs", "--format", "json")[1])["tags"] == ["old"]
 
 
 def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ):
     judged(editloupe, edits(2))
-    (known,) = json.loads(editloupe("runs", "--json")[1])["means"].items()
+    (known,) = json.loads(editloupe("runs", "--format", "json")[1])["means"].items()
     monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
     monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
-    assert dict([known]) == json.loads(editloupe("runs", "--json")[1])["means"]
+    assert dict([known]) == json.loads(editloupe("runs", "--format", "json")[1])["means"]
     findings = Path("runs/one/findings.jsonl")
     os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
-    assert json.loads(editloupe("runs", "--json")[1])["means"] == {}
+    assert json.loads(editloupe("runs", "--format", "json")[1])["means"] == {}
     assert "baseline all samples begun plain – 2 of 2" in words(editloupe("runs")[1])
 
 
@@ -152,7 +152,7 @@ def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run
     folder = edits(1)
     judged(editloupe, folder)
     command = ("judge", folder, "--mode", "plain", "--out", "runs/one", "--criteria", "if")
-    code, _, told = editloupe(*command, "--max-turns", "3", "--task-tokens", "900")
+    code, _, told = editloupe(*command, "--max-turns", "3", "--set", "task_tokens=900")
     assert code == 2
     assert "runs/one belongs to another run, with other settings. " in words(told)
     assert "--task-tokens: was not set, is 900; --max-turns: was 6, is 3. Give that run's settings" in words(told)

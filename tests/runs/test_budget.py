@@ -205,7 +205,7 @@ def test_an_unknown_price_is_no_zero(tmp_path: Path):
     outcome = run(tmp_path, "vllm/own")
     assert outcome.ledger.cost is None
     assert outcome.ledger.prices.basis(outcome.setup.backend) == "no price is known"
-    with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --prices FILE"):
+    with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --set prices=FILE"):
         run(tmp_path / "other", "vllm/own", max_cost=1.0)
     assert not (tmp_path / "other").exists()
 

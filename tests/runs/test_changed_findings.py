@@ -117,11 +117,11 @@ def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloup
     shown = {}
     for code, *words in (
         (0, "show", run),
-        (0, "report", run, "--json"),
+        (0, "report", run, "--format", "json"),
         (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
         (0, "compare", run, run.with_name("other"), "--resamples", "100"),
         (0, "compare", run, "--human", people, "--resamples", "100"),
-        (0, "rescore", run, "--rubric", "dlebench"),
+        (0, "replay", run, "--rubric", "dlebench"),
         (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
     ):
         found, shown[words[0]], err = editloupe(*words)
@@ -293,7 +293,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
     code, out, err = editloupe("verify", run)
     assert (code, err) == (0, "") and "Nothing was changed." in out
-    code, out, _ = editloupe("verify", run, "--json")
+    code, out, _ = editloupe("verify", run, "--format", "json")
     found = json.loads(out)
     assert (code, found["exit"], found["wrong"]) == (0, 0, 0)
     # Sources, edited images, and what the tool has shown.
@@ -312,7 +312,7 @@ def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Progra
         assert code == 1, (name, out + err)
         assert any(line.startswith(f"wrong: {part}: ") and said in line for line in out.splitlines()), (name, out)
         assert "not as recorded." in out
-        code, out, _ = editloupe("verify", run, "--json")
+        code, out, _ = editloupe("verify", run, "--format", "json")
         (found,) = [one for one in json.loads(out)["parts"] if one["part"] == part]
         assert code == 1 and any(said in one["reason"] for one in found["wrong"]), name
         assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -339,7 +339,7 @@ def test_lines_that_cannot_be_read_are_wrong_and_a_torn_one_is_not(run: Path, ed
 
 
 def test_a_fork_is_verified_too(run: Path, editloupe: Program):
-    assert editloupe("fork", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
+    assert editloupe("replay", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
     assert editloupe("verify", run)[0] == 0
     (fork,) = run.glob("forks/*/*.jsonl")
     fork.write_text(fork.read_text(encoding="utf-8").replace('"choices":null', '"choices":[]'), encoding="utf-8")

@@ -69,7 +69,7 @@ def test_a_stop_that_waits_no_longer_leaves_what_is_under_way() -> None:
 
 def test_what_does_not_go_with_ray_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     for given, told in (
-        ({"ray_gpus": 1.0}, "--ray-gpus needs --executor ray"),
+        ({"ray_gpus": 1.0}, "--set ray_gpus=… needs --executor ray"),
         ({"executor": "ray", "ray_gpus": 1.5}, "expected a whole number, or a fraction of one GPU, found 1.5"),
         ({"executor": "ray", "processes": 2}, "--processes is for one machine"),
     ):

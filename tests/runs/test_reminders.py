@@ -87,7 +87,7 @@ def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edi
     words = ("judge", folder, "--criteria", "if", "--backend", f"scripted/{script}", "--out")
     on, off, both = (tmp_path / name for name in ("on", "off", "both"))
     assert editloupe(*words, on)[0] == 0
-    assert editloupe(*words, off, "--no-remind-answers")[0] == 1
+    assert editloupe(*words, off, "--set", "remind_answers=false")[0] == 1
     assert [RunStore.read(out).current()[0].status for out in (on, off)] == ["ok", "off_menu"]
     assert yaml.safe_load((off / "config.yaml").read_text())["remind_answers"] is False
     assert "remind_answers" not in yaml.safe_load((on / "config.yaml").read_text())

@@ -60,7 +60,7 @@ def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits,
     again, told, _ = editloupe(*words)
     assert (again, means(told)) == (code, means(out)) and len(means(out)) > 3
     assert "2 of 3 findings judged, 2 of them from before, in" in told
-    *_, done = map(json.loads, editloupe(*words, "--json")[1].splitlines())
+    *_, done = map(json.loads, editloupe(*words, "--format", "json")[1].splitlines())
     assert (done["judged"], done["asked"], done["spent"]["calls"]) == (2, 3, 0)
     assert kept() == files
 

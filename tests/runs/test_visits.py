@@ -104,13 +104,13 @@ def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is
     # Nothing is left to ask.
     assert "Asked again" not in editloupe(*words)[2]
     monkeypatch.setitem(aspects, "keeps", "How well is all else kept?")
-    events = [json.loads(line) for line in editloupe(*words, "--json")[1].splitlines()]
+    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
     kinds = [one["event"] for one in events]
     assert [one["text"].startswith(again) for one in events if one["event"] == "remark"] == [True]
     assert kinds.count("finding") == 3 and kinds.index("remark") < kinds.index("finding")
 
 
 def test_a_switch_that_is_off_stays_off(visit: Any):
-    visit("--no-remind-answers", "--limit", "1", "--max-turns", "0")
-    config, _ = visit("--no-remind-answers", "--limit", "2", "--max-turns", "0")
+    visit("--set", "remind_answers=false", "--limit", "1", "--max-turns", "0")
+    config, _ = visit("--set", "remind_answers=false", "--limit", "2", "--max-turns", "0")
     assert (config["remind_answers"], config["limit"], config["max_turns"]) == (False, 2, 0)

@@ -309,7 +309,7 @@ def command(*words: str, code: str = "from editloupe.cli import main; main()") -
     """`editloupe serve` in a process of its own, killed in the end."""
     needs_extra()
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "serve", "--port", "0", "--mode", "plain", "--criteria", "if", *words],
+        [sys.executable, "-c", code, "serve", "--port", "0", "--mode", "plain", "--set", "criteria=if", *words],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
