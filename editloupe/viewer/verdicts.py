@@ -355,12 +355,12 @@ def _found(made: Verdict, sample: Sample | None) -> Iterator[Mark]:
     if not views:
         return
     last = views[list(views)[-1]]
-    boxes = [(str(n), list(place), None) for n, place in enumerate(answer.boxes, 1)] if isinstance(answer, Boxes) else []
+    boxes = [(str(n), list(p), None, False) for n, p in enumerate(answer.boxes, 1)] if isinstance(answer, Boxes) else []
     listed = list(_items(answer.data)) if isinstance(answer, Record) else []
-    for number, (name, box, alias) in enumerate([*boxes, *listed], start=1):
+    for number, (name, box, alias, changed) in enumerate([*boxes, *listed], start=1):
         given = views.get(alias or "", last)
         # What an edit changed is seen in both of its images.
-        both = (sample.source, sample.edited) if sample is not None and listed and not alias else ()
+        both = (sample.source, sample.edited) if sample is not None and changed and not alias else ()
         more = [Recipe(alias="", origin=image) for image in both if image and image != given.origin]
         for view in (given, *more):
             yield from _drawn(made, name, number, box, view)
@@ -376,8 +376,11 @@ def _drawn(made: Verdict, name: str, number: int, thousandths: Sequence[float], 
     yield Mark(kind="found", image=view.origin, box=box, name=name, id=f"{made.id}-f{number}", verdict=made.id, item=number)
 
 
-def _items(data: Json) -> Iterator[tuple[str, list[float], str | None]]:
-    """The items with a box in the lists of a JSON answer: their words, the box in thousandths, the picture if named."""
+def _items(data: Json) -> Iterator[tuple[str, list[float], str | None, bool]]:
+    """The items with a box in the lists of a JSON answer.
+
+    Their words, the box in thousandths, the picture if it is named, and whether it is said what happened there.
+    """
     lists = [v for k, v in data.items() if isinstance(v, list) and k != _DROPPED] if isinstance(data, Mapping) else [data]
     for number, item in enumerate((item for one in lists if isinstance(one, list) for item in one), start=1):
         box = item.get("box") if isinstance(item, Mapping) else None
@@ -386,7 +389,7 @@ def _items(data: Json) -> Iterator[tuple[str, list[float], str | None]]:
             continue
         words = " ".join(str(item[key]) for key in ("op", *_NAMES) if item.get(key))
         image = item.get("image")
-        yield words or str(number), numbers, image if isinstance(image, str) else None
+        yield words or str(number), numbers, image if isinstance(image, str) else None, bool(item.get("op"))
 
 
 def _task(header: Header | None, problems: list[str]) -> Task | None:
