@@ -13,12 +13,12 @@ from editloupe.cli.options import words
 from editloupe.cli.output import chosen_form, command, many, note, print_json, say
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
-from editloupe.findings import Finding
+from editloupe.runs.recording import outcome
 from editloupe.runs.replay import Forked
 from editloupe.runs.replay import fork as continued
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
-from editloupe.values import sample_key
+from editloupe.values import Json, sample_key
 
 
 def go_on(
@@ -79,22 +79,11 @@ def _trace(store: RunStore, chosen: Mapping[str, Any]) -> tuple[str, str]:
 def _report(forked: Forked, run: Path) -> None:
     finding, recorded, step = forked.finding, forked.recorded, forked.parent.step
     if chosen_form() != "table":
-        then = {} if recorded is None else {"status": recorded.status, "label": recorded.label, "value": recorded.value}
-        print_json(
-            {
-                "trace": forked.trace,
-                "parent": forked.parent.to_json(),
-                "recorded": then or None,
-                "finding": finding.to_json(),
-            }
-        )
+        then: Json = None if recorded is None else outcome(recorded)
+        parent = forked.parent.to_json()
+        print_json({"trace": forked.trace, "parent": parent, "recorded": then, "finding": finding.to_json()})
         return
-    then_said = "not finished" if recorded is None else _said(recorded) or recorded.status
-    now = _said(finding) or f"{finding.status}: {finding.reason}"
     say(f"Kept {many(step, 'step') if step else 'the question'} of {forked.parent.trace}")
-    say(f"Parent: {then_said}\nFork:   {now}")
+    say(f"Parent: {'not finished' if recorded is None else recorded.answer or recorded.status}")
+    say(f"Fork:   {finding.answer or f'{finding.status}: {finding.reason}'}")
     say(f"Look at it: {command('view', run)}")
-
-
-def _said(finding: Finding) -> str:
-    return "" if finding.answer is None else str(finding.answer)

@@ -73,7 +73,7 @@ def judge(
     format: Form = "table",
     dry_run: Annotated[
         bool,
-        Option("--dry-run", help="Print what a run would do and cost; ask no model, write nothing.", rich_help_panel=OUTPUT),
+        Option("--dry-run", help="Print what a run would do and cost; ask and write nothing.", rich_help_panel=OUTPUT),
     ] = False,
     retry: Annotated[
         str | None,

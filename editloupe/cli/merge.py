@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from editloupe.cli.output import command, many, say, warn
+from editloupe.cli.output import command, many, say
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.runs.merge import merge as join
 
@@ -27,9 +27,8 @@ def merge(
             f"folder first. Only shards of equal settings can be merged; editloupe report A B shows others side by side. "
             f"{error}"
         ) from error
-    kinds = ((done.samples, "sample"), (done.findings, "finding"), (done.pictures, "picture"), (done.forks, "fork"))
+    kinds = ((done.samples, "sample"), (done.findings, "finding"), (done.pictures, "picture"))
     new = ", ".join(many(*kind) for kind in kinds)
     say(f"{out_dir}: new are {new}; {many(done.stayed, 'finding')} stood there already.")
     say(f"Look at it: {command('view', out_dir)}")
-    warn(done.problems)
     return 0

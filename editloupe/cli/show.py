@@ -140,9 +140,9 @@ def _means(means: Mapping[str, Sequence[MeanOfAll]], names: Mapping[str, str]) -
 
 def _overview(store: RunStore) -> None:
     """Print a run's findings, a row a sample; of several judges a table each, or one for programs."""
-    if not store.findings and not store.probes():
+    if not store.findings:
         raise ConfigError(why_empty(store))
-    names, all_judged = store.judge_names(), _judged(store) if store.findings else []
+    names, all_judged = store.judge_names(), _judged(store)
     unasked = {judged.judge_id: _unasked(judged) for judged in all_judged}
     known = {judged.judge_id: judged.findings for judged in all_judged}
     found = {judge_id: known[judge_id] if judge_id in known else store.current(judge_id) for judge_id in names}
@@ -163,12 +163,6 @@ def _overview(store: RunStore) -> None:
             table(*columns, rows=rows)
         judged = sum(f.status == "ok" for f in findings)
         say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
-    for probed in store.probes():
-        probes = probed["probes"] if isinstance(probed["probes"], list) else []
-        answers = [row for row in probes if isinstance(row, Mapping)]
-        told = [[str(row.get(name, "")) for name in ("name", "result", "answered")] for row in answers]
-        table("Can it …", "", "Answered", rows=told, title=f"Probed: {probed['backend']} ({probed.get('asked_at', '')})")
-        say(f"{probed.get('verdict', '')}\n")
     say(f"One sample: {command('show', store.folder)} SAMPLE")
 
 

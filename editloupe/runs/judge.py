@@ -23,12 +23,11 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import scored
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
-from editloupe.runs.outcome import Progress
+from editloupe.runs.outcome import Progress, reach_new
 from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import reach_new
 from editloupe.scores import Metric, Score
 from editloupe.tools.base import Tool
 from editloupe.tools.function import as_tool

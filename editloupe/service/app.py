@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Final
@@ -31,6 +32,7 @@ from editloupe.service.judging import Service
 from editloupe.values import Json
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+logger: Final = logging.getLogger("editloupe")
 _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_length=256)])
 
 
@@ -140,6 +142,9 @@ async def _judged(service: Service, edit: SentEdit, metrics: _Metrics) -> tuple[
             status, answer = 504, {"error": waited}
         except Interrupted as error:
             status, answer = 503, {"error": str(error)}
+        except Exception:  # a fault of ours must not cost the other edits of a list; its log has it
+            logger.exception("an edit failed")
+            status, answer = 500, {"error": "editloupe itself failed; the log of the service says how"}
     metrics.edits.labels(str(status)).inc()
     return status, answer
 

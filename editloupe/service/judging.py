@@ -164,9 +164,7 @@ def _open_store(setup: Setup, out: Path) -> RunStore:
     since = written.stat().st_mtime - RECENT_S if written.exists() else 0.0
     store = RunStore.begin(out, setup.spec, setup.entries(), Loaded(format="http", samples=(), rejected=()))
     # A service that was killed has traces that ended, and no line yet for their findings.
-    for finding in store.findings_from_traces(since=since):
-        if finding.key not in store.findings:
-            store.add_finding(finding)
+    store.add_findings([one for one in store.findings_from_traces(since=since) if one.key not in store.findings])
     # A finding is looked up by its trace: a service that runs for weeks must not keep all of them in memory.
     store.forget()
     return store

@@ -328,8 +328,8 @@ def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_pat
     assert (left["what"], left["area"]) == ("mug", 0.001)
     # 60·60 of 640·480 px.
     assert "covers 1.17 % of its photograph" in left["detail"] and left["why"] == "too_large_for_an_area_share"
-    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", "--set", f"count={22}", "--set", "areas=0.1,3",
-                                              "--set", "twins=0")[1].replace("\n", " ")  # fmt: skip
+    words = ("--set", "count=22", "--set", "areas=0.1,3", "--set", "twins=0")
+    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", *words)[1].replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -365,7 +365,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editlou
         ("dlebench", "targets need a detector, and there is none: no weights. Name one with --detector, or choose"),
         (
             "giebench",
-            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose --set masks=given",
+            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose",
         ),
         ("edival", "grounding needs a detector, and there is none: no weights. Name one with --detector, or choose"),
         ("masks", "cannot be made: no weights"),

@@ -35,30 +35,26 @@ def scores(tmp_path: Path) -> Path:
     return write(tmp_path / "judge.csv", "item,score\np,1\nq,2\nr,3\ns,4\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "more"),
-    [
+def test_ratings_are_found_in_the_usual_shapes(editloupe: Run, tmp_path: Path, scores: Path):
+    """1 2 3 4 against 1 3 2 4: Spearman 1 − 6 · 2 / (4 · 15) = 0.8; exact in 2 of 4."""
+    objects = "".join(
+        f'{{"item": "{name}", "label": {value}}}\n' for name, value in zip("pqrs", (1, 3, 2.0, 4), strict=True)
+    )
+    for name, text, more in (
         ("long.csv", "item,rater,label\np,anna,1\nq,anna,3\nr,anna,2\ns,anna,4\n", ()),
         ("semicolons.csv", "Sample ID;Value\np;1\nq;3\nr;2\ns;4\n", ()),
         ("wide.csv", "image_id,human_score_anna\np,1\nq,3\nr,2\ns,4\n", ()),
         ("own.csv", "picture,mark\np,1\nq,3\nr,2\ns,4\n", ("--columns", "item=picture,score@anna=mark")),
         ("tabs.tsv", "item\tlabel\np\t1\nq\t3\nr\t2\ns\t4\n", ()),
         ("criteria.csv", "item,metric,score\np,Score,1\nq,score,3\nr,score,2\ns,score,4\n", ()),
-        ("lines.jsonl", '{"item": "p", "label": 1}\n{"item": "q", "label": 3}\n{"item": "r", "label": 2.0}\n'
-         '{"item": "s", "label": 4}\n', ()),
-    ],
-)  # fmt: skip
-def test_ratings_are_found_in_the_usual_shapes(
-    editloupe: Run, tmp_path: Path, scores: Path, name: str, text: str, more: tuple[str, ...]
-):
-    """1 2 3 4 against 1 3 2 4: Spearman 1 − 6 · 2 / (4 · 15) = 0.8; exact in 2 of 4."""
-    human = write(tmp_path / name, text)
-    code, out, err = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK, *more)
-    assert code == 0, err
-    found = figures(out)
-    assert found["spearman"]["value"] == pytest.approx(0.8)
-    assert found["exact"]["value"] == 0.5
-    assert found["spearman"]["judged"] == found["spearman"]["asked"] == 4
+        ("lines.jsonl", objects, ()),
+    ):
+        human = write(tmp_path / name, text)
+        code, out, err = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK, *more)
+        assert code == 0, err
+        found = figures(out)
+        assert found["spearman"]["value"] == pytest.approx(0.8) and found["exact"]["value"] == 0.5, name
+        assert found["spearman"]["judged"] == found["spearman"]["asked"] == 4
 
 
 def test_several_raters_are_averaged_and_counted(editloupe: Run, tmp_path: Path, scores: Path):
@@ -146,26 +142,19 @@ def test_ratings_of_several_people_that_are_too_large_say_so(editloupe: Run, tmp
     assert code == 0 and "Where raters disagree" in out and "1.798e+308" in out
 
 
-@pytest.mark.parametrize(
-    ("human", "more", "message"),
-    [
+def test_tables_that_do_not_fit_say_why(editloupe: Run, tmp_path: Path, scores: Path):
+    fine = "item,label\np,1\nq,2\n"
+    for human, more, message in (
         ("item,label\nx,1\ny,2\n", (), "none of the 2 items of"),
-        (
-            "item,label\np,inf\nq,nan\n",
-            (),
-            "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating: expected",
-        ),
-        ("item,label\np,1\nq,2\n", ("--criteria", "beauty"), "--criteria beauty: not in both tables; they share score"),
-        ("item,label\np,1\nq,2\n", ("--pair", "score=label"), "--pair excludes --scores"),
-        ("item,label\np,1\nq,2\n", ("--equal-cost",), "without RUN there is no --equal-cost"),
-        ("item,label\np,1\nq,2\n", ("--good-from", "fine"), "--good-from 'fine': score has numbers"),
-    ],
-)
-def test_tables_that_do_not_fit_say_why(
-    editloupe: Run, tmp_path: Path, scores: Path, human: str, more: tuple[str, ...], message: str
-):
-    code, out, err = editloupe("compare", "--scores", scores, "--human", write(tmp_path / "h.csv", human), *more, *QUICK)
-    assert (code, out) == (2, "") and message in " ".join(err.split())
+        ("item,label\np,inf\nq,nan\n", (), "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating"),
+        (fine, ("--criteria", "beauty"), "--criteria beauty: not in both tables; they share score"),
+        (fine, ("--pair", "score=label"), "--pair excludes --scores"),
+        (fine, ("--equal-cost",), "without RUN there is no --equal-cost"),
+        (fine, ("--good-from", "fine"), "--good-from 'fine': score has numbers"),
+    ):
+        file = write(tmp_path / "h.csv", human)
+        code, out, err = editloupe("compare", "--scores", scores, "--human", file, *more, *QUICK)
+        assert (code, out) == (2, "") and message in " ".join(err.split()), err
 
 
 @pytest.fixture
@@ -201,31 +190,27 @@ def test_a_run_is_compared_with_a_table(editloupe: Run, judged: Path, tmp_path: 
     assert code == 0
     assert "rated, but not in the run run, and left out: 1 (s09)" in json.loads(out)["notes"]
     assert figures(out)["mae"]["asked"] == 2
-    code, out, _ = editloupe("compare", judged, "--human", human, "--full", "--format", "csv", *QUICK)
-    rows = [dict(zip(head, row, strict=False)) for head, *of in tables_in(out) for row in of]
-    assert {"judge and people", "people"} <= {row.get("between") for row in rows}
-    (mae,) = [r for r in rows if r.get("figure") == "mae" and r.get("between") and not r["dimension"]]
-    assert (mae["judged"], mae["asked"]) == ("2", "2")
+    names = " ".join(editloupe("compare", judged, "--human", human, "--format", "csv", *QUICK)[2].split())
+    assert "people-instruction-following" in names
+    code, out, _ = editloupe("compare", judged, "--human", human, "--format", "csv", "--table", "people-instruction-following", *QUICK)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {row["between"] for row in rows} == {"people"}, names
 
 
-def tables_in(text: str) -> list[list[list[str]]]:
-    """The CSV tables of an output, of which each begins with its head."""
-    found: list[list[list[str]]] = []
-    for row in csv.reader(io.StringIO(text)):
-        if row and (row[0] in ("judge", "first", "sample", "criterion") or not found):
-            found.append([])
-        found[-1].append(row)
-    return found
-
-
-def test_the_tables_fit_a_narrow_terminal(editloupe: Run, judged: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = editloupe("compare", judged, *QUICK)
-    assert code == 0
-    assert max(map(len, out.splitlines())) <= 80
-    assert "Spearman ρ" in out and "undefined" in out and "…" not in out
-    code, out, _ = editloupe("compare", judged, "--format", "md", *QUICK)
-    assert code == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in out
+def test_tables_come_in_every_form(editloupe: Run, judged: Path):
+    forms = {form: editloupe("compare", judged, "--format", form, *QUICK) for form in ("md", "latex", "csv")}
+    assert forms["md"][0] == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in forms["md"][1]
+    code, out, _ = forms["latex"]
+    assert code == 0 and out.count(r"\toprule") == out.count(r"\end{tabular}") > 2
+    assert r"Figure & Value & 95 \% interval & Judged & Adjusted \\" in out and r"Spearman $\rho$" in out
+    code, out, err = forms["csv"]
+    named = " ".join(err.split()).partition("a CSV holds one table, and there are ")[2]
+    assert (code, out) == (2, "") and named.endswith("; name one with --table NAME")
+    name = named.partition(": ")[2].partition(",")[0]
+    code, out, _ = editloupe("compare", judged, "--format", "csv", "--table", name, *QUICK)
+    assert code == 0 and "," in out.splitlines()[0]
+    code, _, err = editloupe("compare", judged, "--table", "nothing", *QUICK)
+    assert code == 2 and f"--table nothing: there is no table of this name; there are {name}" in " ".join(err.split())
 
 
 @pytest.fixture
@@ -287,23 +272,17 @@ def test_editors_are_paired_by_their_means(editloupe: Run, edits: Callable[..., 
     assert figures(out)["spearman"]["value"] == pytest.approx(-1) and figures(out)["spearman"]["judged"] == 3
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
+def test_pairs_that_cannot_be_made_say_why(editloupe: Run, measured: Path):
+    for more, message in (
         (("--pair", "mse"), "--pair mse: expected METRIC=RATING, such as psnr=preservation"),
         (("--pair", "mse=kept,l1=charm"), "--pair charm: no rating in the samples has this name; rated there: kept"),
         (("--pair", "psnr=kept"), "no metric 'psnr'; there are: mse"),
         (("--pair", "mse=kept", "--criteria", "mse"), "--pair excludes --criteria"),
         (("--rubric", "dlebench"), "RUN knows its own rubric, which excludes --rubric"),
-        (
-            ("--pair", "mse=kept", "--unit", "editor"),
-            "--unit editor: expected edits of two named editors or more, found 0 in",
-        ),
-    ],
-)
-def test_pairs_that_cannot_be_made_say_why(editloupe: Run, measured: Path, more: tuple[str, ...], message: str):
-    code, _, err = editloupe("compare", measured, *more)
-    assert code == 2 and message in " ".join(err.split())
+        (("--pair", "mse=kept", "--unit", "editor"), "--unit editor: expected edits of two named editors or more"),
+    ):
+        code, _, err = editloupe("compare", measured, *more)
+        assert code == 2 and message in " ".join(err.split()), more
 
 
 RATERS = """item,rater,criterion,label,edit_type,source
@@ -371,22 +350,17 @@ def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, t
     assert "IF, α ordinal: fewer than 2 raters share an item (count)" in lines
 
 
-@pytest.mark.parametrize(
-    ("human", "more", "message"),
-    [
+def test_raters_that_cannot_be_compared_say_why(editloupe: Run, tmp_path: Path):
+    two = "item,rater,label\np,a,1\np,b,2\n"
+    for human, more, message in (
         ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
         ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna) only, and agreement between people needs two"),
         ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
-        ("item,rater,label\np,a,1\np,b,2\n", ("--rubric", "dlebench"), "no criterion of --rubric dlebench (IF, VC)"),
-        ("item,rater,label\np,a,1\np,b,2\n", ("--criteria", "beauty"), "--criteria beauty: "),
         ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
-        ("item,rater,label\np,a,1\np,b,2\n", ("--judges", "x"), "there is no --judges"),
-        ("item,rater,label\np,a,1\np,b,2\n", ("--good-from", "2"), "which excludes --good-from"),
-    ],
-)
-def test_raters_that_cannot_be_compared_say_why(
-    editloupe: Run, tmp_path: Path, human: str, more: tuple[str, ...], message: str
-):
-    code, out, err = editloupe("compare", "--human", write(tmp_path / "people.csv", human), *more, *QUICK)
-    assert (code, out) == (2, "")
-    assert message in " ".join(err.split())
+        (two, ("--rubric", "dlebench"), "no criterion of --rubric dlebench (IF, VC)"),
+        (two, ("--criteria", "beauty"), "--criteria beauty: "),
+        (two, ("--judges", "x"), "there is no --judges"),
+        (two, ("--good-from", "2"), "which excludes --good-from"),
+    ):
+        code, out, err = editloupe("compare", "--human", write(tmp_path / "people.csv", human), *more, *QUICK)
+        assert (code, out) == (2, "") and message in " ".join(err.split()), err

@@ -178,7 +178,7 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
         ("report", "run"),
         ("compare", "run"),
         ("gate", "run", "--require", "mean(if) >= 0"),
-        ("replay", "run", "--rubric", "dlebench"),
+        ("replay", "run", "--set", "mask_pad=0.1"),
     ):
         code, _, told = editloupe(*words)
         assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words

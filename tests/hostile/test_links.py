@@ -31,7 +31,7 @@ DAILY = ("report", "verify", "merge into it", "judge")
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The links come after the look."""
-    for module in ("record", "contents", "store"):
+    for module in ("contents", "store"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
 
 

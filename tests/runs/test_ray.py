@@ -260,7 +260,7 @@ def test_a_machine_that_differs_ends_the_run_with_the_reason(
         ("_identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"editloupe.runs.ray_task.{name}", value)
+            patch.setattr(f"editloupe.runs.ray.{name}", value)
             with pytest.raises(ConfigError, match=told):
                 drive(open_setup(config_of(folder)), tmp_path / "run")
 
