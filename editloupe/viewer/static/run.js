@@ -6,6 +6,7 @@
   const form = document.getElementById("filters");
   const list = document.getElementById("cards");
   const found = document.getElementById("found");
+  const LINES = 7; // of answers on a card
   const MORE = 2; // lines of cards drawn above and below what is seen
   const ANCHORS = ["#samples", "#main", "#summary"];
   const READING = "Reading all samples…";
@@ -166,6 +167,8 @@
       if (given.tagName === "A") given.href = `${own}samples/${row.slug}.html`;
       return [make("li", { className: apart ? "differs" : "" }, asked, ...named, given)];
     });
+    // The sample's page has all.
+    if (lines.length > LINES) lines.push(make("li", { className: "dim", textContent: `and ${lines.splice(LINES - 1).length} more` }));
     return make("ul", { className: "answers" }, ...lines);
   }
 
