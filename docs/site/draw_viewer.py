@@ -70,7 +70,7 @@ def photograph_runs(browser: Browser, runs: list[Path]) -> None:
     page.screenshot(path=ROOT / "docs" / "images" / "viewer-runs.png")
     page.set_viewport_size({"width": 1400, "height": 900})
     page.goto(f"file://{pages}/{runs[-1].name}/index.html#sort=-differ&differ=judges")
-    page.wait_for_selector("#table tr.sample")
+    page.wait_for_selector("#cards .card")
     page.wait_for_timeout(300)
     page.screenshot(path=ROOT / "docs" / "images" / "viewer-matrix.png")
 
@@ -107,7 +107,7 @@ def main() -> None:
         page.wait_for_selector(".verdict.open")
         page.mouse.move(5, 950)
         page.screenshot(path=ROOT / "docs" / "images" / "viewer.png")
-        page.keyboard.press("c")
+        page.evaluate("document.getElementById('verdicts').scrollIntoView()")
         page.wait_for_timeout(500)
         page.screenshot(path=ROOT / "docs" / "images" / "viewer-beside.png")
         photograph_questions(browser, Path(temporary) / "people")
