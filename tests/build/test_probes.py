@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.baseline.naming import shares, to_lab
+from editloupe.imaging.colour_names import shares, to_lab
 from editloupe.build.probes.builder import ProbeSet, ProbeSetOptions, planned
 from editloupe.build.probes.makers import FAILURES, TRUTHS
 from editloupe.data.images import ImageStore

@@ -31,6 +31,8 @@ SHADES: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 NAMES: Final = tuple(SHADES)
+CLEAR_NAMES: Final = frozenset(("red", "orange", "yellow", "green", "turquoise", "blue", "purple"))
+"""Names that light does not take away: white, gray, beige and brown pass for each other in a photograph."""
 
 SYNONYMS: Final[Mapping[str, str]] = {
     "crimson": "red", "scarlet": "red", "maroon": "red", "burgundy": "red", "golden": "yellow", "lime": "green",
