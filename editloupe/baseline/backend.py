@@ -88,5 +88,5 @@ def _judged(question: Question, images: ImageStore) -> tuple[Verdict, str]:
 
 
 def _said(thought: str, tag: str, body: str) -> Reply:
-    text = f"<{THINKING}>This is a {PixelBaseline.traits.describes}. {thought}</{THINKING}>\n<{tag}>\n{body}\n</{tag}>"
+    text = f"<{THINKING}>This is a {PixelBaseline.traits.describes}. {thought}</{THINKING}>\n<{tag}>{body}</{tag}>"
     return Reply(text=text, model=f"pixel-baseline-{VERSION}")

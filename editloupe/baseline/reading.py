@@ -92,14 +92,10 @@ def object_of(instruction: str) -> str | None:
 
 
 class Question(NamedTuple):
-    """What is asked.
-
-    marked: outlines mark the targets.   covered: white rectangles hide them, in thousandths.   tools: on offer, not called.
-    """
+    """What is asked. naming: of the object's name.   covered: where white rectangles hide targets, in thousandths."""
 
     instruction: str
     naming: bool
-    """True if the instruction's object is to be named."""
     labels: set[str]
     images: Mapping[str, ImageRef]
     marked: bool

@@ -94,9 +94,8 @@ def _target(asked: Asked, seen: Seen) -> Verdict:
         return Verdict(MISSED if clear else UNSURE, f"No changed place was {asked.of}: {seen.named(*seen.places)}.")
     if asked.kind == "count":
         made = sum(one.appeared - one.vanished for one in able)
-        # A thing that changed in place may be several.
-        single = all(one.appeared or one.vanished for one in able)
-        label = UNSURE if not single else FLAWLESS if made == asked.change else WRONG
+        label = FLAWLESS if made == asked.change else WRONG
+        label = label if all(one.appeared or one.vanished for one in able) else UNSURE
         return Verdict(label, f"Asked was {asked.change:+d}, made was {made:+d}: {seen.named(*able)}.", able)
     judged = [(_judged(asked, one), one) for one in able]
     (label, reason), best = min(judged, key=lambda one: (FLAWLESS, OVER, UNSURE, WRONG).index(one[0][0]))
