@@ -1,7 +1,6 @@
 """The pixel baseline on trial: edits whose truth is known, made of the photographs that come with editloupe.
 
     python -m benchmarks.baseline_trial             # some ten minutes of CPU
-    python -m benchmarks.baseline_trial --write     # and put the tables into docs/baseline.md
 
 The road is a user's: `editloupe build probes`, `editloupe judge --protocol probes`, and the figures of `editloupe trial`.
 """
@@ -15,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.pages import put
 from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import Trial, put_on_trial
 from editloupe.build.probes.trial_tables import heading, tables
@@ -56,13 +54,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=COUNT, help=f"probes that are planned ({COUNT})")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/baseline.md")
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         text = report(measure(Path(folder), count=options.count))
     print(text)
-    if options.write:
-        put("baseline.md", "measured trial", text)
 
 
 if __name__ == "__main__":

@@ -86,9 +86,11 @@ def asked_for(instruction: str) -> Asked:
 
 
 def object_of(instruction: str) -> str | None:
-    """Return the name of what an instruction changes, replaces or removes; None where its verb is none of a few."""
+    """Return what an instruction changes, replaces or removes, "image" for "it"; None where its verb is none of a few."""
     found = _OBJECT.search(_QUOTED.sub(" ", " ".join(instruction.casefold().split())))
-    return found[1] if found else None
+    words = found[1].split() if found else []
+    words = words[:-1] if len(words) > 1 and words[-1] in NAMES else words
+    return "image" if words[:1] == ["it"] else " ".join(words) or None
 
 
 class Question(NamedTuple):
