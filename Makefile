@@ -41,11 +41,11 @@ bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
 	$(PYTHON) -m benchmarks.baseline
 
 gallery:  ## Make the recorded traces of editloupe/traces/gallery again
-	$(PYTHON) examples/make_gallery.py
+	$(PYTHON) docs/site/make_gallery.py
 
-docs:  ## Draw the example folder and the pictures of the docs again
-	PYTHONPATH=. $(PYTHON) examples/draw_edits.py
-	$(PYTHON) examples/draw_look.py
+docs:  ## Draw the example folder and the measured tables of the docs again
+	PYTHONPATH=. $(PYTHON) docs/site/draw_edits.py
+	$(PYTHON) docs/site/draw_look.py
 
 site:  ## Build the documentation as a site into build/site
 	$(PYTHON) -c "import mkdocs, material, mkdocstrings" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[docs]"

@@ -2,7 +2,7 @@
 
     python -m benchmarks.big                          # 100,200 findings, some minutes
     python -m benchmarks.big --samples 835            # 5,010 findings
-    python -m benchmarks.big --write                  # and put the table into docs/files.md
+    python -m benchmarks.big --write                  # and put the table into benchmarks/README.md
 
 The run is made (`benchmarks.judged_runs`): two editors, three judges, two metrics, no traces. `merge` joins its halves.
 `judge` continues a finished run of as many findings over a folder of small images, where nothing is left to ask. `view` is
@@ -47,7 +47,7 @@ _PAIRS = 500
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=8350, help="of each editor; six findings a sample and editor")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/files.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -80,7 +80,7 @@ def main() -> None:
     )
     print(text)
     if args.write:
-        put("files.md", "measured big", text)
+        put("big", text)
 
 
 _LAUNCH = """

@@ -3,7 +3,7 @@
     pip install scikit-image
     python -m benchmarks.dice --data EDITS             # a folder of the real edits that looks/places.json knows
     python -m benchmarks.dice --data EDITS --verbose   # also a line for each pair
-    python -m benchmarks.dice --data EDITS --write     # and put the tables into docs/measures.md
+    python -m benchmarks.dice --data EDITS --write     # and put the tables into benchmarks/README.md
 
 Truth: places that one person marked by eye (benchmarks/looks/README.md), on 59 of 83 pairs; one further pair is unchanged,
 and whatever is found in it is wrong. The other 23 changed as a whole and are counted apart.
@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, help="only so many, the first")
     parser.add_argument("--scenes", type=int, default=420, help="drawn scenes of known op, and a tenth of each rendering")
     parser.add_argument("--verbose", action="store_true", help="a line for each pair")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/measures.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     args = parser.parse_args()
     cv2.setNumThreads(1)
     pairs = read(args.data)[: args.pairs]
@@ -254,7 +254,7 @@ def main() -> None:
     text = "\n\n".join(part for part in parts if part)
     print(text)
     if args.write:
-        put("measures.md", "measured differences", text)
+        put("differences", text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What becomes of a run when three calls in ten go wrong, and how much longer it takes.
 
     python -m benchmarks.faults                   # 384 samples, 0.5 s an answer, 64 connections
-    python -m benchmarks.faults --write           # and put the table into docs/backends.md
+    python -m benchmarks.faults --write           # and put the table into benchmarks/README.md
 
 The server of `benchmarks.load` answers with a 429 (with and without Retry-After), a 500, a connection reset in the middle
 of the answer, no answer within the attempt's time-out, half a JSON, or an empty reply. It counts how often each request
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=2.0, help="of one attempt, in seconds (2)")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--share", type=float, default=0.3, help="of calls that go wrong (0.3)")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/backends.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     runs: list[tuple[str, float, Run]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def main() -> None:
     text = report(runs, args)
     print(text)
     if args.write:
-        put("backends.md", "measured faults", text)
+        put("faults", text)
 
 
 def judged(data: Path, out: Path, server: Server, *, timeout_s: float, connections: int | None) -> Run:

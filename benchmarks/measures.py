@@ -1,7 +1,7 @@
 """How fast the measures of an edit are, beside GIE-Bench's published functions, and whether they give the same numbers.
 
     python -m benchmarks.measures --data EDITS            # a folder of real edits; 200 pairs, 3 rounds
-    python -m benchmarks.measures --data EDITS --write    # and put the table into docs/measures.md
+    python -m benchmarks.measures --data EDITS --write    # and put the table into benchmarks/README.md
 
 Four measures: MSE, PSNR and L1 of the whole image (the scripts' mask has no effect on them), and SSIM as published.
 `aligned` lays the edited image onto the source by SIFT first, as the scripts do; `as it is` does not. The published
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of real edits")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/measures.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--one", nargs=2, metavar=("WAY", "ALIGN"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -58,7 +58,7 @@ def main() -> None:
         text = report(Path(folder), count, args.rounds)
     print(text)
     if args.write:
-        put("measures.md", "measured speed", text)
+        put("measures", text)
 
 
 def prepare(data: Path, folder: Path, wanted: int) -> int:

@@ -1,7 +1,7 @@
 """How fast the tools' networks are: GroundingDINO and Real-ESRGAN at full size, alone and in batches, beside their peers.
 
     python -m benchmarks.networks                 # on the first GPU, else the CPU
-    python -m benchmarks.networks --write         # and put the table into docs/tools.md
+    python -m benchmarks.networks --write         # and put the table into benchmarks/README.md
     python -m benchmarks.networks --quick         # smaller pictures, fewer calls: does it run at all?
     python -m benchmarks.networks --upscaler realesrgan-x4plus.safetensors --detector FOLDER   # with weights of your own
 
@@ -386,7 +386,7 @@ def main() -> None:
     parser.add_argument("--upscaler", type=Path, help="a file of Real-ESRGAN ×4 (random weights)")
     parser.add_argument("--quick", action="store_true", help="small pictures, 1 and 2 callers, one round")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tools.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if options.threads:
@@ -418,7 +418,7 @@ def main() -> None:
         figures["differences"] = [asdict(one) for one in differences]
         options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.write:
-        put("tools.md", "measured networks" if device.name == "cpu" else "measured networks on a GPU", text)
+        put("networks" if device.name == "cpu" else "networks on a GPU", text)
 
 
 if __name__ == "__main__":

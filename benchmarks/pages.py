@@ -1,5 +1,4 @@
-"""Measured tables stand in the docs between two comments, so that a run can put them there again; how processes that are
-measured find their modules compiled."""
+"""Put measured tables into benchmarks/README.md, and let measured processes find their modules compiled."""
 
 from __future__ import annotations
 
@@ -7,17 +6,16 @@ import os
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = Path(__file__).resolve().parent / "README.md"
 
 
-def put(page: str, mark: str, text: str) -> None:
-    """Replace what stands in docs/`page` between `<!-- MARK: begin -->` and `<!-- MARK: end -->`."""
+def put(mark: str, text: str, path: Path = PAGE) -> None:
+    """Replace what stands in a page between `<!-- MARK: begin -->` and `<!-- MARK: end -->`."""
     begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
-    path = DOCS / page
     whole = path.read_text(encoding="utf-8")
     block = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
     if not block.search(whole):
-        raise SystemExit(f"{page} has no block between {begin} and {end}")
+        raise SystemExit(f"{path} has no block between {begin} and {end}")
     path.write_text(block.sub(lambda _: f"{begin}\n\n{text.strip()}\n\n{end}", whole), encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 """How fast recorded tasks replay, how large a long trace is, and how fast one sample opens in a large run.
 
     python -m benchmarks.replay               # some two minutes, on one core
-    python -m benchmarks.replay --write       # and put the table into docs/traces.md
+    python -m benchmarks.replay --write       # and put the table into benchmarks/README.md
 
 Replay: the examples judged by the pixel baseline, then replayed with recorded model and tools, and the gallery that comes
 with editloupe; tasks a second of CPU time, so that what else the machine does counts for little. Bytes: twenty turns of
@@ -42,7 +42,7 @@ Row = tuple[str, str, str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/traces.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -51,7 +51,7 @@ def main() -> None:
     text = "\n".join(["| what | measured | wanted |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
     print(text)
     if args.write:
-        put("traces.md", "measured replay", text)
+        put("replay", text)
 
 
 def replayed(out: Path) -> Iterable[Row]:

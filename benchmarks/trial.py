@@ -1,7 +1,7 @@
 """How often the intervals of `editloupe trial` hold what was planted: judges with known error rates, judged many times.
 
     python -m benchmarks.trial                 # 1,000 simulations of each design
-    python -m benchmarks.trial --write         # and put the table into docs/trial-figures.md
+    python -m benchmarks.trial --write         # and put the table into benchmarks/README.md
 
 A simulated judge is right with a probability of its own for each failure and area. In the second design, the probes of one
 scene share part of what makes them easy or hard, as probes made from one photograph do.
@@ -180,12 +180,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=1000, help="how often each judge is drawn")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/trial-figures.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     text = table(dict(designs(options.simulations)))
     print(text)
     if options.write:
-        put("trial-figures.md", "coverage", text)
+        put("coverage", text)
 
 
 def designs(simulations: int) -> Iterator[tuple[str, dict[str, Coverage]]]:

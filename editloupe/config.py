@@ -24,6 +24,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from editloupe.chat import DEFAULT_SEED, Sampling
 from editloupe.errors import ConfigError, did_you_mean
@@ -36,7 +37,7 @@ DEFAULT_PATIENCE_S: Final = 600.0
 """How long an endpoint that answers nobody is waited for."""
 
 SHORTHANDS: Final = ("mode", "asks", "rubric", "criteria", "prompt")
-"""Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--option NAME=VALUE`."""
+"""Options of a protocol that have a flag of their own, such as `--mode`. The others are given by `--set NAME=VALUE`."""
 
 
 ALIASES: Final[Mapping[str, str]] = {
@@ -61,9 +62,7 @@ def _words(value: Any) -> Any:
     return words
 
 
-def pairs(
-    texts: Iterable[str], option: str = "--option", example: str = "NAME=VALUE, such as mask_pad=0.1"
-) -> dict[str, str]:
+def pairs(texts: Iterable[str], option: str = "--set", example: str = "NAME=VALUE, such as mask_pad=0.1") -> dict[str, str]:
     """Return ["a=1"] as {"a": "1"}. Raises ConfigError for a text without a name or a value, and a name given twice."""
     found: dict[str, str] = {}
     for text in texts:
@@ -147,7 +146,7 @@ class JudgeConfig(_Strict):
     """Its name in tables; "" for the backend's URI."""
 
     backend: Annotated[Any, BeforeValidator(_backend), PlainSerializer(lambda b: getattr(b, "uri", b))] = None
-    """Who judges: provider/model; may be repeated. Default: the pixel baseline."""
+    """[NAME=]provider/model; may be repeated. Default: baseline."""
 
     temperature: Number | None = Field(default=0.0, ge=0, le=100)
     """Sampling temperature."""
@@ -164,7 +163,7 @@ class JudgeConfig(_Strict):
     """How answers are asked for: tags (the papers' text form), schema (a JSON schema where only an answer is expected), or
     auto (schema where the backend has it, else tags)."""
     remind_answers: bool = True
-    """Send a reminder after an unusable answer too, such as one that is none of the labels."""
+    """Send a reminder after an unusable answer too, such as one that matches no label."""
 
     @property
     def title(self) -> str:
@@ -195,22 +194,22 @@ class RunConfig(_Strict):
     path: Path | None = None
     """Folder of edits, a metadata file, or hf://OWNER/NAME:SPLIT."""
     format: str = "auto"
-    """Layout of the data: auto, imagefolder, pairs, or that of a benchmark, such as dlebench."""
+    """imagefolder, pairs, or a benchmark's, such as dlebench."""
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
-    """Folder of an editor's outputs, or a file that lists them where the format has one; may be repeated."""
+    """Folder (or list) of an editor's outputs; may be repeated."""
     null_edit: bool = False
     """Judge each original as its own edit: what a judge says where nothing was done. Needs no outputs."""
     fields: Path | None = None
-    """Mapping file (TOML) that is laid over the layout's own: which columns and folders hold what (docs/data.md)."""
+    """Which columns and folders hold what, as TOML (docs/data.md)."""
     columns: Annotated[dict[str, str], BeforeValidator(_columns)] = Field(default_factory=dict)
-    """Which column holds what, where names do not say it, such as source=photo,edited=result,instruction=text,id=nr."""
+    """Which column holds what, such as source=photo,edited=result."""
     limit: Whole | None = Field(default=None, ge=1)
-    """At most N samples, in the order of the data."""
+    """The first N samples."""
     sample: tuple[str, ...] = ()
-    """Only this sample id; may be repeated."""
+    """Only this sample; may be repeated."""
 
     protocol: str = "dlebench"
-    """Which questions are asked and how they are scored (editloupe protocols)."""
+    """What is asked and how it is scored (list protocols)."""
     option: Annotated[dict[str, Any], BeforeValidator(_pairs)] = Field(default_factory=dict)
     """Option of the protocol, such as mask_pad=0.1; may be repeated."""
 
@@ -227,15 +226,15 @@ class RunConfig(_Strict):
     """Give no score if the entropy of the answers exceeds this many bits."""
 
     tools: Words | None = None
-    """Comma-separated tools on offer. Default: the five built-in ones."""
+    """Tools on offer. Default: the five built-in ones."""
     ablate: Words = ()
     """Hide what tools show: black-crops."""
     device: str | None = None
-    """Device for weights: auto, cpu, cuda:0, … Default: auto."""
+    """Where weights run: auto, cpu, cuda:0. Default: auto."""
     detector: str | None = None
-    """Detector for grounding and detect_object: a folder, file or hub id."""
+    """For grounding and detect_object: a folder, file or hub id."""
     upscaler: str | None = None
-    """Upscaler for enlarged crops: a Real-ESRGAN checkpoint."""
+    """For enlarged crops: a Real-ESRGAN checkpoint."""
     clip: str | None = None
     """CLIP for the measure clip: a folder or hub id. Default: openai/clip-vit-base-patch32 from the local cache."""
     dino: str | None = None
@@ -255,10 +254,10 @@ class RunConfig(_Strict):
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
     marks: OnOff | None = None
-    """Outline regions and label panes in the pictures of localize_differences. Default: on."""
+    """Outline regions and label panels in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
-    """Maximum turns with tool calls in one task."""
+    """Turns with tool calls in one task."""
     max_calls_per_turn: Whole = Field(default=8, ge=1, le=100)
     """Maximum tool calls in one turn; further ones are refused."""
     max_reminders: Whole = Field(default=2, ge=0, le=100)
@@ -269,15 +268,15 @@ class RunConfig(_Strict):
     """Time budget of one task."""
 
     concurrency: Whole | None = Field(default=None, ge=1, le=1024)
-    """Tasks at once. Default: one a core in process, else what the endpoint takes."""
+    """Tasks at once. Default: cores, or what the endpoint takes."""
     max_connections: Whole | None = Field(default=None, ge=1, le=1024)
     """Calls at once at the endpoint. Default: as many as it takes."""
     patience: Number = Field(default=DEFAULT_PATIENCE_S, ge=0, le=7 * 86400)
-    """Seconds for which an endpoint that answers nobody is waited for; 0 waits for nothing."""
+    """Seconds to wait for an endpoint that answers no call; 0 does not wait."""
     processes: Whole | None = Field(default=None, ge=1, le=1024)
-    """Processes in which tools and measures compute; 1 is none. Default: one a core."""
+    """Processes in which tools compute; 1 uses threads. Default: one a core."""
     executor: Literal["local", "ray"] = "local"
-    """Where tasks run: local (this process) or ray (a cluster; RAY_ADDRESS names it, else one starts here)."""
+    """Where tasks run: local, or ray (RAY_ADDRESS names a cluster)."""
     ray_gpus: Number = Field(default=0.0, ge=0, le=64)
     """GPUs that Ray reserves for each of its processes; a fraction shares one."""
 
@@ -286,23 +285,25 @@ class RunConfig(_Strict):
     max_run_seconds: Number | None = Field(default=None, gt=0)
     """Time budget of the whole run."""
     max_cost: Number | None = Field(default=None, ge=0)
-    """Money budget of the whole run, in USD."""
+    """Budget of the whole run."""
 
     prices: Path | None = None
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
-    """Tolerated share of findings that are not ok."""
+    """Share of findings that may fail before exit code 3."""
     tags: Words = ()
     """Comma-separated words by which lists of runs show the run, such as nightly,v2."""
     langsmith: bool = False
-    """Send traces of the loop to LangSmith. This visit only: a file of options does not say so."""
+    """Send traces of the loop to LangSmith, for this command only; no file of settings turns it on."""
 
     @model_validator(mode="after")
     def _check_ray(self) -> Self:
         if self.ray_gpus and self.executor != "ray":
-            raise ValueError("--ray-gpus needs --executor ray, which reserves them")
+            raise ValueError("--set ray_gpus=… needs --executor ray, which reserves them")
         if self.ray_gpus > 1 and self.ray_gpus % 1:
-            raise ValueError(f"--ray-gpus: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}")
+            raise ValueError(
+                f"--set ray_gpus=…: expected a whole number, or a fraction of one GPU, found {self.ray_gpus:g}"
+            )
         if self.processes is not None and self.executor == "ray":
             raise ValueError("--processes is for one machine; with --executor ray its processes compute")
         return self
@@ -417,10 +418,10 @@ def _judge(name: str, options: Mapping[str, Any]) -> JudgeConfig:
 def _explained(problem: Any) -> str:
     where = ".".join(map(str, problem["loc"])) or "config"
     if problem["type"] == "extra_forbidden":
-        hint = did_you_mean(str(problem["loc"][-1]), _option_names())
+        hint = did_you_mean(str(problem["loc"][-1]), [*setting_fields(), "option", "role"])
         return (
-            f"unknown option {where!r}; {hint}editloupe judge --help lists the options; those of the protocol stand below "
-            "'option:'"
+            f"there is no setting {where!r}; {hint}`editloupe list settings` prints all of them; options of the protocol "
+            "stand below 'option:'"
         )
     found = repr(problem.get("input"))
     found = found if len(found) <= 200 else f"{found[:199]}…"
@@ -436,8 +437,24 @@ def meant_one(problem: Any) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _option_names() -> list[str]:
-    """Return the options of a run as users name them in files."""
+def setting_fields() -> dict[str, FieldInfo]:
+    """Return the settings of a run by the names that users write: on the command line, after --set, and in files."""
     named = {field: name for name, field in ALIASES.items()}
-    own = [name for name in (*RunConfig.model_fields, *JudgeConfig.model_fields) if name not in ("judge", "name")]
-    return [*(named.get(name, name) for name in own), "judges", *SHORTHANDS]
+    own = {**RunConfig.model_fields, **JudgeConfig.model_fields, **_ONLY_HERE}
+    return {named.get(name, name): field for name, field in own.items() if name not in ("judge", "name", "option", "role")}
+
+
+_ONLY_HERE: Final = {
+    name: FieldInfo(annotation=kind, default=None, description=text)
+    for name, kind, text in (
+        ("mode", str, "How the protocol asks, such as tool, oracle or plain."),
+        ("asks", str, "Whose questions the protocol probes asks: dlebench, unicbench or giebench."),
+        ("rubric", str, "A built-in rubric or your own .toml file."),
+        ("criteria", str, "Criteria, such as if,vc. Default: all."),
+        ("prompt", Path, "Your own template (.md) of the question."),
+        ("judges", Path, "Named judges with options of their own (YAML)."),
+        ("config", Path, "Take options from this config.yaml of a run."),
+        ("trust", bool, "Use addresses, weights and files that only a file or run names."),
+    )
+}
+"""Options of a run that are no field of it: shorthands for options of the protocol, and files of options."""

@@ -173,8 +173,13 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = f"{folder} cannot be written: {error.strerror or error}; make room, then give the same command"
-        raise StorageError(told) from error
+        raise StorageError(f"{folder} cannot be written: {write_cure(error)}") from error
+
+
+def write_cure(error: OSError) -> str:
+    """Return what the system says of a write that failed, and what to do about it."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return f"{error.strerror or error}; {'make room' if full else 'correct that'}, then give the same command"
 
 
 def link_or_copy(source: Path, target: Path, *, below: Path) -> None:

@@ -5,7 +5,8 @@ class), `editloupe.measures` (name → measure class), `editloupe.protocols` (na
 (kind → class of an answer's spec), `editloupe.loaders` (format → module or object that loads a layout),
 `editloupe.importers` (name → module or object that reads result files), `editloupe.builders` (name → class or object that
 makes a data set), `editloupe.editors` (name → opener of an image editor), and `editloupe.detectors`, `upscalers`,
-`segmenters`, `encoders` and `faces` (KIND of KIND=WEIGHTS → opener of such a model).
+`segmenters`, `encoders` and `faces` (KIND of KIND=WEIGHTS → opener of such a model), and `editloupe.doors` (name → opener
+of a wire of the HTTP service).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.
 """
 
@@ -21,7 +22,7 @@ from editloupe.errors import ConfigError, MissingExtra, UnknownPlugin
 
 Group: TypeAlias = Literal[
     "backends", "models", "tools", "measures", "protocols", "answers", "loaders", "importers", "builders", "editors",
-    "detectors", "upscalers", "segmenters", "encoders", "faces",
+    "detectors", "upscalers", "segmenters", "encoders", "faces", "doors",
 ]  # fmt: skip
 
 

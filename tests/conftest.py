@@ -98,7 +98,7 @@ def editloupe(
 
     def run(*words: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
-        cli.output._out.cache_clear()
+        cli.output.out.cache_clear()
         cli.output.err.cache_clear()
         with pytest.raises(SystemExit) as caught:
             cli.main()

@@ -3,8 +3,8 @@
     python -m benchmarks.load                     # 64 connections, 0.5 s an answer, 192 pairs of three calls, 3 rounds
     python -m benchmarks.load --peers PYTHON      # an interpreter that has inspect-ai, langgraph and langchain-openai
     python -m benchmarks.load --only lean,editloupe_alike
-    python -m benchmarks.load --write             # and put the tables into docs/backends.md and docs/scale.md
-    python -m benchmarks.load --only WHO,WHO --write    # docs/scale.md alone, where all of its rows are named
+    python -m benchmarks.load --write             # and put the tables into benchmarks/README.md
+    python -m benchmarks.load --only WHO,WHO --write    # the second alone, where all of its rows are named
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of a tool, then a
 label. No two pairs are alike, so that nothing is decoded, hashed or encoded for several samples at once. Beside editloupe
@@ -49,7 +49,7 @@ NAMES = {
 
 ONE_CORE = "editloupe_one_core"
 SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_ray")
-"""The ways to spread a run, of docs/scale.md; compared with one core."""
+"""The ways to spread a run, ; compared with one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that runs Inspect AI and LangGraph")
     parser.add_argument("--only", default=",".join(NAMES), help="who asks, by names with commas between them")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/backends.md and docs/scale.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     args = parser.parse_args()
     asking = [who for who in NAMES if who in args.only.split(",")]
     rows: dict[str, list[Row]] = {who: [] for who in asking}
@@ -102,16 +102,13 @@ def main() -> None:
                 rows[who].append(found)
                 print(f"round {number + 1}, {NAMES[who]}: {found}", file=sys.stderr)
     beside = [who for who in NAMES if who not in SPREAD or who == "editloupe"]
-    for page, block, names, make in (
-        ("backends.md", "measured load", beside, report),
-        ("scale.md", "measured processes", SPREAD, spread_report),
-    ):
+    for block, names, make in (("load", beside, report), ("processes", SPREAD, spread_report)):
         text = make({who: rows[who] for who in names if rows.get(who)}, args)
         told = [f"{NAMES[who]} was not measured: {missing[who]} is not installed." for who in names if who in missing]
         text = "\n\n".join([text, *told])
         print(f"{text}\n")
         if args.write and {*names} <= {*asking}:
-            put(page, block, text)
+            put(block, text)
 
 
 def report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:

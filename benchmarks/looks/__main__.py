@@ -196,14 +196,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the real edits, with metadata.jsonl")
     parser.add_argument("--pairs", type=int, help="only so many, the first")
     parser.add_argument("--verbose", action="store_true", help="name the pairs that are not shown")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tools.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     cv2.setNumThreads(1)
     pairs = read(args.data)[: args.pairs]
     text = report(pairs, verbose=args.verbose)
     print(text)
     if args.write:
-        put("tools.md", "measured looks", f"{len(pairs)} pairs.\n\n{text}")
+        put("looks", f"{len(pairs)} pairs.\n\n{text}", Path(__file__).with_name("README.md"))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from typing import Any, Final
 import typer.main
 
 import editloupe
-from editloupe.cli import OF_TOOLS, PANELS, app, variable
+from editloupe.cli import COMMANDS, app
+from editloupe.cli.options import SETTINGS, type_name
 
 MODULES: Final[Mapping[str, str]] = {
     "editloupe.testing": "The test kit: scripted models, and checks of what you write yourself.",
@@ -40,16 +41,27 @@ def commands_page() -> str:
     context: Any = typer.Context(group, info_name="editloupe")
     parts = [
         "# Commands",
-        "Made from the commands themselves. Every option can be set by an environment variable, too: an option on the "
-        "command line stands above its variable, and a variable above `editloupe.yaml`. [Exit codes](../exit-codes.md) and "
-        "[variables](../environment.md) have pages of their own.",
+        "Made from the commands themselves. See also [settings, exit codes and variables](../reference.md).",
     ]
-    for panel, names in PANELS.items():
+    for panel, names in COMMANDS.items():
         parts.append(f"## {panel}")
         for name in names:
             _, command, _ = group.resolve_command(context, [name])  # type: ignore[attr-defined]
             parts += _command(command, f"editloupe {name}", context, level=3)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *_settings()]) + "\n"
+
+
+def _settings() -> Iterator[str]:
+    """Yield the section of all settings."""
+    yield "## Settings"
+    yield (
+        "A setting is given by its option where a command has one, by `--set NAME=VALUE`, by a variable `EDITLOUPE_NAME`, "
+        "or by a line of `editloupe.yaml`. The first of these that names it holds."
+    )
+    rows = (
+        f"| `{name}` | {_cell(type_name(f.annotation))} | {_cell(str(f.description))} |" for name, f in SETTINGS.items()
+    )
+    yield "\n".join(("| setting | type | |", "|---|---|---|", *rows))
 
 
 def _command(command: Any, name: str, parent: Any, *, level: int) -> Iterator[str]:
@@ -62,19 +74,12 @@ def _command(command: Any, name: str, parent: Any, *, level: int) -> Iterator[st
         record = parameter.get_help_record(inner)
         if record is not None:
             kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            row = f"| `{_cell(record[0])}` | {_cell(' '.join(record[1].split()))} | {_variable(parameter)} |"
+            row = f"| `{_cell(record[0])}` | {_cell(' '.join(record[1].split()))} |"
             panels.setdefault(parameter.rich_help_panel or kind, []).append(row)
     for panel, rows in panels.items():
-        yield "\n".join((f"| {panel} | | variable |", "|---|---|---|", *rows))
+        yield "\n".join((f"| {panel} | |", "|---|---|", *rows))
     for below, one in getattr(command, "commands", {}).items():
         yield from _command(one, f"{name} {below}", inner, level=level + 1)
-
-
-def _variable(parameter: Any) -> str:
-    given = parameter.envvar or ()
-    if parameter.name in OF_TOOLS and not given:
-        given = variable(parameter.opts[0])
-    return ", ".join(f"`{name}`" for name in ([given] if isinstance(given, str) else given))
 
 
 def _help(text: str) -> str:

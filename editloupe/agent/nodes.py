@@ -307,7 +307,7 @@ def _exceeded(context: Context, spent: Usage, counts: Mapping[str, int]) -> tupl
     if budget.max_tokens is not None and counts.get("uncountable_calls"):
         return "tokens", (
             "tokens: the endpoint tells no usage, and no rule is known for the tokens of this model's images; "
-            "--max-turns or --task-seconds can bound a task"
+            "--max-turns or --set task_seconds=… can bound a task"
         )
     seconds = context.elapsed()
     if budget.max_seconds is not None and seconds >= budget.max_seconds:

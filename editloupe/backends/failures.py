@@ -332,7 +332,8 @@ _MANY_IMAGES: Final = (
     "?max_image_side=PX; vLLM takes more with --limit-mm-per-prompt '{\"image\": N}'"
 )
 NO_IMAGES: Final = (
-    "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe backends probe asks it)"
+    "if the model takes no images, name one that does, such as Qwen/Qwen3-VL-8B-Instruct (editloupe check --backend URI "
+    "asks it)"
 )
 
 

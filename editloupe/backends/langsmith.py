@@ -26,7 +26,9 @@ def announcement() -> str:
     from langsmith.utils import get_api_url, get_env_var
 
     if not (get_env_var("API_KEY") or get_env_var("ENDPOINT")):
-        raise ConfigError("--langsmith needs a key: set environment variable LANGSMITH_API_KEY, or LANGSMITH_ENDPOINT")
+        raise ConfigError(
+            "--set langsmith=true needs a key: set environment variable LANGSMITH_API_KEY, or LANGSMITH_ENDPOINT"
+        )
     return f"Traces go to LangSmith at {get_api_url(None)}: thoughts and answers; with langchain/… the pictures too."
 
 

@@ -75,7 +75,7 @@ class Prices:
     def advice() -> str:
         """Return how a backend comes by a price."""
         install = "install the list of hosted models' prices with pip install 'editloupe[prices]'"
-        return "give one with --prices FILE (docs/backends.md)" + ("" if find_spec("genai_prices") else f", {install}")
+        return "give one with --set prices=FILE (docs/backends.md)" + ("" if find_spec("genai_prices") else f", {install}")
 
     def basis(self, backend: LMM) -> str:
         """Return where the price comes from, in words for a report."""

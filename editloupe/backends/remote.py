@@ -26,7 +26,7 @@ from editloupe.values import ImageRef, Json
 TOOLS: Final = "tools"
 TOOL_IMAGES: Final = "tool_images"
 _NO_TOOLS: Final = (
-    "the endpoint takes no tools: use --tool-protocol text, or auto (vLLM takes them where it is started with "
+    "the endpoint takes no tools: use --set tool_protocol=text, or auto (vLLM takes them where it is started with "
     "--enable-auto-tool-choice --tool-call-parser NAME)"
 )
 

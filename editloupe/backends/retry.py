@@ -99,7 +99,7 @@ def _until_answered(
                 over = f"{fleeting} failures that do not say that waiting helps"
             elif policy.now() + wait - since > policy.patience_s:
                 what = f"asks to wait {named:,.0f} s" if named and not ours else "has answered nobody for so long"
-                over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--patience)"
+                over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--set patience=…)"
             if over:
                 error.for_all = patient or error.how == "unreached"
                 tries = "1 attempt" if attempt == 1 else f"{attempt} attempts"

@@ -1,6 +1,6 @@
 """The embedded judge: of 83 real edits it answers 5 in Instruction Following, all right, and abstains from the others.
 
-It is rules on pixels, an example of a judge, and says so. docs/baseline.md has the rules and what they were measured on.
+It is rules on pixels, an example of a judge, and says so. docs/backends.md has what it was measured on.
 """
 
 from editloupe.baseline.backend import PixelBaseline, open_backend

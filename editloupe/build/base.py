@@ -144,7 +144,7 @@ class Builder(Protocol):
     summary: ClassVar[str]
     """What the command does, for `--help`."""
     protocol: ClassVar[str]
-    """The protocol that asks. A builder with `weights = ("editor",)` has the option --editor too."""
+    """The protocol that asks. A builder with `weights = ("editor",)` is given an editor by --set editor=…."""
     Options: ClassVar[type[BaseModel]]
     """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
 

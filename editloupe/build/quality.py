@@ -26,9 +26,9 @@ class QualityFilter:
     def check(self) -> None:
         """Raise ConfigError where a model is needed and there is none."""
         for kind in ("aesthetic", "clip") if self.least_aesthetic is not None else ():
-            need(self.models, kind, "--least-aesthetic needs the measure aesthetic: {reason}")
+            need(self.models, kind, "--set least_aesthetic=… needs the measure aesthetic: {reason}")
         if self.most_persons is not None:
-            need(self.models, "detect", "--most-persons needs a detector: {reason}. Name one with --detector")
+            need(self.models, "detect", "--set most_persons=… needs a detector: {reason}. Name one with --detector")
 
     def passed(self, rgb: RGB) -> None:
         """Raise LeftOut for an image that does not pass, with the status as `failed` where a measure has no value."""

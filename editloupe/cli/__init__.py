@@ -9,102 +9,139 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from keyword import iskeyword
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from typer import Option
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from editloupe.cli.output import Format, choose_format, fail, output_failure, prepare_streams, send_traces, warn, write
-from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted, nearest
+from editloupe.cli.output import choose_format, fail, output_failure, prepare_streams, send_traces, write
+from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted, did_you_mean
 from editloupe.version import VERSION
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "init": "Write a commented editloupe.yaml, which `editloupe judge` reads.",
-    "judge": "Judge a folder of edits. The same command again continues the run.",
-    "retry": "Judge the failed findings of a run again. Verdicts that stand are kept.",
-    "check": "Validate a folder of edits without a model. Exit code 0: no error (warnings may stand); 1: errors.",
-    "show": "Show the findings of a run, or how one sample's findings came about.",
-    "report": "Show the protocol's tables, labels and failures of runs; several judges side by side.",
-    "rank": "Rank several edits of one source and instruction. The same command again continues the run.",
-    "serve": "Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics.",
-    "annotate": "Let people answer a run's questions in a browser: one key a label. No model is asked.",
-    "measure": "Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
-    "targets": "Name each edit's target object, find it in the source image, and say what share of the image it takes.",
-    "masks": "Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.",
-    "replay": "Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4).",
-    "fork": "Go on from a step of a verdict with another backbone, instruction or set of tools.",
-    "rescore": "Read recorded answers of a run by another rubric and say what changes. Nothing is written without --out.",
-    "runs": "List the runs below a folder. Exit code 2 if there is none.",
-    "import": "Read a benchmark's own result files into a run, which report, compare, show and view read.",
-    "merge": "Join shards of one run; they stay as they are.",
-    "verify": "Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed.",
-    "gc": "List the pictures of a run that no trace, sample or finding names, or delete them.",
-    "gate": "Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.",
-    "compare": "Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?",
-    "trial": "Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.",
-    "view": "Look at runs in a browser; a run under way is followed.",
-    "build": "Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes.",
-    "export": "Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.",
-    "rubrics": "List the built-in rubrics, or show one with its labels and values, or its scales and penalties.",
-    "backends": "List the backends that --backend takes, show one, or ask one what it can do.",
-    "protocols": "List the protocols that --protocol takes, or show one with its roles, metrics, tables and options.",
-    "tools": "List the tools and which are absent here, or show one, call one, load them, serve them.",
+COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Judge": {
+        "judge": "Judge a folder of edits. The same command again continues the run.",
+        "measure": "Measure every edit: MSE, PSNR, SSIM, CLIP and others. No model is asked.",
+        "rank": "Rank several edits of one source and instruction.",
+        "annotate": "Let people answer a run's questions in a browser. No model is asked.",
+        "check": "Check a folder of edits; with --backend, ask a model what it can do.",
+        "build": "Build a data set by a recipe; masks or targets for data that lack them.",
+    },
+    "Look": {
+        "show": "Show the runs of a folder, a run, or one sample of it.",
+        "view": "Look at runs in a browser; a run under way is followed.",
+        "report": "Print the protocol's tables of runs, several judges side by side.",
+        "export": "Write a run as pages or in formats of other tools.",
+    },
+    "Compare": {
+        "compare": "Compare judges with each other and with people (--human).",
+        "gate": "Check a run against requirements: exit code 0 all hold, 100 one does not.",
+        "trial": "Test judges with probes, edits whose truth is known.",
+    },
+    "Traces": {
+        "replay": "Replay a run from its traces, live or recorded; fork a step; score again.",
+        "verify": "Check a run against its digests: findings, traces, pictures.",
+        "merge": "Join shards of one run; they stay as they are.",
+        "import": "Read a benchmark's own result files into a run.",
+    },
+    "Serve": {
+        "serve": "Serve verdicts over HTTP.",
+        "tools": "List the visual tools, call one, or serve them by MCP.",
+        "list": "List protocols, rubrics, recipes, backends, models or settings; show one.",
+    },
 }
-"""Every command, in the order of `--help`, and its line there: the first paragraph of its docstring."""
+"""The groups of `--help`: every command with its line there."""
 
-PANELS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Judge": ("init", "check", "judge", "retry", "annotate", "measure", "rank", "serve", "targets", "masks", "build"),
-    "Look": ("runs", "show", "view", "report", "export"),
-    "Compare": ("compare", "trial", "gate"),
-    "Traces": ("replay", "fork", "rescore", "verify", "merge", "import", "gc"),
-    "What there is": ("protocols", "rubrics", "backends", "tools"),
+NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
+
+_BELOW: Final[Mapping[str, Mapping[str, str]]] = {
+    "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
 }
-"""The panels of `--help`, each with its commands in their order."""
+"""Commands below a command → their functions. One in capitals stands for any other word, which it gets as its first one."""
 
-_GROUPS: Final = {
-    "backends": ("show", "probe"),
-    "build": ("unicedit",),
-    "protocols": ("show",),
-    "rubrics": ("show",),
-    "tools": ("show", "warm", "call", "serve-mcp"),
+_OLD: Final[Mapping[str, str]] = {
+    "retry": "judge RUN --retry",
+    "runs": "show FOLDER",
+    "targets": "build targets",
+    "masks": "build masks",
+    "fork": "replay RUN --at STEP --backend URI",
+    "rescore": "replay RUN --rubric FILE",
+    "gc": "verify RUN --prune",
+    "protocols": "list protocols",
+    "rubrics": "list rubrics",
+    "backends": "list backends",
+    "align": "compare --human FILE",
+    "canary": "replay RUN --model live",
+    "probe": "check --backend URI",
+    "init": "judge PATH, whose settings a file editloupe.yaml here may name (editloupe list settings)",
+    "schema": "list settings",
 }
-"""Commands with commands of their own. The function named like the group lists, or prints their help.
-
-A module's function `plugged` returns further ones, by name."""
-
-_MODULES: Final = {"merge": "runs", "gc": "runs"}
-"""Modules of the commands that share one; any other has that of its name."""
-
-_RENAMED: Final = {"align": "compare --human FILE", "canary": "replay --model live"}
-"""Commands of earlier versions, and what does their work now."""
+"""Commands of earlier versions → what does their work now."""
 
 _NEW_OBJECTS: Final = 50_000
 """After how many new objects the garbage collector looks. With Python's 700 it walks through a large run again and again: a
 fifth to a quarter of the CPU seconds of `judge`, `report` and `compare` on 30,000 findings, some seconds at 100,000."""
 
 
+class _Command(TyperCommand):
+    """A command that knows the options of earlier versions, and takes `--retry` without a status."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        from editloupe.cli.options import old_option
+
+        settings = any(parameter.name == "sets" for parameter in self.params)
+        for word in args:
+            flag = word.partition("=")[0]
+            known = any(flag in (*parameter.opts, *parameter.secondary_opts) for parameter in self.params)
+            if flag.startswith("--") and len(flag) > 2 and not known and (now := old_option(flag, settings=settings)):
+                raise ConfigError(now)
+            if word == "--":
+                break
+        if any("--retry" in parameter.opts for parameter in self.params):
+            args = _with_status(args)
+        return super().parse_args(ctx, args)
+
+
+def _with_status(args: list[str]) -> list[str]:
+    """Return a command line whose `--retry` has a status: "failed" where none follows."""
+    from editloupe.findings import FAILURES
+
+    found = list(args)
+    for at, word in enumerate(args):
+        following = args[at + 1] if at + 1 < len(args) else ""
+        if word == "--retry" and not set(following.split(",")) <= FAILURES:
+            found[at] = "--retry=failed"
+    return found
+
+
+class _Below(TyperGroup):
+    """Commands below a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if now := _OLD.get(f"{self.name} {args[0]}"):
+            raise ConfigError(f"editloupe {self.name} {args[0]} is now: editloupe {now}")
+        if args[0] not in self.commands:
+            name = next(name for name in self.commands if name.isupper())
+            return name, self.commands[name], args
+        return super().resolve_command(ctx, args)
+
+
 class _Lazy(TyperGroup):
     """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
 
-    def get_params(self, ctx: Any) -> Any:
-        found = super().get_params(ctx)
-        for parameter in found:
-            # Its kind would stand beside a flag: <bool>.
-            parameter.metavar = " "
-        return found
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in COMMANDS:
-            found = _imported(args[0])
-            warn(_unread(found))
-            return args[0], found, args[1:]
-        if args[0] in _RENAMED:
-            raise ConfigError(f"there is no command {args[0]!r} any more; use: editloupe {_RENAMED[args[0]]}")
+        name = args[0]
+        if name in NAMES:
+            return name, _imported(name), args[1:]
+        if name in _OLD:
+            raise ConfigError(f"editloupe {name} is now: editloupe {_OLD[name]}")
+        if not name.startswith("-"):
+            hint = did_you_mean(name, NAMES)
+            raise ConfigError(f"there is no command {name!r}; {hint}expected one of {', '.join(NAMES)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -118,161 +155,25 @@ class _Lazy(TyperGroup):
         raise typer.Exit(code or 0)
 
 
-class _Listing(TyperGroup):
-    """Commands about what is listed, of which `show` may be left out: `rubrics NAME` is `rubrics show NAME`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        file = "." in args[0]
-        if args[0] not in self.commands and (file or not nearest(args[0], self.commands)):
-            args = ["show", *args]
-        return super().resolve_command(ctx, args)
-
-
 @functools.cache
 def _imported(name: str) -> Any:
     # A word of Python cannot be a module's name, nor a function's.
-    plain = f"{name}_" if iskeyword(name) else name
-    module = import_module(f"editloupe.cli.{_MODULES.get(name, plain)}")
-    cls = _Listing if "show" in _GROUPS.get(name, ()) else TyperGroup
-    made = typer.Typer(cls=cls, rich_markup_mode="rich", add_completion=False)
-    if name in _GROUPS:
-        made.callback(invoke_without_command=True)(getattr(module, name))
-        for command in _GROUPS[name]:
-            made.command(name=command)(getattr(module, command.replace("-", "_")))
-        for command, function in getattr(module, "plugged", dict)().items():
-            made.command(name=command)(function)
+    plain = f"{name}_" if iskeyword(name) or name == "list" else name
+    module = import_module(f"editloupe.cli.{plain}")
+    made = typer.Typer(name=name, cls=_Below, rich_markup_mode="rich", add_completion=False)
+    if name in _BELOW:
+        made.callback(invoke_without_command=True)(getattr(module, plain))
+        for below, function in _BELOW[name].items():
+            made.command(name=below, cls=_Command)(getattr(module, function))
     else:
-        made.command(name=name)(getattr(module, plain))
+        made.command(name=name, cls=_Command)(getattr(module, plain))
     found = typer.main.get_command(made)
-    _with_format(found)
-    _with_variables(found)
+    for command in (found, *getattr(found, "commands", {}).values()):
+        for parameter in command.params:
+            # Typer writes a kind beside a flag: <bool>.
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = " "
     return found
-
-
-def _with_format(command: Any) -> None:
-    """Give a command, and its own commands, the option --format, unless it has one of its own."""
-    names = {word for parameter in command.params for word in parameter.opts}
-    called = command.callback
-    if called is not None and "--format" not in names:
-        (option,) = (p for p in typer.main.get_command(_FORMATTED).params if p.name == "form")
-        command.params.append(option)
-
-        def run(form: Format | None = None, **given: Any) -> Any:
-            choose_format(form or "table")
-            if form == "json" and "as_json" in given:
-                given["as_json"] = True
-            return called(**given)
-
-        command.callback = run
-    for inner in getattr(command, "commands", {}).values():
-        _with_format(inner)
-
-
-_FORMATTED: Final = typer.Typer(add_completion=False)
-
-
-@_FORMATTED.command()
-def _formatted(
-    form: Annotated[
-        Format | None,
-        Option(
-            "--format",
-            help="How tables are printed; of all but table, remarks go to standard error.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-) -> None:
-    """Hold the option that every command has."""
-
-
-def _with_variables(command: Any) -> None:
-    """Let every option of a command, and of its own commands, be set by EDITLOUPE_NAME too."""
-    # Its kind would stand beside it: <bool>.
-    command.get_help_option(typer.Context(command)).metavar = " "
-    for parameter in command.params:
-        flag = next((word for word in parameter.opts if word.startswith("--")), None)
-        named = parameter.name in OF_TOOLS or flag in (None, "--help", "--version")
-        if not named and parameter.envvar is None:
-            # Not shown beside each: the end of the help says it once.
-            parameter.envvar, parameter.show_envvar = variable(str(flag)), False
-        parameter.process_value = functools.partial(_processed, parameter.process_value)
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = " "
-        elif parameter.param_type_name == "argument":
-            parameter.metavar = parameter.metavar or parameter.name.upper()
-            # Typer writes it beside the name: <path>, <list[Path]>.
-            parameter.display_type_rich = _no_type
-        elif parameter.metavar is None and flag is not None:
-            kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
-            words: Mapping[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", list[str]: "TEXT", Path: "PATH"}
-            parameter.metavar = words.get(kind)
-    if getattr(command, "commands", None) is None:
-        command.epilog = "Every option can be set by a variable too, such as --task-tokens by EDITLOUPE_TASK_TOKENS."
-    for inner in getattr(command, "commands", {}).values():
-        _with_variables(inner)
-
-
-def _processed(process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    """Return what typer makes of a value. Raises BadParameter, which says what was found, too."""
-    try:
-        return process(ctx, value)
-    except typer.BadParameter as error:
-        # What pydantic refused; who else refuses a value says what it was.
-        if error.__cause__ is not None and isinstance(value, str) and repr(value) not in error.message:
-            error.message += f"; found {value!r}"
-        raise
-
-
-def _no_type(ctx: object) -> None:
-    """Return what stands for an argument's type in help: nothing, since its name says it."""
-
-
-OF_TOOLS: Final = frozenset(
-    {
-        "device",
-        "detector",
-        "upscaler",
-        "clip",
-        "dino",
-        "lpips",
-        "faces",
-        "preference",
-        "aesthetic",
-        "editor",
-        "segmenter",
-        "picture_budget",
-        "marks",
-    }
-)
-"""Options whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
-
-
-def variable(flag: str) -> str:
-    """Return the environment variable of an option: EDITLOUPE_TASK_TOKENS for --task-tokens."""
-    return f"{_OURS}{flag.lstrip('-').replace('-', '_').upper()}"
-
-
-_OURS: Final = "EDITLOUPE_"
-_READ_ELSEWHERE: Final = frozenset({f"{_OURS}SERVE_TOKEN", *(f"{_OURS}{name.upper()}" for name in OF_TOOLS)})
-"""Variables of ours that are no option's, or not of those alone."""
-
-
-def _unread(command: Any) -> Iterator[str]:
-    """Yield a message for each EDITLOUPE_ variable of the environment that no command reads."""
-    given = {name for name in os.environ if name.startswith(_OURS)} - _READ_ELSEWHERE
-    if given and not given <= _variables(command):
-        # Another command's, perhaps; all of them are looked through in this case alone, since it takes a while.
-        known = _READ_ELSEWHERE.union(*(_variables(_imported(name)) for name in COMMANDS))
-        for name in sorted(given - known):
-            meant = nearest(name.removeprefix(_OURS), [one.removeprefix(_OURS) for one in known])
-            hint = f"; did you mean {_OURS}{meant}?" if meant else ""
-            yield f"{name} is set and has no effect: no option of editloupe has this variable{hint}"
-
-
-def _variables(command: Any) -> set[str]:
-    """Return the environment variables of a command's options, and of its own commands'."""
-    own = {parameter.envvar for parameter in command.params if isinstance(parameter.envvar, str)}
-    return own.union(*(_variables(inner) for inner in getattr(command, "commands", {}).values()))
 
 
 app = typer.Typer(
@@ -282,15 +183,17 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _panel, _names in PANELS.items():
-    for _name in _names:
-        app.command(name=_name, help=COMMANDS[_name], rich_help_panel=_panel)(lambda: None)
+for _group, _lines in COMMANDS.items():
+    for _name, _line in _lines.items():
+        app.command(name=_name, help=_line, rich_help_panel=_group)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
+    choose_format("table")
     if version:
         write(f"editloupe {VERSION}\n")
         raise typer.Exit

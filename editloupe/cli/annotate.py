@@ -6,72 +6,61 @@ import socket
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from editloupe.annotate.labels import write_labels
 from editloupe.annotate.questions import Annotation, begin
+from editloupe.cli import options
 from editloupe.cli.judge import asked_name, data_name
-from editloupe.cli.options import OUTPUT, PANELS, settled, with_options, words
-from editloupe.cli.options import runs as runs_of
+from editloupe.cli.options import OUTPUT, given, one_run, words
 from editloupe.cli.output import many, note, say, slug, status, warn
 from editloupe.errors import ConfigError
 from editloupe.runs.people import writable
 
-PORT: Final = 8420
-_PANEL: Final = "People"
-_ASKED: Final = (
-    *PANELS["Data"], "protocol", "mode", "asks", "rubric", "criteria", "prompt", "option", "tools",
-)  # fmt: skip
 
-
-@with_options("given", _ASKED)
 def annotate(
-    given: dict[str, Any],
-    *,
+    context: typer.Context,
     path: Annotated[
         Path | None,
         Argument(metavar="PATH|RUN", help="A run folder; or a folder of edits, or a metadata file.", show_default=False),
     ] = None,
+    raters: Annotated[
+        str | None, Option(metavar="A,B,…", help="Names. Default: anyone who gives one on the first page.")
+    ] = None,
+    criteria: options.Criteria = None,
+    only_status: Annotated[bool, Option("--status", help="Say how far each rater is, and end.")] = False,
+    labels: Annotated[
+        Path | None, Option(metavar="FILE", help="Write what people said as CSV for compare --human.")
+    ] = None,
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 takes a free one and says which.")] = 8420,
+    open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    protocol: options.ProtocolName = None,
+    rubric: options.Rubric = None,
+    edited: options.Edited = None,
     out_dir: Annotated[
         Path | None,
-        Option("--out", help="Run folder, for PATH. Default: runs/NAME-people-PROTOCOL.", rich_help_panel=OUTPUT),
+        Option("--out", metavar="RUN", help="For PATH. Default: runs/NAME-people-PROTOCOL.", rich_help_panel=OUTPUT),
     ] = None,
-    raters: Annotated[
-        str | None,
-        Option(
-            metavar="A,B,…",
-            help="Names; each is asked everything. Default: whoever gives a name on the first page.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None,
-    only_status: Annotated[
-        bool, Option("--status", help="Say how far each rater is, and end. Nothing is served.", rich_help_panel=_PANEL)
-    ] = False,
-    labels: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write what people said as CSV, for compare --human, and end.", rich_help_panel=_PANEL),
-    ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = PORT,
-    open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    sets: options.Sets = None,
 ) -> int:
     """Let people answer a run's questions in a browser: one key a label. No model is asked.
 
     Of data, as `judge` takes them, a run without judges is made, with the questions of --protocol. The same command again
-    goes on. What people say is in the run's people.jsonl, which compare reads.
-
-    Examples:
+    continues. What people say is in the run's people.jsonl, which compare reads.
 
     \b
     editloupe annotate runs/first --raters anna,ben
     editloupe annotate my-edits --criteria if --raters anna,ben
     """
-    folder = _folder(path, given, out_dir)
+    line = {name: value for name, value in given(context).items() if value and name != "path"}
+    folder = _folder(path, line, out_dir)
     if labels is not None:
         say(f"{many(write_labels(folder, labels), 'label')} in {labels}")
         return 0
-    names, metrics = words(raters) or (), words(given.get("criteria")) or ()
+    names, metrics = words(raters) or (), words(criteria) or ()
     annotation = Annotation(folder, raters=names, metrics=metrics)
     _tell(annotation)
     if only_status:
@@ -106,20 +95,20 @@ def serve(annotation: Annotation, listening: socket.socket) -> None:
         note("Stopped.")
 
 
-def _folder(path: Path | None, given: Mapping[str, Any], out_dir: Path | None) -> Path:
+def _folder(path: Path | None, line: Mapping[str, Any], out_dir: Path | None) -> Path:
     """The run that is asked about, made of data where PATH is none. Raises as `begin`."""
     if path is None:
         raise ConfigError("PATH is missing: name a run folder, or a folder of edits")
     if (path / "run.json").exists():
-        own = [name for name in given if name != "criteria"]
+        own = [name for name in line if name != "criteria"]
         if own or out_dir is not None:
             name = f"--{own[0].replace('_', '-')}" if own else "--out"
             raise ConfigError(f"{path} is a run, which knows its data and its questions; leave {name} out")
         return path
-    run = settled(runs_of({**given, "path": path})[0])
+    run = one_run({**line, "path": path}, "annotate")
     folder = out_dir or Path("runs") / "-".join(map(slug, [data_name(path.resolve()), "people", *asked_name(run)]))
-    with status("reading the data") as line:
-        begin(run, folder, tell=lambda done, total: line.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))
+    with status("reading the data") as shown:
+        begin(run, folder, tell=lambda done, total: shown.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))
     return folder
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event
@@ -11,17 +11,21 @@ from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
-from editloupe import files, plugins
+from editloupe import files
 from editloupe.build import unicedit as training_set
 from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
 from editloupe.build.quality import QualityFilter
+from editloupe.cli import options
 from editloupe.cli.judge import exit_code
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, finite, only, parameter, run_options, with_options
-from editloupe.cli.output import many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
+from editloupe.cli.masks import masks as masks
+from editloupe.cli.options import OUTPUT, given, one_run
+from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, tell_traces, warn, write
 from editloupe.cli.progress import progress
+from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -34,71 +38,103 @@ from editloupe.runs.setup import Setup, models_of, open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
 
-_NOT_HERE: Final = (
-    "protocol", "asks", "rubric", "criteria", "prompt", "repeats", "aggregate_repeats", "abstain_above", "null_edit",
-    "judges", "answers", "ablate", "config", "trust",
-)  # fmt: skip
-_NOT_FOR_IMAGES: Final = (
-    *_NOT_HERE, "path", "mode", "format", "edited", "fields", "sample", "tool_protocol", "tools", "upscaler", "clip",
-    "dino", "lpips", "faces", "picture_budget", "marks", "max_turns", "max_calls_per_turn",
-)  # fmt: skip
-"""A builder's images are no edits, and its questions are answered in one look."""
 MARKER: Final = "build.json"
 """What a folder of a builder was made of. It is there before anything else."""
+UNICEDIT: Final = "unicedit"
+_OF_QUALITY: Final = {"least_aesthetic": FieldInfo(annotation=float), "most_persons": FieldInfo(annotation=int)}
+"""What unicedit takes by `--set`: edited images of a worse figure are left out."""
 
 
 def build(context: typer.Context) -> None:
-    """Build triplets (unicedit), chains (edival), edits (dlebench), questions (giebench), differences and probes."""
+    """Build a data set by a recipe: unicedit, edival, dlebench, giebench, differences, probes, or an installed one.
+
+    masks and targets find what data lack. A recipe's options: editloupe list recipes NAME.
+
+    \b
+    editloupe build edival photos --out my-set --backend openai/gpt-4.1 --set turns=2
+    """
     if not context.invoked_subcommand:
         write(f"{context.get_help()}\n")
 
 
-@run_options(without=_NOT_HERE, also=("aesthetic",))
-def unicedit(
-    runs: list[RunConfig],
-    *,
-    out_dir: Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)],
-    least_aesthetic: Annotated[
-        float | None,
-        Option(
-            "--least-aesthetic",
-            callback=finite,
-            help="Leave out edited images that --aesthetic gives less.",
-            rich_help_panel=OUTPUT,
-        ),
+def recipe(
+    context: typer.Context,
+    name: Annotated[str, Argument(metavar="RECIPE", help="unicedit, edival, dlebench, …: editloupe list recipes.")],
+    path: Annotated[
+        Path | None,
+        Argument(metavar="PATH", help="A folder of images, or of edits, as the recipe reads.", show_default=False),
     ] = None,
-    most_persons: Annotated[
-        int | None,
-        Option("--most-persons", min=0, help="Leave out edited images with more persons.", rich_help_panel=OUTPUT),
+    out_dir: Annotated[
+        Path | None, Option("--out", metavar="FOLDER", help="The data set (required).", rich_help_panel=OUTPUT)
     ] = None,
-    as_json: AsJson = False,
+    backend: options.Backends = None,
+    edited: options.Edited = None,
+    limit: options.Limit = None,
+    detector: options.Detector = None,
+    device: options.Device = None,
+    max_cost: options.MaxCost = None,
+    concurrency: options.Concurrency = None,
+    review: Annotated[
+        list[Path] | None, Option(metavar="RUN", help="A run in which people looked through the set; may be repeated.")
+    ] = None,
+    format: Form = "table",
+    sets: options.Sets = None,
 ) -> int:
+    """Build a data set. What is asked goes into FOLDER/run. The same command again continues.
+
+    Exit code 1 where nothing is written, 5 stopped by a budget. The recipe's own options: --set NAME=VALUE
+    (editloupe list recipes NAME).
+    """
+    builder = None if name == UNICEDIT else open_builder(name)
+    if out_dir is None:
+        raise ConfigError(f"--out is missing: editloupe build {name} PATH --out FOLDER")
+    line, out, as_json = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve(), format == "json"
+    if builder is None:
+        return _unicedit({**line, **({} if path is None else {"path": path})}, out, as_json=as_json)
+    path = path or getattr(builder, "default", None)
+    if path is None:
+        raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {builder.summary}")
+    fields = builder.Options.model_fields
+    if builder.protocol is None:
+        if asked := sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line)):
+            raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+        run = one_run({**line, "protocol": "measures"}, f"build {name}", also=fields)
+        return _build_directly(name, builder, run, path.resolve(), out, as_json=as_json)
+    if review and not hasattr(builder, "review"):
+        raise ConfigError(f"--review: nobody looks through a set of {name}; leave it out")
+    run = one_run({**line, "protocol": builder.protocol}, f"build {name}", also=fields)
+    folders = [folder.resolve() for folder in review or ()]
+    return _build(name, builder, run, path.resolve(), out, reviews=folders, as_json=as_json)
+
+
+def _unicedit(line: dict[str, Any], out: Path, *, as_json: bool) -> int:
     """Verify edits, drop those that failed, restate the instructions of the others, and write triplets for training.
 
-    PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they stand. Edits are
-    verified into FOLDER/run. The same command again continues. Exit code 1 where nothing is written.
+    PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they stand.
     """
-    run = only(runs, "build unicedit")
+    run = one_run({**line, "protocol": training_set.PROTOCOL}, "build unicedit", also=_OF_QUALITY)
     if run.path is None:
         raise ConfigError("PATH is missing: name the folder of edits, or a run of the protocol unicverify")
+    asked = {name: run.option[name] for name in _OF_QUALITY if name in run.option}
+    option = {name: value for name, value in run.option.items() if name not in _OF_QUALITY}
+    path, run = run.path, run.model_copy(update={"option": option})
+    if wrong := next((name for name, value in asked.items() if not 0 <= value < math.inf), None):
+        raise ConfigError(f"--set {wrong}={asked[wrong]}: expected a number of at least 0")
     quality = None
-    asked: dict[str, Json] = {"least_aesthetic": least_aesthetic, "most_persons": most_persons}
-    if least_aesthetic is not None or most_persons is not None:
-        models = models_of(weights_of(run))
-        quality = QualityFilter(models=models, least_aesthetic=least_aesthetic, most_persons=most_persons)
+    if asked:
+        quality = QualityFilter(models=models_of(weights_of(run)), **{**dict.fromkeys(_OF_QUALITY), **asked})
         quality.check()
-    out_dir = out_dir.resolve()
-    own = out_dir / training_set.RUN
-    verified = _is_verified(run.path)
-    folder = run.path.resolve() if verified else own
+    own = out / training_set.RUN
+    verified = _is_verified(path)
+    folder = path.resolve() if verified else own
     name = training_set.RUN if folder == own else str(folder)
-    marker: dict[str, Json] = {"builder": "unicedit", "run": name, **({} if verified else {"path": str(run.path)})}
-    marker |= asked if quality else {}
+    marker: dict[str, Json] = {"builder": UNICEDIT, "run": name, **({} if verified else {"path": str(path)})}
+    marker |= {**dict.fromkeys(_OF_QUALITY), **asked} if asked else {}
     if verified:
         _check_taken(run)
-    _check_built(out_dir, marker)
+    _check_built(out, marker)
     code = 0
-    with _marked(out_dir, marker), stoppable() as stop:
+    with _marked(out, marker), stoppable() as stop:
         if not verified:
             outcome = _verify(run, own, stop, as_json=as_json)
             code = exit_code(outcome, tolerated=run.fail_on_error)
@@ -108,19 +144,19 @@ def unicedit(
         with closing(store):
             warn(store.problems)
             curated = training_set.curate(store, quality)
-        with status("", hidden=as_json) as line:
-            funnel = training_set.write(curated, out_dir, run=name, stopped=stop.is_set, tell=line.update)
+        with status("", hidden=as_json) as shown:
+            funnel = training_set.write(curated, out, run=name, stopped=stop.is_set, tell=shown.update)
     if funnel is None:
         note("Stopped before all was written. The same command continues.")
         return 130
     if as_json:
-        print_json({"folder": str(out_dir), **funnel})
+        print_json({"folder": str(out), **funnel})
     else:
-        _tell(funnel, out_dir)
+        _tell(funnel, out)
     return code or (0 if curated.triplets else 1)
 
 
-_OF_FILTER: Final = ("path", "device", "detector", "clip", "aesthetic")
+_OF_FILTER: Final = ("path", "protocol", "device", "detector", "clip", "aesthetic")
 """Options that hold of a run that is taken as it stands."""
 
 
@@ -132,18 +168,18 @@ def _is_verified(path: Path) -> bool:
 def _check_taken(run: RunConfig) -> None:
     """Raise ConfigError for options of a judge or of the data where a run is taken as it stands."""
     usual = RunConfig().to_options()
-    given = [name for name, value in run.to_options().items() if name not in _OF_FILTER and usual.get(name) != value]
-    if given:
+    own = [name for name, value in run.to_options().items() if name not in _OF_FILTER and usual.get(name) != value]
+    if own:
         raise ConfigError(
             f"{run.path} is a run of {training_set.PROTOCOL}: its findings are taken as they stand, so leave out "
-            f"{', '.join(given)}; editloupe retry judges its failures again"
+            f"{', '.join(own)}; editloupe judge RUN --retry judges its failures again"
         )
 
 
 def _verify(run: RunConfig, folder: Path, stop: Event, *, as_json: bool) -> Outcome:
     """Verify the edits into a run folder. Raises BackendError if nobody answers."""
     option = {**training_set.VERIFIER_ONLY, **run.option}
-    run = run.model_copy(update={"protocol": training_set.PROTOCOL, "option": option})
+    run = run.model_copy(update={"option": option})
     setup = open_setup(run)
     if not as_json:
         note(f"Verifying {run.path} with {setup.backend.uri} into {folder}")
@@ -204,115 +240,21 @@ def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
     table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
 
 
-def plugged() -> dict[str, Callable[..., int]]:
-    """Return the commands of the builders that are installed, by name."""
-    return {name: _command(name) for name in plugins.names("builders") if name != "unicedit"}
-
-
-def _command(name: str) -> Callable[..., int]:
-    """Return the command of a builder; of one that cannot be opened, a command that says why."""
-    try:
-        builder = open_builder(name)
-    except ConfigError as error:
-        message = str(error)
-
-        def broken() -> int:
-            raise ConfigError(message)
-
-        broken.__doc__ = f"Cannot be used: {message}"
-        return broken
-
-    if builder.protocol is None:
-        return _direct_command(name, builder)
-
-    def command(
-        runs: list[RunConfig],
-        *,
-        images: Path,
-        out_dir: Path,
-        as_json: bool,
-        review: list[Path] | None = None,
-        **given: Any,
-    ) -> int:
-        run, folders = only(runs, f"build {name}"), [folder.resolve() for folder in review or ()]
-        return _build(
-            name, builder, run, images.resolve(), out_dir.resolve(), _given(given), reviews=folders, as_json=as_json
-        )
-
-    images = Annotated[Path, Argument(metavar="IMAGES", help="A folder of images.")]
-    command.__signature__ = _signature("runs", list[RunConfig], "images", images, builder)  # type: ignore[attr-defined]
-    command.__doc__ = (
-        f"{builder.summary}\n\nWhat is asked goes into FOLDER/run. The same command again continues. Exit code 1 where "
-        "nothing is written, 5 stopped by a budget."
-    )
-    without = (*_NOT_FOR_IMAGES, *builder.Options.model_fields)
-    return run_options(without=without, also=getattr(builder, "weights", ()))(command)
-
-
-def _direct_command(name: str, builder: DirectBuilder) -> Callable[..., int]:
-    """Return the command of a builder that asks nobody."""
-
-    def command(weights: dict[str, Any], *, path: Path, out_dir: Path, as_json: bool, **given: Any) -> int:
-        return _build_directly(name, builder, weights, path.resolve(), out_dir.resolve(), _given(given), as_json=as_json)
-
-    path = Annotated[Path, Argument(metavar="PATH", help=builder.reads, show_default=False)]
-    command.__signature__ = _signature("weights", dict[str, Any], "path", path, builder)  # type: ignore[attr-defined]
-    command.__doc__ = f"{builder.summary}\n\nThe same command again continues. Exit code 1 where nothing is written."
-    return with_options("weights", list(builder.weights))(command)
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _signature(first: str, kind: Any, path: str, argument: Any, builder: Builder | DirectBuilder) -> inspect.Signature:
-    """Return the parameters of a builder's command: what a run's options become, the path, the builder's options."""
-
-    def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-    shipped = getattr(builder, "default", inspect.Parameter.empty)
-    folder = Annotated[Path, Option("--out", metavar="FOLDER", help="The data set.", rich_help_panel=OUTPUT)]
-    fields = builder.Options.model_fields
-    looked = getattr(builder, "review", None)
-    help_ = f"A run in which people answered {looked} about rows of the set; may be repeated."
-    review = Annotated[list[Path] | None, Option("--review", metavar="RUN", help=help_, rich_help_panel="Data set")]
-    return inspect.Signature(
-        [
-            keyword(first, kind),
-            keyword(path, argument, shipped),
-            *(parameter(option, field, panel="Data set") for option, field in fields.items()),
-            *([keyword("review", review, None)] if looked else []),
-            keyword("out_dir", folder),
-            keyword("as_json", AsJson, False),
-        ]
-    )
-
-
 def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
     """Return a builder's options. Raises ConfigError for one that does not fit."""
     try:
         return builder.Options.model_validate(own)
     except ValidationError as error:
         first = error.errors()[0]
-        flag = "-".join(map(str, first["loc"])).replace("_", "-")
+        flag = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"--{flag}: {message}; found {first.get('input')!r}" if flag else message) from error
+        raise ConfigError(f"--set {flag}: {message}; found {first.get('input')!r}" if flag else message) from error
 
 
-def _build_directly(
-    name: str,
-    builder: DirectBuilder,
-    weights: Mapping[str, Any],
-    path: Path,
-    out: Path,
-    given: Mapping[str, Any],
-    *,
-    as_json: bool,
-) -> int:
+def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, path: Path, out: Path, *, as_json: bool) -> int:
     """Build what asks nobody, and return the exit code."""
-    options = _options(builder, given)
-    settings = weights_of(RunConfig.make(**weights))
+    options = _options(builder, run.option)
+    settings = weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
     marker: dict[str, Json] = {
         "builder": name,
@@ -330,24 +272,14 @@ def _build_directly(
 
 
 def _build(
-    name: str,
-    builder: Builder,
-    run: RunConfig,
-    path: Path,
-    out: Path,
-    given: Mapping[str, Any],
-    *,
-    reviews: Sequence[Path],
-    as_json: bool,
+    name: str, builder: Builder, run: RunConfig, path: Path, out: Path, *, reviews: Sequence[Path], as_json: bool
 ) -> int:
     """Ask, write what follows, and return the exit code.   reviews: runs in which people looked through the set."""
     said = [one for folder in reviews for one in _reviews(folder, getattr(builder, "review", ""))]
-    fields = builder.Options.model_fields
-    own = {key: value for key, value in {**run.option, **given}.items() if key in fields}
-    options = _options(builder, own)
-    shared = make_protocol(builder.protocol).Options.model_fields
-    option = {**run.option, **{key: value for key, value in own.items() if key in shared}}
-    run = run.model_copy(update={"path": path, "protocol": builder.protocol, "option": option})
+    fields, shared = builder.Options.model_fields, make_protocol(builder.protocol).Options.model_fields
+    options = _options(builder, {key: value for key, value in run.option.items() if key in fields})
+    option = {key: value for key, value in run.option.items() if key in shared or key not in fields}
+    run = run.model_copy(update={"path": path, "option": option})
     marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
     _check_built(out, marker)
     setup = open_setup(run)
@@ -386,9 +318,9 @@ def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
     if store.protocol != protocol:
         raise ConfigError(f"--review {folder}: is a run of {store.protocol}; expected one of {protocol}")
     found: dict[tuple[str, str], dict[str, Finding]] = {}
-    for given in store.people.values():
-        said = found.setdefault((given.finding.sample_key, given.rater), {})
-        said[given.finding.metric] = given.finding
+    for answer in store.people.values():
+        said = found.setdefault((answer.finding.sample_key, answer.rater), {})
+        said[answer.finding.metric] = answer.finding
     if not found:
         note(f"{folder}: nobody has answered a question yet")
     return [

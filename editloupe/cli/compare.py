@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, TypeAlias, cast
 
-from typer import Argument, Option
+from typer import Argument
 
-from editloupe.backends.prices import read_prices
-from editloupe.cli.options import (
-    Columns,
+from editloupe.backends.prices import Prices, read_prices
+from editloupe.cli.arguments import (
     Full,
+    HumanColumns,
     HumanFile,
-    JsonFigures,
-    Level,
-    MarkdownFigures,
+    JudgeNames,
+    OutFolder,
     PricesFile,
     Resamples,
-    Seed,
-    words,
+    TableName,
+    opt,
 )
-from editloupe.cli.output import command, in_brief, note, out, print_json, say, warn, write
+from editloupe.cli.options import words
+from editloupe.cli.output import Form, command, for_programs, in_brief, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
-from editloupe.data.human import names_of
+from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
-from editloupe.figures import plots, render
+from editloupe.figures import plots
 from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
 from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
@@ -38,10 +38,12 @@ from editloupe.figures.labels import column_names
 from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, among_people, check_raters
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
-from editloupe.scores import Metric, MetricSet
-from editloupe.stats.bootstrap import LEVEL, RESAMPLES, SEED, Averaging, Drawing
+from editloupe.scores import Metric
+from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
+Group: TypeAlias = Literal["editor", "edit_type", "area", "none"]
+Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
     "CRITERION@RATER=COLUMN"
@@ -51,76 +53,32 @@ _NAME_RATERS = (
 
 def compare(
     runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
-    judges: Annotated[
-        str | None,
-        Option(
-            metavar="A,B,…", help="Only these judges, each by its name, its URI, or the beginning of its id, in this order."
-        ),
-    ] = None,
+    judges: JudgeNames = None,
     human: HumanFile = None,
-    columns: Columns = None,
-    criteria: Annotated[
-        str | None, Option(help="Comma-separated criteria. Default: all that both have.", rich_help_panel=_PEOPLE)
-    ] = None,
-    scores: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="FILE",
-            help="A judge's scores from elsewhere, beside RUN or in place of it; may be repeated.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
+    columns: HumanColumns = None,
+    criteria: Annotated[str | None, opt("--criteria", "A,B,…", "Only these. Default: all that both have.", _PEOPLE)] = None,
+    scores: Annotated[list[Path] | None, opt("--scores", "FILE", "A judge's scores from elsewhere.", _PEOPLE)] = None,
     score_columns: Annotated[
-        str | None,
-        Option(metavar="ROLE=COLUMN,…", help="As --columns, for the tables of --scores.", rich_help_panel=_PEOPLE),
+        str | None, opt("--score-columns", "ROLE=COLUMN,…", "What the columns of --scores hold.", _PEOPLE)
     ] = None,
-    rubric: Annotated[
-        str | None,
-        Option(help="With tables alone: the rubric whose labels they use, a name or a file.", rich_help_panel=_PEOPLE),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        Option(
-            metavar="METRIC=RATING,…",
-            help="Metrics of RUN, and which of people's ratings each is held against, on a scale of its own.",
-            rich_help_panel=_PEOPLE,
-        ),
-    ] = None,
-    group: Annotated[
-        Literal["editor", "edit_type", "area", "none"] | None,
-        Option(
-            help="Groups whose correlations are averaged. Default: editor, where there are two.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    aggregate: Annotated[
-        Averaging, Option(help="How they are averaged: fisher, mean or tanh-mean.", rich_help_panel=_PEOPLE)
-    ] = "fisher",
-    unit: Annotated[
-        Literal["sample", "editor"],
-        Option(help="What is held against people: samples, or editors by their means.", rich_help_panel=_PEOPLE),
-    ] = "sample",
-    good_from: Annotated[
-        str | None,
-        Option(
-            metavar="LABEL", help="The label from which on an edit is good: for accuracy and F1.", rich_help_panel=_PEOPLE
-        ),
-    ] = None,
-    equal_cost: Annotated[
-        bool, Option("--equal-cost", help="Of judges with repeats count as many as the dearest other one spends.")
-    ] = False,
-    out_dir: Annotated[Path | None, Option("--out", help="Keep tables and plots in this folder.")] = None,
+    rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
+    pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
+    group: Annotated[Group | None, opt("--group", None, "Average the correlations of these groups.", _PEOPLE)] = None,
+    aggregate: Annotated[Averaging, opt("--aggregate", None, "How they are averaged.", _PEOPLE)] = "fisher",
+    unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
+    good_from: Annotated[str | None, opt("--good-from", "LABEL", "Good from this label on: accuracy, F1.", _PEOPLE)] = None,
+    equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
+    out_dir: OutFolder = None,
     prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
-    level: Level = LEVEL,
-    seed: Seed = SEED,
+    name: TableName = None,
     full: Full = False,
-    as_json: JsonFigures = False,
-    as_markdown: MarkdownFigures = False,
+    form: Form = "table",
 ) -> int:
-    """Do judges agree, with each other and with people? Which is the more lenient, and what does each cost?
+    """Compare judges with each other and with people: agreement, leniency, cost. No model is asked.
 
-    People's labels come from --human FILE or from the data. --human FILE alone, and a RUN that only people answered: how
-    far people agree among themselves (DLEBench, Table 2). No model is asked.
+    People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
+    people are compared among themselves.
 
     Examples:
 
@@ -129,59 +87,87 @@ def compare(
     editloupe compare --scores judge.csv --human labels.csv
     editloupe compare --human labels.csv --rubric dlebench
     """
-    runs, scores = runs or [], scores or []
-    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples, level=level, seed=seed))
-    wanted, paired = words(criteria), pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
+    runs = runs or []
+    options = PeopleOptions(how=aggregate, good=good_from, drawing=Drawing(resamples=resamples))
+    given = _Given(
+        human=human,
+        columns=column_names(columns, "--columns"),
+        scores=tuple(scores or ()),
+        score_columns=column_names(score_columns, "--score-columns"),
+        metrics=None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics),
+        rubric=rubric or "",
+        wanted=words(criteria),
+        group=group,
+        options=options,
+    )
     of_judges = {"--judges": judges, "--pair": pair, "--group": group, "--good-from": good_from, "--equal-cost": equal_cost}
-    if paired:
+    if pair:
         _only("--pair", {"--criteria": criteria, "--good-from": good_from, "--scores": scores}, "excludes")
     if unit == "editor":
         _only("--unit editor", {"--scores": scores, "--group": group, "--good-from": good_from}, "excludes")
     found: list[Judged] = []
     if not runs:
         _only("without RUN", {"--judges": judges, "--pair": pair, "--equal-cost": equal_cost}, "there is no")
-        if human is None:
-            raise ConfigError(
-                "name a run folder, or a table of scores with --scores FILE and people's ratings with --human FILE; or "
-                "--human FILE alone, for the agreement of people among themselves"
-            )
-        if scores:
-            comparison = _of_tables(scores, human, columns, score_columns, rubric, wanted, group, options)
-        else:
+        if not scores:
             _only("--human FILE alone compares people among themselves, which", of_judges, "excludes")
-            comparison = _of_raters(human, columns, rubric, wanted, options)
+        comparison = _of_tables(given) if scores else _of_raters(given)
     else:
         _only("RUN", {"--rubric": rubric}, "knows its own rubric, which excludes")
         if len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
             _only(f"{runs[0]} has no judge, so that people are compared among themselves, which", of_judges, "excludes")
-            comparison = _of_people(runs[0], human, columns, wanted, options)
+            comparison = _of_people(runs[0], columns, given)
         else:
             read = read_judged(runs, same_metrics=False)
             found, shared = on_shared_metrics(chosen_judges(read, words(judges)))
-            known = found[0].metrics
-            ratings = {known.metric(metric).id: _rating(rating, known) for metric, rating in paired.items()}
-            people, notes = rated_by_people(found, human, column_names(columns, "--columns"), ratings=ratings)
+            paired = pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
             priced = read_prices(prices)
+            notes: Sequence[str] = ()
             if equal_cost:
-                found, spent = at_equal_cost(found, priced)
-                notes = (*spent, *notes)
-            options = _grouped(options, group, people)
-            held = None if wanted is None else [known.metric(name) for name in wanted]
-            comparison = compare_judges(
-                found, prices=priced, people=people, options=options, criteria=held, by_editor=unit == "editor"
-            )
-            more = [] if people is None else [_of_table(file, score_columns, people, known, options) for file in scores]
+                found, notes = at_equal_cost(found, priced)
+            comparison = _of_judges(found, paired, priced, given, by_editor=unit == "editor")
             unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
-            comparison = replace(
-                comparison,
-                human_agreement=(*comparison.human_agreement, *(one for of in more for one in of)),
-                notes=(*unread, *comparison.notes, *shared, *notes),
-            )
-    _show(comparison, found, full=full, as_json=as_json, as_markdown=as_markdown)
+            comparison = replace(comparison, notes=(*unread, *shared, *notes, *comparison.notes))
+    _show(comparison, found, name, full=full)
     if out_dir is not None:
         written = write_comparison(comparison, out_dir)
         note(f"{len(written)} files in {out_dir}: compare.md, compare.json, tables as CSV, {plots.written()}")
     return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """What the command line says of people, tables and criteria."""
+
+    human: Path | None
+    columns: Mapping[str, str]
+    scores: tuple[Path, ...]
+    score_columns: Mapping[str, str]
+    metrics: tuple[Metric, ...] | None
+    """Those of --rubric; None without it."""
+    rubric: str
+    wanted: tuple[str, ...] | None
+    group: str | None
+    options: PeopleOptions
+
+    def table(self, file: Path, known: Known | None, *, judge: bool, only: str | None = None) -> HumanLabels:
+        """Read a table of scores or of people's ratings."""
+        columns, option = (self.score_columns, "--score-columns") if judge else (self.columns, "--columns")
+        return read_label_table(file, known=known, columns=columns, option=option, only=only)
+
+    def people(self, known: Known | None, only: str | None = None) -> HumanLabels:
+        """Read the table of --human. Raises ConfigError without one."""
+        if self.human is None:
+            raise ConfigError(
+                "name a run folder, or a table of scores with --scores FILE and people's ratings with --human FILE; or "
+                "--human FILE alone, for the agreement of people among themselves"
+            )
+        return self.table(self.human, known, judge=False, only=only)
+
+    def grouped(self, people: Rated | None) -> PeopleOptions:
+        """Return the options with the groups to average over: by default editors, where people rated edits of several."""
+        editors = set() if people is None else {key[0] for key, ratings in people.labels.ratings.items() if ratings}
+        over = self.group or ("editor" if len(editors) > 1 else "none")
+        return replace(self.options, over=None if over == "none" else cast(Dimension, over))
 
 
 def _only(what: str, others: Mapping[str, object], why: str) -> None:
@@ -190,147 +176,104 @@ def _only(what: str, others: Mapping[str, object], why: str) -> None:
         raise ConfigError(f"{what} {why} {', '.join(given)}")
 
 
-def _rating(name: str, known: MetricSet) -> str:
-    return names_of([name, *known.metrics])(name) or name
-
-
-def _grouped(options: PeopleOptions, group: str | None, people: Rated | None) -> PeopleOptions:
-    """The options with the groups to average over; by default editors, where people rated edits of several."""
-    editors = set() if people is None else {key[0] for key, ratings in people.labels.ratings.items() if ratings}
-    over = group or ("editor" if len(editors) > 1 else "none")
-    return replace(options, over=None if over == "none" else cast(Dimension, over))
-
-
-def _of_table(
-    file: Path, columns: str | None, people: Rated, known: MetricSet, options: PeopleOptions
-) -> list[MetricAgreement]:
-    """The agreement of a table of scores with people, on the samples of the runs."""
-    rated = [m for m in known.metrics if m.id in people.labels.metrics]
-    only = rated[0].id if len(rated) == 1 else None
-    named = column_names(columns, "--score-columns")
-    table = read_label_table(file, known=names_of(known.metrics), columns=named, option="--score-columns", only=only)
-    column = replace(column_of_table(table), name=file.name)
-    return [agreement(column, people.items, people.labels, m, options) for m in rated if m.id in table.metrics]
-
-
-def _of_tables(
-    scores: Sequence[Path],
-    human: Path,
-    columns: str | None,
-    score_columns: str | None,
-    rubric: str | None,
-    wanted: tuple[str, ...] | None,
-    group: str | None,
-    options: PeopleOptions,
+def _of_judges(
+    found: Sequence[Judged], paired: Mapping[str, str], prices: Prices, given: _Given, *, by_editor: bool
 ) -> Comparison:
+    """Judges of runs, beside each other and beside people.   paired: metric → people's rating."""
+    known = found[0].metrics
+    ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
+    people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
+    options = given.grouped(people)
+    held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
+    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, by_editor=by_editor)
+    more: list[MetricAgreement] = []
+    if people is not None:
+        rated = [m for m in known.metrics if m.id in people.labels.metrics]
+        for file in given.scores:
+            table = given.table(file, names_of(known.metrics), judge=True, only=rated[0].id if len(rated) == 1 else None)
+            column = replace(column_of_table(table), name=file.name)
+            more += [agreement(column, people.items, people.labels, m, options) for m in rated if m.id in table.metrics]
+    return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
+
+
+def _of_tables(given: _Given) -> Comparison:
     """Tables of scores beside a table of people's ratings."""
-    bound, found, notes = _metrics_of(rubric), list[MetricAgreement](), list[str]()
-    for file in scores:
-        named = column_names(score_columns, "--score-columns")
-        table = read_label_table(
-            file, known=None if bound is None else names_of(bound), columns=named, option="--score-columns"
-        )
+    bound, found, notes = given.metrics, list[MetricAgreement](), list[str]()
+    for file in given.scores:
+        table = given.table(file, None if bound is None else names_of(bound), judge=True)
         known = names_of(table.metrics if bound is None else bound)
-        only = str(table.metrics[0]) if len(table.metrics) == 1 else None
-        people = read_label_table(
-            human, known=known, columns=column_names(columns, "--columns"), option="--columns", only=only
-        )
+        people = given.people(known, str(table.metrics[0]) if len(table.metrics) == 1 else None)
         both = [name for name in table.metrics if name in people.metrics]
-        if wanted is not None:
-            if unknown := [name for name in wanted if known(name) not in both]:
-                shared = ", ".join(both) or "none"
-                raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {shared}")
-            both = [name for name in both if name in {known(word) for word in wanted}]
+        if unknown := [name for name in given.wanted or () if known(name) not in both]:
+            shared = ", ".join(both) or "none"
+            raise ConfigError(f"--criteria {', '.join(unknown)}: not in both tables; they share {shared}")
+        if given.wanted is not None:
+            both = [name for name in both if name in {known(word) for word in given.wanted}]
         if not both:
             rated = ", ".join(people.metrics) or "none"
             raise ConfigError(f"{people.source}: no criterion that the judge has scores for; it rates {rated}")
         column = replace(column_of_table(table), name=file.name)
         items, labels = join(column.items, people, where=str(file), closed=False)
         held: Sequence[Metric | str] = both if bound is None else [m for m in bound if m.id in both]
-        grouped = _grouped(options, group, Rated(items=items, labels=labels, column=column))
+        grouped = given.grouped(Rated(items=items, labels=labels, column=column))
         found += [agreement(column, items, labels, metric, grouped) for metric in held]
         notes += [*table.notes, *labels.notes]
-    return _comparison(found, (), human, notes, options)
+    made = _without_judges(str(given.human), notes, given.options)
+    return replace(made, human_agreement=tuple(found))
 
 
-def _comparison(
-    found: Sequence[MetricAgreement],
-    raters: Sequence[MetricAgreement],
-    human: Path | str,
-    notes: Sequence[str],
-    options: PeopleOptions,
-) -> Comparison:
-    """A comparison without a run's judges."""
-    return Comparison(
-        judges=(),
-        bootstrap=options.drawing,
-        summaries=(),
-        pairs=(),
-        costs=(),
-        human=str(human),
-        human_agreement=tuple(found),
-        raters=tuple(raters),
-        disagreements=(),
-        notes=tuple(dict.fromkeys(notes)),
-        titles={},
-    )
-
-
-def _metrics_of(rubric: str | None) -> tuple[Metric, ...] | None:
-    return None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics)
-
-
-def _of_raters(
-    human: Path, columns: str | None, rubric: str | None, wanted: tuple[str, ...] | None, options: PeopleOptions
-) -> Comparison:
+def _of_raters(given: _Given) -> Comparison:
     """People among themselves, of a table."""
-    bound = _metrics_of(rubric)
-    named = column_names(columns, "--columns")
-    people = read_label_table(human, known=None if bound is None else names_of(bound), columns=named, option="--columns")
+    bound = given.metrics
+    people = given.people(None if bound is None else names_of(bound))
     metrics: Sequence[Metric | str] = people.metrics if bound is None else [m for m in bound if m.id in people.metrics]
     rated = ", ".join(people.metrics) or "none"
     if not metrics:
         known = ", ".join(m.short for m in bound or ())
-        raise ConfigError(f"{human}: no criterion of --rubric {rubric} ({known}); it rates {rated}")
-    if wanted is not None:
-        ids = {word: names_of(metrics)(word) for word in wanted}
+        raise ConfigError(f"{given.human}: no criterion of --rubric {given.rubric} ({known}); it rates {rated}")
+    if given.wanted is not None:
+        ids = {word: names_of(metrics)(word) for word in given.wanted}
         if unknown := [word for word, name in ids.items() if name is None]:
-            raise ConfigError(f"--criteria {', '.join(unknown)}: {human} rates {rated}")
+            raise ConfigError(f"--criteria {', '.join(unknown)}: {given.human} rates {rated}")
         metrics = [m for m in metrics if (m if isinstance(m, str) else m.id) in ids.values()]
-    return _among(people, metrics, options, _NAME_RATERS)
+    return _among(people, metrics, given.options, _NAME_RATERS)
 
 
-def _of_people(
-    run: Path, human: Path | None, columns: str | None, wanted: tuple[str, ...] | None, options: PeopleOptions
-) -> Comparison:
+def _of_people(run: Path, columns: str | None, given: _Given) -> Comparison:
     """People among themselves, of a run."""
     store = RunStore.read(run)
     warn(store.problems)
-    known, people = store.metric_set(), read_people(store, human, columns)
+    known, people = store.metric_set(), read_people(store, given.human, columns)
     metrics = [m for m in known.metrics if m.id in people.metrics]
-    if wanted is not None:
-        metrics = [known.metric(name) for name in wanted]
+    if given.wanted is not None:
+        metrics = [known.metric(name) for name in given.wanted]
     people = with_facts(people, store.samples, protocol_of(store))
-    advice = _NAME_RATERS if human is not None else f"let another one answer: editloupe annotate {run} --raters A,B"
-    return _among(people, metrics, options, advice)
+    advice = _NAME_RATERS if given.human else f"let another one answer: editloupe annotate {run} --raters A,B"
+    return _among(people, metrics, given.options, advice)
 
 
 def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
     found = among_people(people, metrics, options)
     check_raters(found, advice)
     return replace(
-        _comparison((), found, people.source, people.notes, options),
+        _without_judges(people.source, people.notes, options),
+        raters=tuple(found),
         disagreements=tuple(raters_apart(people, metrics)),
         titles=dict((m, (m, m)) if isinstance(m, str) else (m.id, (m.name, m.short)) for m in metrics),
     )
 
 
-def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
-        print_json(found.to_json())
-        return
-    if as_markdown:
-        write(markdown(found))
+def _without_judges(human: str, notes: Sequence[str], options: PeopleOptions) -> Comparison:
+    """Return a comparison without a run's judges, to be filled."""
+    return Comparison(
+        judges=(), bootstrap=options.drawing, summaries=(), pairs=(), costs=(), human=human, human_agreement=(), raters=(),
+        disagreements=(), notes=tuple(dict.fromkeys(notes)), titles={},
+    )  # fmt: skip
+
+
+def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full: bool) -> None:
+    made = list(tables(found, whole=full or for_programs() or name is not None))
+    if show_whole(made, name, found.to_json, lambda: markdown(found)):
         return
     for number, judge in enumerate(judges, start=1):
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
@@ -338,23 +281,15 @@ def _show(found: Comparison, judges: Sequence[Judged], *, full: bool, as_json: b
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    made = list(tables(found, whole=full))
     if in_brief(full) and found.pairs:
         for text in answers(found):
             say(text)
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
     else:
         for table in made:
-            out().print(render.terminal(table))
+            show_table(table)
     if found.disagreements and judges:
-        say(f"\nThe furthest apart, step by step: {command('show', *_look(found))}")
-
-
-def _look(found: Comparison) -> list[str]:
-    """The words behind `show` for the disagreement at the top: of two runs that differ on it, one beside the other."""
-    worst = found.disagreements[0]
-    runs = list(dict.fromkeys(judge.run for judge in found.judges if judge.name in worst.labels))
-    return [runs[0], worst.sample, *(["--diff", runs[1]] if len(runs) > 1 else [])]
+        say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 
 
 def chosen_judges(found: list[Judged], wanted: tuple[str, ...] | None) -> list[Judged]:

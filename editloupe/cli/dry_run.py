@@ -16,7 +16,7 @@ from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
 
 _SHOWN = 10
-"""Lines of a list that a terminal shows; --json gives all."""
+"""Lines of a list that a terminal shows; --format json gives all."""
 
 
 def dry_run(judges: Sequence[Setup], entries: Sequence[JudgeEntry], folder: Path, *, as_json: bool) -> int:

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
-
-from editloupe.backends.prices import Prices, read_prices
-from editloupe.cli.options import Columns, PricesFile
+from editloupe.cli.arguments import HumanColumns, JudgeName, RunFolders, opt
 from editloupe.cli.output import note, say, status, warn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
@@ -24,39 +21,23 @@ from editloupe.viewer.reader import RunReader
 
 
 def export(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders; several only for --html and --sft DIR --dpo.")],
-    html: Annotated[Path | None, Option(metavar="DIR", help="Pages that open without a server.")] = None,
-    findings: Annotated[Path | None, Option(metavar="FILE", help="One row a finding: .jsonl, .csv or .parquet.")] = None,
-    otel: Annotated[
-        Path | None, Option(metavar="FILE", help="OpenTelemetry spans: OTLP as JSON, one line a trace.")
-    ] = None,
-    inspect: Annotated[
-        Path | None,
-        Option(metavar="DIR|FILE.json", help="A log of Inspect; in a folder under the name that Inspect looks for."),
-    ] = None,
-    sft: Annotated[
-        Path | None, Option(metavar="DIR", help="Dialogues to train a judge with trl: JSON Lines, the pictures beside.")
-    ] = None,
-    dpo: Annotated[bool, Option("--dpo", help="With --sft: pairs of a chosen and a rejected answer instead.")] = False,
-    turns: Annotated[
-        Turns | None, Option(help="With --sft: the question and the last answer, or all turns. Default: answer.")
-    ] = None,
-    agree_with: Annotated[
-        str | None,
-        Option(metavar="FILE|samples", help="With --sft: people's ratings, a table or those in the run's samples."),
-    ] = None,
-    columns: Columns = None,
-    content: Annotated[bool, Option("--content", help="With --otel: also texts, arguments and image addresses.")] = False,
-    blob_base_url: Annotated[
-        str | None, Option(metavar="URL", help="With --otel: address of the run's blobs/. Default: its file:// address.")
-    ] = None,
-    judge: Annotated[str | None, Option(metavar="ID", help="Only this judge of the run, not for --html.")] = None,
-    sample: Annotated[
-        list[str] | None, Option(metavar="ID", help="Only this sample; may be repeated, not for --html.")
-    ] = None,
-    prices: PricesFile = None,
+    runs: RunFolders,
+    html: Annotated[Path | None, opt("--html", "DIR", "Pages that open without a server.")] = None,
+    findings: Annotated[Path | None, opt("--findings", "FILE", "A row a finding: .jsonl, .csv or .parquet.")] = None,
+    otel: Annotated[Path | None, opt("--otel", "FILE", "OpenTelemetry spans (OTLP as JSON), a line a trace.")] = None,
+    content: Annotated[bool, opt("--content", None, "With --otel: also texts, arguments and image addresses.")] = False,
+    inspect: Annotated[Path | None, opt("--inspect", "DIR|FILE.json", "A log of Inspect.")] = None,
+    sft: Annotated[Path | None, opt("--sft", "DIR", "Dialogues to train a judge with trl, and their pictures.")] = None,
+    dpo: Annotated[bool, opt("--dpo", None, "With --sft: pairs of a chosen and a rejected answer.")] = False,
+    turns: Annotated[Turns | None, opt("--turns", None, "With --sft: the last answer alone (default), or all.")] = None,
+    human: Annotated[str | None, opt("--human", "FILE|samples", "With --sft: people's labels.")] = None,
+    columns: HumanColumns = None,
+    judge: JudgeName = None,
 ) -> int:
-    """Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing."""
+    """Write a run as pages or in formats of other tools; one or several at once. Exit code 2 if there is nothing.
+
+    Several runs go with --html and with --sft DIR --dpo.
+    """
     others = {"--findings": findings, "--otel": otel, "--inspect": inspect, "--sft": sft}
     asked = [name for name, path in others.items() if path is not None]
     if html is None and not asked:
@@ -65,20 +46,17 @@ def export(
         raise ConfigError(f"{', '.join(single)}: one run at a time, found {len(runs)}; only --html and --dpo take more")
     for name, given, needs in (
         ("--content", content, otel),
-        ("--blob-base-url", blob_base_url is not None, otel),
         ("--dpo", dpo, sft),
         ("--turns", turns is not None, sft),
-        ("--agree-with", agree_with is not None, sft),
-        ("--columns", columns is not None, agree_with),
+        ("--human", human is not None, sft),
+        ("--columns", columns is not None, human),
         ("--judge", judge is not None, asked or None),
-        ("--sample", bool(sample), asked or None),
     ):
         if given and needs is None:
             raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
-    known = read_prices(prices)
     if html is not None:
-        _pages(runs, html, known)
-    sources = [Source(folder=run, judge=judge, samples=tuple(sample or ()), prices=known) for run in runs]
+        _pages(runs, html)
+    sources = [Source(folder=run, judge=judge) for run in runs]
     source = sources[0]
     if asked and not source.findings:
         raise ConfigError(f"{runs[0]} has no finding to export; judge something first")
@@ -86,16 +64,15 @@ def export(
         say(f"{write_findings(source, findings):,} findings in {findings}")
     if otel is not None:
         with status("writing spans"):
-            count = write_otel(source, otel, content=content, blob_base_url=blob_base_url)
+            count = write_otel(source, otel, content=content)
         left = "" if content else "; texts and images are left out, --content includes them"
-        say(f"{count:,} traces as OpenTelemetry spans in {otel}{left}{_without(source)}")
+        say(f"{count:,} traces as OpenTelemetry spans in {otel}{left}{_untraced(source)}")
     if inspect is not None:
         with status("writing samples"):
             written = write_inspect(source, inspect)
         say(f"{len(source.findings):,} findings as samples of an Inspect log in {written}")
     if sft is not None:
-        held = _answers(sources, agree_with, columns)
-        _training(held, sft, dpo=dpo, turns=turns)
+        _training(_answers(sources, human, columns), sft, dpo=dpo, turns=turns)
     problems = [problem for one in sources for problem in (one.problems if asked else ())]
     warn(dict.fromkeys(problems))
     return 1 if problems else 0
@@ -119,7 +96,7 @@ def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns 
     if dpo and turns is not None:
         raise ConfigError("--turns goes with dialogues; a pair of --dpo has the question and two answers")
     if dpo and runs[0].people is None:
-        raise ConfigError("--dpo: nothing says which answer is the better one; name people's ratings with --agree-with")
+        raise ConfigError("--dpo: nothing says which answer is the better one; name people's labels with --human")
     with status("writing dialogues"):
         done = write_dpo(runs, folder) if dpo else write_sft(runs[0], folder, turns=turns or "answer")
     what, name = ("pairs", "dpo.jsonl") if dpo else ("dialogues", "sft.jsonl")
@@ -129,17 +106,17 @@ def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns 
         say(f"left out: {count:,} {reason}")
 
 
-def _pages(runs: list[Path], html: Path, prices: Prices) -> None:
+def _pages(runs: list[Path], html: Path) -> None:
     readers = [RunReader(run) for run in runs]
     if not any(reader.counts()[0] for reader in readers):
         raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
-    site = Site.of(readers, prices=prices)
+    site = Site.of(readers)
     with status("writing pages") as line:
         done = write(site, html, progress=lambda n, total: line.update(f"writing pages, {n:,} of {total:,} samples"))
     say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
 
 
-def _without(source: Source) -> str:
+def _untraced(source: Source) -> str:
     """Say how many findings have no trace: those that were never asked."""
     blocked = [f for f in source.findings if f.trace is None]
     statuses = ", ".join(dict.fromkeys(f.status for f in blocked))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
-
-from editloupe.cli.options import Columns, HumanFile
-from editloupe.cli.output import command, fail, for_programs, note, out, plain, print_json, say, warn
+from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder, opt
+from editloupe.cli.output import Form, command, fail, for_programs, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import gate as gates
 from editloupe.figures import render
 from editloupe.figures.columns import column_of, join
-from editloupe.figures.gate import People
+from editloupe.figures.gate import Checked, People
 from editloupe.figures.gate_junit import write_gate_junit
 from editloupe.figures.human_labels import read_people
 from editloupe.figures.judged import Judged, chosen
@@ -29,48 +28,36 @@ UNDEFINED = 2
 
 
 def gate(
-    run: Annotated[Path | None, Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
-    require: Annotated[
-        list[str] | None, Option(help="METRIC>=NUMBER (or <=, >, <), such as 'mean(if)>=60'; may be repeated.")
-    ] = None,
-    judge: Annotated[
-        str | None,
-        Option(help="One judge of the run: its name, its URI, or the beginning of its id. Default: each must hold."),
-    ] = None,
-    editor: Annotated[str | None, Option(help="One editor's samples alone. Default: all together.")] = None,
+    run: RunFolder,
+    require: Annotated[list[str] | None, opt("--require", "RULE", "METRIC>=NUMBER (or <=, >, <); may be repeated.")] = None,
+    judge: JudgeName = None,
+    editor: Annotated[str | None, opt("--editor", "NAME", "One editor's samples. Default: all together.")] = None,
     human: HumanFile = None,
-    columns: Columns = None,
-    junit: Annotated[Path | None, Option(metavar="FILE", help="Write JUnit XML.")] = None,
+    columns: HumanColumns = None,
+    junit: Annotated[Path | None, opt("--junit", "FILE", "Write JUnit XML.")] = None,
     summary: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", envvar="GITHUB_STEP_SUMMARY", show_envvar=True, help="Append a Markdown table to this file."
-        ),
+        Path | None, opt("--summary", "FILE", "Append a Markdown table.", envvar="GITHUB_STEP_SUMMARY", show_envvar=True)
     ] = None,
-    metrics: Annotated[bool, Option("--metrics", help="List what a requirement may speak of.")] = False,
-    as_json: Annotated[bool, Option("--json", help="JSON on standard output.")] = False,
+    form: Form = "table",
 ) -> int:
-    """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked."""
-    if metrics:
-        for form, meaning in gates.METRICS.items():
-            say(form, "bold")
-            out().print(plain(f"    {meaning}"))
-        return 0
-    if run is None:
-        raise ConfigError("RUN is missing: name the run folder to look at (editloupe gate --help)")
+    """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.
+
+    Example: editloupe gate RUN --require 'mean(if)>=60' --require 'unjudged<=0.02'
+
+    Without --require it lists what a requirement may speak of. Each judge of the run must hold, unless --judge names one.
+    """
     if not require:
-        raise ConfigError(
-            "nothing is required; add --require 'unjudged<=0.02' (editloupe gate --metrics lists what there is)"
-        )
+        for name, meaning in gates.METRICS.items():
+            note(f"{name}\n    {meaning}")
+        raise ConfigError("nothing is required; add --require 'unjudged<=0.02', of what is listed above")
     store = RunStore.read(run)
     rubric = store.metric_set()
     requirements = [gates.parse(text, rubric) for text in require]
     if human is not None and not any(r.human for r in requirements):
         raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
     warn(store.problems)
-    checked = []
-    judges = chosen(store, judge)
-    for judged in judges:
+    checked: list[Checked] = []
+    for judged in chosen(store, judge):
         which = judged if editor is None else gates.of_editor(judged, editor)
         people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
@@ -79,13 +66,13 @@ def gate(
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
     title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
-    if as_json:
+    if form == "json":
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
         shown = gates.table(checked, title)
         # People have read the remarks above.
-        out().print(render.terminal(shown if for_programs() else replace(shown, caption="")))
+        show_table(shown if for_programs() else replace(shown, caption=""))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
             if one.worst:
@@ -93,18 +80,22 @@ def gate(
     if junit is not None:
         write_gate_junit(checked, junit)
     if summary is not None:
-        try:
-            summary.parent.mkdir(parents=True, exist_ok=True)
-            with summary.open("a", encoding="utf-8", errors="replace") as file:
-                file.write(render.markdown(gates.table(checked, f"Gate of {run}: {title}")) + "\n")
-                if named := [one for one in failed if one.worst]:
-                    rows = [(one.name, ", ".join(one.worst), command("show", run, one.worst[0])) for one in named]
-                    file.write(
-                        render.markdown(simple("worst", "Failed by", ("Requirement", "Samples", "Look"), rows)) + "\n"
-                    )
-        except OSError as error:
-            raise StorageError(f"{summary} cannot be written: {error.strerror or error}") from error
+        _append(summary, run, checked, title)
     return code
+
+
+def _append(file: Path, run: Path, checked: Sequence[Checked], title: str) -> None:
+    """Append the table and what failed to the summary of a CI server. Raises StorageError."""
+    tables = [gates.table(checked, f"Gate of {run}: {title}")]
+    if named := [one for one in checked if one.verdict == "failed" and one.worst]:
+        rows = [(one.name, ", ".join(one.worst), command("show", run, one.worst[0])) for one in named]
+        tables.append(simple("worst", "Failed by", ("Requirement", "Samples", "Look"), rows))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8", errors="replace") as opened:
+            opened.write("".join(render.markdown(table) + "\n" for table in tables))
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror or error}") from error
 
 
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:

@@ -6,28 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe import plugins
-from editloupe.cli.options import AsJson, editors
-from editloupe.cli.output import command, many, note, out, print_json, say, status
+from editloupe.cli.arguments import opt
+from editloupe.cli.options import editors
+from editloupe.cli.output import Form, command, many, note, print_json, say, show_tables, status
 from editloupe.errors import ConfigError
-from editloupe.figures import render
 from editloupe.figures.judged import read_judged
 from editloupe.figures.published import published_table
 from editloupe.runs.imported import import_results
 
 
 def import_(
-    name: Annotated[str, Argument(help="Whose result files they are: edival, gedit, imgedit, kris or unicbench.")],
-    folder: Annotated[Path, Argument(metavar="DIR", help="Folder with the result files, of one or several models.")],
-    data: Annotated[Path | None, Option(help="The data that was judged, with its source images.")] = None,
-    out_dir: Annotated[Path | None, Option("--out", help="Run folder.")] = None,
-    edited: Annotated[
-        list[str] | None,
-        Option(help="NAME=DIR: an editor's outputs, if they do not lie beside its results; may be repeated."),
-    ] = None,
-    as_json: AsJson = False,
+    name: Annotated[str, Argument(help="Whose files: edival, gedit, imgedit, kris or unicbench.", show_default=False)],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder with the result files.", show_default=False)],
+    data: Annotated[Path, opt("--data", "PATH", "The data that was judged, with its source images.")],
+    out_dir: Annotated[Path, opt("--out", "DIR", "The run folder to write.")],
+    edited: Annotated[list[str] | None, opt("--edited", "NAME=DIR", "An editor's outputs, if they lie elsewhere.")] = None,
+    form: Form = "table",
 ) -> int:
     """Read a benchmark's own result files into a run, which report, compare, show and view read.
 
@@ -36,25 +33,17 @@ def import_(
     """
     if name not in plugins.names("importers"):
         raise ConfigError(f"no result files {name!r} are known; expected one of {', '.join(plugins.names('importers'))}")
-    if data is None or out_dir is None:
-        raise ConfigError(
-            "--data is missing: result files hold no source images, and a finding is about a sample; name the data that "
-            "was judged"
-            if data is None
-            else "--out is missing: name the run folder to write"
-        )
-    with status("reading results", hidden=as_json):
+    with status("reading results", hidden=form == "json"):
         done = import_results(name, folder, out_dir, data=data, edited=editors(edited or []))
     tables = [made for judged in read_judged([out_dir]) if (made := published_table(judged)) is not None]
-    if as_json:
+    if form == "json":
         means = [record for made in tables for record in made.records()]
         counts = {"findings": done.findings, "known": done.known}
         print_json({"run": str(out_dir), **counts, "means": means, "notes": list(done.notes)})
         return 0
     for text in done.notes:
         note(text)
-    for made in tables:
-        out().print(render.terminal(replace(made, title=f"{made.title}: {made.keys['judge']}")))
+    show_tables([replace(made, title=f"{made.title}: {made.keys['judge']}") for made in tables])
     known = f"; {done.known:,} were there already" if done.known else ""
     say(f"\n{many(done.findings, 'finding')} in {out_dir}{known}.")
     note(f"Next: {command('report', out_dir)}")

@@ -4,76 +4,154 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
+import typer
 from typer import Option
 
 from editloupe import plugins
 from editloupe.backends.base import reach
 from editloupe.backends.prices import read_prices
-from editloupe.cli import judge_report
+from editloupe.cli import judge_report, options
 from editloupe.cli.dry_run import dry_run as estimate
-from editloupe.cli.options import OUTPUT, AllJudges, AsJson, read_config, run_options, settled
-from editloupe.cli.output import command, fail, note, say, slug, stoppable, tell_traces
+from editloupe.cli.options import OUTPUT, given, read_config, settled, words
+from editloupe.cli.output import Form, Format, command, fail, note, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
+from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
-from editloupe.errors import BackendError, ConfigError, Unavailable
-from editloupe.findings import PENDING
+from editloupe.errors import BackendError, ConfigError, Unavailable, UnknownPlugin
+from editloupe.figures.judged import why_empty
+from editloupe.findings import FAILURES, PENDING
 from editloupe.protocols.base import described
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
+from editloupe.runs.store import RunStore
+from editloupe.runs.trust import Trust
 from editloupe.values import digest
 
+_OF_RETRY: Final = {"path", "backend", "trust", "set"}
+"""What a retry takes beside the run; the rest is recorded in it."""
 
-@run_options(project=True)
+
 def judge(
-    runs: list[RunConfig],
-    *,
+    context: typer.Context,
+    path: options.DataPath = None,
+    layout: options.Layout = None,
+    edited: options.Edited = None,
+    columns: options.DataColumns = None,
+    fields: options.FieldsFile = None,
+    limit: options.Limit = None,
+    sample: options.SampleIds = None,
+    protocol: options.ProtocolName = None,
+    mode: options.Mode = None,
+    rubric: options.Rubric = None,
+    criteria: options.Criteria = None,
+    prompt: options.Prompt = None,
+    repeats: options.Repeats = None,
+    backend: options.Backends = None,
+    judges_file: options.JudgesFile = None,
+    temperature: options.Temperature = None,
+    tools: options.Tools = None,
+    detector: options.Detector = None,
+    upscaler: options.Upscaler = None,
+    device: options.Device = None,
+    max_turns: options.MaxTurns = None,
+    max_cost: options.MaxCost = None,
+    concurrency: options.Concurrency = None,
+    processes: options.Processes = None,
+    executor: options.Executor = None,
     out_dir: Annotated[
-        Path | None, Option("--out", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
+        Path | None,
+        Option("--out", metavar="RUN", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
+    format: Form = "table",
     dry_run: Annotated[
         bool,
-        Option("--dry-run", help="Print what a run would do and cost; ask nobody, write nothing.", rich_help_panel=OUTPUT),
+        Option("--dry-run", help="Print what a run would do and cost; ask and write nothing.", rich_help_panel=OUTPUT),
     ] = False,
-    full: AllJudges = False,
-    as_json: AsJson = False,
+    retry: Annotated[
+        str | None,
+        Option(
+            metavar="[STATUS]",
+            help="PATH is a run: judge its failures again, and findings of STATUS, such as unparsed.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    fail_on_error: options.FailOnError = None,
+    config: options.ConfigFile = None,
+    trust: options.TrustRun = False,
+    sets: options.Sets = None,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run.
 
-    Examples:
+    Without PATH, editloupe.yaml in this folder names it and the settings.
 
     \b
     editloupe judge examples/edits
     editloupe judge my-edits --backend openai/gpt-4.1 --limit 20 --max-cost 2
     editloupe judge my-edits --backend small=openai/gpt-4.1-mini --backend large=openai/gpt-4.1 --out runs/both
     """
+    line = given(context)
+    if retry is not None:
+        if other := sorted(set(line) - _OF_RETRY):
+            raise ConfigError(f"--retry asks a run's own questions again; leave --{other[0].replace('_', '-')} out")
+        if path is None:
+            raise ConfigError("--retry: name the run folder, such as editloupe judge runs/first --retry")
+        return _retry(path, retry, backend or (), trusted=trust, langsmith="langsmith=true" in (sets or ()), form=format)
+    runs = options.runs(line, project=True)
     first = runs[0]
     if first.path is None:
         raise ConfigError(
-            "PATH is missing: name the folder of edits to judge, such as editloupe judge examples/edits, or a path in "
-            "editloupe.yaml here (editloupe init writes one); editloupe judge --help lists all options"
+            "PATH is missing: name the folder of edits to judge, such as editloupe judge examples/edits, or write a line "
+            "'path: FOLDER' into editloupe.yaml here"
         )
     # Before anything is said of what is begun.
     check_exists(first.path, what="a folder of edits")
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:
-        return estimate([open_setup(run) for run in runs], entries_of(runs), folder, as_json=as_json)
-    return judge_all(runs, folder, redo=PENDING, as_json=as_json, full=full)
+        return estimate([open_setup(run) for run in runs], entries_of(runs), folder, as_json=format == "json")
+    return judge_all(runs, folder, redo=PENDING, as_json=format == "json")
 
 
-def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool, full: bool = False) -> int:
+def _retry(folder: Path, status: str, named: Sequence[str], *, trusted: bool, langsmith: bool, form: Format) -> int:
+    """Judge the failed findings of a run again; verdicts that stand are kept. Raises ConfigError.
+
+    status: further statuses, or "failed" for none.   named: backends that may be asked at the address they have.
+    """
+    chosen = frozenset(() if status == "failed" else words(status) or ())
+    if unknown := sorted(chosen - FAILURES):
+        raise ConfigError(f"--retry {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
+    store = RunStore.read(folder)
+    if not store.info.get("judges"):
+        raise ConfigError(f"nobody was asked, so there is nothing to ask again: {why_empty(store)}")
+    # A remark on several judges is made once.
+    trust = Trust(source=folder, whole=trusted, named=named, tell=cache(note))
+    # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
+    asked = {"limit": None, "sample": (*store.samples, *store.rejected), "langsmith": langsmith}
+    runs = [trust.run(run.model_copy(update=asked)) for run in recorded_runs(folder)]
+    try:
+        ids = {open_setup(run).judge.id for run in runs}
+    except UnknownPlugin as error:
+        if error.group != "protocol":
+            raise
+        raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
+    for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
+        note(f"warning: {name} is left out: the run does not record how it was asked. Name it again: judge … --backend")
+    return judge_all(runs, folder, redo=PENDING | chosen, as_json=form == "json")
+
+
+def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge with each judge in turn into one run folder, print the results, and return the exit code.
 
     runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
     those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
-    full: several judges have a table each, too, before the one of all.
     Raises ConfigError for several judges of a protocol that has no such role.
     """
     roles = getattr(plugins.load("protocols", runs[0].protocol), "roles", {})
@@ -87,7 +165,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
     entries = entries_of(runs, reached=True) if several else []
     codes: dict[str, int] = {}
     outcome: Outcome | None = None
-    told = judge_report.Told(means=full or not several)
+    told = judge_report.Told(means=not several)
     for number, run in enumerate(runs, start=1):
         title = run.judge.title
         if several and budget.used_up:
@@ -105,13 +183,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             codes[title] = 1
             continue
         codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
-        if lost := outcome.never_scored:
-            asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
-            others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
-            fail(
-                f"{described(outcome.setup.protocol)} declares {', '.join(map(repr, lost))} and scored it for no sample"
-                f"{others}. Mend the ids in plan and score, then: {command('report', folder)}"
-            )
+        _tell_unscored(outcome, folder)
         if codes[title] == 3 and not as_json:
             share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
             say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
@@ -128,6 +200,17 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
     return code_of_all(list(codes.values()))
 
 
+def _tell_unscored(outcome: Outcome, folder: Path) -> None:
+    """Say which metrics the protocol declares and never scores."""
+    if lost := outcome.never_scored:
+        asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
+        others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
+        fail(
+            f"{described(outcome.setup.protocol)} declares {', '.join(map(repr, lost))} and scored it for no sample"
+            f"{others}. Correct the ids in plan and score, then: {command('report', folder)}"
+        )
+
+
 def _judge(
     run: RunConfig,
     folder: Path,
@@ -138,10 +221,7 @@ def _judge(
     as_json: bool,
     told: judge_report.Told,
 ) -> tuple[Outcome, bool]:
-    """Return how one judge ended, and whether the user stopped it.
-
-    run: as the user gave it.   entries: all judges of this command.
-    """
+    """Return how one judge ended, and whether the user stopped it.   entries: all judges of this command."""
     setup = open_setup(run)
     heading = judge_report.heading_of(setup)
     if not as_json:
@@ -203,11 +283,8 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
-    if (
-        outcome.asked in (outcome.unusable, outcome.failed)
-        or (outcome.ledger.refused and outcome.failed)
-        or outcome.never_scored
-    ):
+    nothing = outcome.asked in (outcome.unusable, outcome.failed)
+    if nothing or (outcome.ledger.refused and outcome.failed) or outcome.never_scored:
         return 1
     # A hair of tolerance, so that 0.29 of 100 is 29.
     return 3 if outcome.unusable > tolerated * outcome.asked + 1e-9 else 0
@@ -238,13 +315,11 @@ def data_name(path: Path) -> str:
 def asked_name(run: RunConfig) -> list[str]:
     """Return what a run's questions are called in its name: protocol, mode, rubric, ablations; no defaults but the mode."""
     usual = run.protocol == RunConfig.model_fields["protocol"].default
-    mode = run.option.get("mode", "tool" if usual else None)
     rubric = str(run.option.get("rubric", "dlebench"))
     parts = [
         None if usual else run.protocol,
         run.option.get("asks"),
-        mode,
+        run.option.get("mode", "tool" if usual else None),
         None if rubric == "dlebench" else Path(rubric).stem,
     ]
-    null = ["null-edit"] if run.null_edit else []
-    return [*(str(part) for part in parts if part), *sorted(run.ablate), *null]
+    return [*(str(part) for part in parts if part), *sorted(run.ablate), *(["null-edit"] if run.null_edit else [])]

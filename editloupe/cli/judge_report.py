@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rich.console import RenderableType
-
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.cli.output import command, many, note, out, print_json, say, say_first, slug, warn
+from editloupe.cli.output import command, many, note, print_json, say, say_first, show_table, show_tables, slug, warn
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.figures import render
@@ -24,6 +22,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.runs.trust import foreign, to_open
 from editloupe.scores import fault_messages
+from editloupe.stats.table import Table
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.values import Json
 
@@ -33,8 +32,8 @@ def heading_of(setup: Setup) -> Heading:
     notes = []
     if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
         notes.append(
-            "The pixel baseline follows rules on pixels; it is not an LMM and its labels are no substitute for one. "
-            "Name an LMM with --backend, for example --backend openai/MODEL (editloupe backends lists them)."
+            "The pixel baseline follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL "
+            "(editloupe list backends)."
         )
     ablations = checked(setup.config.ablate)
     notes += [f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations]
@@ -61,7 +60,7 @@ class Told:
     means: bool
     """Each judge's means are printed as soon as it is done."""
     notes: set[str] = field(default_factory=set)
-    kept: list[RenderableType] = field(default_factory=list)
+    kept: list[Table] = field(default_factory=list)
     """The means that were not printed."""
 
 
@@ -104,29 +103,28 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
             note(line)
     told.notes.update(outcome.notes)
     if close.scored and judged:
-        means = close.terminal(heading)
+        say(heading.text, "bold")
+        for line in heading.notes:
+            if line not in told.notes:
+                say(line, "yellow")
         if told.means:
-            out().print(means)
+            show_tables(close.brief)
         else:
-            told.kept.append(means)
-            say(heading.text, "bold")
-            for line in heading.notes:
-                if line not in told.notes:
-                    say(line, "yellow")
+            told.kept += close.brief
         told.notes.update(heading.notes)
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
     if unscored:
         count = "1 sample has" if len(unscored) == 1 else f"{len(unscored)} samples have"
-        say(f"{count} no score, since the protocol failed. Mend it, then: {command('report', folder)}", "yellow")
+        say(f"{count} no score, because the protocol failed. Correct it, then: {command('report', folder)}", "yellow")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         calls = outcome.tool_calls + outcome.cached
-        say(f"Tools: {calls:,} calls, {outcome.cached:,} of them answered from equal ones before.")
+        say(f"Tools: {calls:,} calls, {outcome.cached:,} from cache.")
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        say(f"{why}. The same command goes on from here.")
+        say(f"{why}. The same command continues.")
     elif stopped := stopped_message(outcome):
         say(stopped)
     elif outcome.failed:
@@ -137,9 +135,9 @@ def next_steps(outcome: Outcome, folder: Path) -> None:
     """Print the commands that show what a run found."""
     if outcome.findings:
         if outcome.setup.protocol.name == "probes":
-            say(f"Held against the truth: {command('trial', folder)}")
+            say(f"Compare with the truth: {command('trial', folder)}")
         say(f"All tables: {command('report', folder)}")
-        say(f"Look at one: {command('show', folder, outcome.findings[0].about.key)}")
+        say(f"Look at the verdicts: {command('view', folder)}")
 
 
 def stopped_message(outcome: Outcome) -> str:
@@ -148,7 +146,7 @@ def stopped_message(outcome: Outcome) -> str:
         return ""
     left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
     why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
-    return f"{why}\n{left} left. Mend this, then the same command goes on from here."
+    return f"{why}\n{left} left. Correct this; the same command then continues."
 
 
 def _self_agreement(outcome: Outcome) -> list[str]:
@@ -195,17 +193,17 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
         return
     # Pending ones are always judged again; what a model caused only when it is named.
     final = sorted({f.status for f in failures} - PENDING)
-    again = ["--status", ",".join(final)] if final else []
+    again = [",".join(final)] if final else []
     advice = "Judge these again"
     if all(f.ending == "protocol" for f in failures):
-        advice = f"Mend the {described(outcome.setup.protocol)} first, then judge these again"
+        advice = f"Correct the {described(outcome.setup.protocol)} first, then judge these again"
     elif all(f.status == "input_error" for f in failures):
-        advice = "Mend these in the data first, then judge them again"
-    say(f"{advice}: {command('retry', folder, *again, *_trusted(recorded_runs(folder)))}")
+        advice = "Correct these in the data first, then judge them again"
+    say(f"{advice}: {command('judge', folder, '--retry', *again, *_trusted(recorded_runs(folder)))}")
 
 
 def _trusted(runs: Iterable[RunConfig]) -> list[str]:
-    """Return the words by which the user of a `retry` names what it does not take from their own run."""
+    """Return the words by which the user of `judge --retry` names what it does not take from their own run."""
     runs = list(runs)
     judges = [judge.backend for run in runs for judge in (run.judge, *run.role.values())]
     known = [f"--backend={uri}" for uri in judges if isinstance(uri, str) and foreign(parse_uri(uri))]
@@ -229,7 +227,6 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
         print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": dict(codes), "together": side})
     elif table is not None:
         say("")
-        out().print(render.terminal(table))
+        show_table(table)
     else:
-        for means in told.kept:
-            out().print(means)
+        show_tables(told.kept)

@@ -1,4 +1,4 @@
-"""`editloupe masks`: masks for data without them, by a detector and a segmenter."""
+"""`editloupe build masks`: masks for data without them, by a detector and a segmenter."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import typer
 from typer import Argument, Option
 
 from editloupe.build.masks import JOURNAL, Masked, open_maker, wanted, write_masks
-from editloupe.cli.options import AsJson, editors, with_options
-from editloupe.cli.output import many, note, print_json, say, say_first, status, stoppable
-from editloupe.config import RunConfig
+from editloupe.cli import options
+from editloupe.cli.options import given, one_run
+from editloupe.cli.output import Form, many, note, print_json, say, say_first, status, stoppable
 from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
@@ -24,17 +25,20 @@ from editloupe.runs.setup import weights_of
 _LISTED: Final = 20
 
 
-@with_options("given", ("device", "detector", "format", "fields", "columns", "edited", "limit", "concurrency"))
 def masks(
-    given: dict[str, Any],
+    context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.")],
     out: Annotated[Path, Option(metavar="FOLDER", help="A new folder for the same data with masks, an imagefolder.")],
     phrase_field: Annotated[
         str | None, Option(metavar="FIELD", help="Column of the data that names the target; its boxes are not used.")
     ] = None,
     boxes: Annotated[bool, Option("--boxes", help="Use the data's boxes alone, and no detector.")] = False,
-    segmenter: Annotated[str | None, Option(help="What makes masks of boxes: a folder or hub id of SAM or SAM 2.")] = None,
-    as_json: AsJson = False,
+    layout: options.Layout = None,
+    edited: options.Edited = None,
+    limit: options.Limit = None,
+    detector: options.Detector = None,
+    format: Form = "table",
+    sets: options.Sets = None,
 ) -> int:
     """Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.
 
@@ -43,7 +47,7 @@ def masks(
     """
     if boxes and phrase_field is not None:
         raise ConfigError("--boxes and --phrase-field exclude each other; give one of them")
-    run = RunConfig.make(**{**given, "edited": editors(given.get("edited", []))})
+    run, as_json = one_run(given(context), "build masks"), format == "json"
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / JOURNAL).is_file())):
         raise ConfigError(f"--out {out}: holds other files; name a new or an empty folder")
     store = ImageStore()
@@ -58,10 +62,10 @@ def masks(
         raise ConfigError(
             f"{path}: no sample has what a mask is made of ({next(filter(None, asked.values()), 'there is none')}); say "
             "which column names the target with --phrase-field, or let "
-            f"editloupe targets {path} --write FILE.jsonl find boxes"
+            f"editloupe build targets {path} --write FILE.jsonl find boxes"
         )
     weights = weights_of(run)
-    names = {"detect": weights.detector, "segment": segmenter or weights.segmenter}
+    names = {"detect": weights.detector, "segment": weights.segmenter}
     maker = open_maker(list(dict.fromkeys(requests)), names, weights.device)
     try:
         with stoppable() as stop, status("", hidden=as_json) as line:

@@ -1,112 +1,95 @@
-"""The options of a run, made from the fields of RunConfig: `judge`, `rank` and `serve` take the same ones."""
+"""The options that several commands share, and the runs that a command line describes."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import math
+import os
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Le
+import typer
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer import Argument, BadParameter, Option
 
-from editloupe import files
+from editloupe import files, plugins
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
-from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded
+from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
-
-_FIELDS: Final = {**JudgeConfig.model_fields, **RunConfig.model_fields}
-
-
-def _fields(first: str, last: str) -> list[str]:
-    """The fields of a judge and a run from one to another, as they are declared."""
-    names = list(_FIELDS)
-    return names[names.index(first) : names.index(last) + 1]
-
-
-PANELS: Final[Mapping[str, Sequence[str]]] = {
-    "Data": _fields("format", "sample"),
-    "Protocol": ("protocol", *SHORTHANDS, "option", "repeats", "aggregate_repeats", "abstain_above"),
-    "Judge": ("backend", "judges", "role", "tool_protocol", "answers", "remind_answers"),
-    "Tools": _fields("tools", "marks"),
-    "Sampling": _fields("temperature", "reply_tokens"),
-    "Budget": _fields("max_turns", "prices"),
-    "Output": ("fail_on_error", "tags", "langsmith", "config", "trust"),
-}
-"""Every option of a run, in the order of `--help`."""
-
-OF_BUILDERS: Final = ("editor", "segmenter", "aesthetic")
-"""Options that only commands take which ask for them: those of builders whose `weights` name them."""
-
-_ORACLE: Final = "oracle crops by DLEBench's Eq. 1: the paper's rule for reference images, its use for crops is ours."
-TRUST_RUN: Final = "Use the addresses, weights and files that only a run or a file names. Its env= is never obeyed."
-
-ONLY_HERE: Final[Mapping[str, FieldInfo]] = {
-    name: FieldInfo(annotation=kind, description=text)
-    for name, kind, text in (
-        ("mode", str, f"How the protocol asks, such as tool, oracle or plain. {_ORACLE}"),
-        ("asks", str, "Whose questions the protocol probes asks: dlebench, unicbench or giebench."),
-        ("rubric", str, "A built-in rubric or your own .toml file."),
-        ("criteria", str, "Comma-separated criteria, such as if,vc. Default: all."),
-        ("prompt", Path, "Your own template (.md) of the question."),
-        ("judges", Path, "YAML of named judges with options of their own."),
-        ("config", Path, "Take options from this config.yaml of a run. The command line has precedence."),
-        ("trust", bool, TRUST_RUN),
-    )
-}
-"""Options that are no field of RunConfig: shorthands for options of the protocol, and files of options."""
-
-_REPEATED: Final[Mapping[str, str]] = {
-    "edited": "NAME=DIR",
-    "sample": "ID",
-    "option": "NAME=VALUE",
-    "role": "ROLE=URI",
-    "backend": "[NAME=]URI",
-}
-"""Options that may be given several times, and what each takes."""
-
-_FLAGS: Final = {field: name for name, field in ALIASES.items()}
-"""Field → the name of its flag, where that is another."""
-_METAVARS: Final[Mapping[str, str]] = {
-    "path": "PATH",
-    "columns": "ROLE=COLUMN,…",
-    "role": "ROLE=URI",
-    "format": "NAME",
-    "protocol": "NAME",
-    "mode": "NAME",
-    "asks": "NAME",
-    "areas": "A,B,…",
-    "rubric": "NAME|FILE",
-    "criteria": "A,B,…",
-    "tools": "A,B,…",
-    "ablate": "A,B,…",
-    "tags": "A,B,…",
-    "device": "DEVICE",
-    "max_seconds": "SECONDS",
-    "max_run_seconds": "SECONDS",
-    "patience": "SECONDS",
-    "max_cost": "USD",
-    "fail_on_error": "SHARE",
-    "picture_budget": "SHARE",
-    "preference": "ADDRESS",
-    "editor": "EDITOR",
-    "abstain_above": "BITS",
-}
-"""What an option takes, in words for people; else by its type."""
-_OF_TYPE: Final[Mapping[Any, str]] = {int: "N", float: "NUMBER", Path: "FILE", str: "FOLDER|FILE|ID"}
 
 PROJECT: Final = "editloupe.yaml"
 """Read by `judge` where no PATH is named. It may have come with the data: it is trusted no more than `--config`."""
 OUTPUT: Final = "Output"
-"""The panel of what a command itself adds: --out, --json."""
+"""The panel of what every command adds: --out, --format."""
+SETTINGS: Final = setting_fields()
+"""What `--set`, a variable EDITLOUPE_NAME, and a line of editloupe.yaml may name."""
+
+
+def _setting(name: str, metavar: str, panel: str, *, flag: str = "", **how: Any) -> Any:
+    """Return the option for a setting; its help is the setting's own."""
+    field = SETTINGS[name]
+    shown = f"{field.description}".replace("[", r"\[")
+    if (
+        isinstance(field.default, int | float | str)
+        and not isinstance(field.default, bool)
+        and field.default not in ("", 0)
+    ):
+        shown += f" Default: {field.default}."
+    flag = flag or f"--{name.replace('_', '-')}"
+    return Option(flag, metavar=metavar, help=shown, rich_help_panel=panel, show_default=False, **how)
+
+
+DataPath = Annotated[Path | None, Argument(metavar="PATH", help=SETTINGS["path"].description, show_default=False)]
+
+Layout = Annotated[str | None, _setting("layout", "NAME", "Data")]
+Edited = Annotated[list[str] | None, _setting("edited", "NAME=DIR", "Data")]
+DataColumns = Annotated[str | None, _setting("columns", "ROLE=COL,…", "Data")]
+FieldsFile = Annotated[Path | None, _setting("fields", "FILE", "Data")]
+Limit = Annotated[int | None, _setting("limit", "N", "Data")]
+SampleIds = Annotated[list[str] | None, _setting("sample", "ID", "Data")]
+
+ProtocolName = Annotated[str | None, _setting("protocol", "NAME", "Questions")]
+Mode = Annotated[str | None, _setting("mode", "NAME", "Questions")]
+Rubric = Annotated[str | None, _setting("rubric", "NAME|FILE", "Questions")]
+Criteria = Annotated[str | None, _setting("criteria", "A,B,…", "Questions")]
+Prompt = Annotated[Path | None, _setting("prompt", "FILE", "Questions")]
+Repeats = Annotated[int | None, _setting("repeats", "N", "Questions")]
+
+Backends = Annotated[list[str] | None, _setting("backend", "URI", "Judge")]
+JudgesFile = Annotated[Path | None, _setting("judges_file", "FILE", "Judge")]
+Temperature = Annotated[float | None, _setting("temperature", "T", "Judge")]
+
+Tools = Annotated[str | None, _setting("tools", "A,B,…", "Tools")]
+Detector = Annotated[str | None, _setting("detector", "WEIGHTS", "Tools")]
+Upscaler = Annotated[str | None, _setting("upscaler", "WEIGHTS", "Tools")]
+Device = Annotated[str | None, _setting("device", "DEVICE", "Tools")]
+
+MaxTurns = Annotated[int | None, _setting("max_turns", "N", "Budget")]
+MaxCost = Annotated[float | None, _setting("max_cost", "USD", "Budget")]
+Concurrency = Annotated[int | None, _setting("concurrency", "N", "Budget")]
+Processes = Annotated[int | None, _setting("processes", "N", "Budget")]
+Executor = Annotated[str | None, _setting("executor", "NAME", "Budget")]
+
+FailOnError = Annotated[float | None, _setting("fail_on_error", "SHARE", OUTPUT)]
+ConfigFile = Annotated[Path | None, _setting("config", "FILE", OUTPUT)]
+TrustRun = Annotated[bool, _setting("trust", "", OUTPUT)]
+Sets = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting, or option of the protocol (`editloupe list settings`); may be repeated.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 def finite(value: float | None) -> float | None:
@@ -116,131 +99,27 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
-LangSmith = Annotated[bool, Option("--langsmith", help="Send traces of the loop to LangSmith.")]
-TrustRun = Annotated[bool, Option("--trust", help=TRUST_RUN)]
-AsJson = Annotated[bool, Option("--json", help="Print JSON on standard output, an object a line.", rich_help_panel=OUTPUT)]
-JudgeName = Annotated[
-    str | None, Option("--judge", help="One judge of the run: its name, its URI, or the beginning of its id.")
+Full = Annotated[
+    bool, Option("--full", help="Print every table in a terminal too. A pipe always gets all.", rich_help_panel=OUTPUT)
 ]
-CriterionName = Annotated[str | None, Option("--criterion", help="Only this metric or question, such as if.")]
-RepeatNumber = Annotated[int | None, Option("--repeat", min=1, help="Only this repeat of a question, from 1.")]
-FieldsFile = Annotated[Path | None, Option("--fields", help="Mapping file (TOML) that is laid over the layout's own.")]
-DataColumns = Annotated[
-    str | None,
-    Option("--columns", metavar="ROLE=COLUMN,…", help="Which column holds what, such as source=photo,instruction=text."),
-]
-HumanFile = Annotated[
-    Path | None,
-    Option("--human", metavar="FILE", help="People's ratings: CSV, JSONL or Parquet. Default: those in the runs' samples."),
-]
-Columns = Annotated[
-    str | None,
-    Option("--columns", metavar="ROLE=COLUMN,…", help="What columns of people's table hold, where names do not say it."),
-]
-Resamples = Annotated[int, Option("--resamples", min=100, max=100_000, help="Bootstrap resamples.")]
-Level = Annotated[float, Option("--level", min=0.5, max=0.999, callback=finite, help="Level of the intervals.")]
-Seed = Annotated[int, Option("--seed", min=0, help="Seed of the resamples.")]
-AllJudges = Annotated[
-    bool,
-    Option(
-        "--full", help="Print the means of each of several judges too, not only all side by side.", rich_help_panel="Output"
-    ),
-]
-Full = Annotated[bool, Option("--full", help="Print every table in a terminal too. A pipe and a file always get all.")]
-JsonFigures = Annotated[bool, Option("--json", help="All figures as JSON on standard output; no files.")]
-MarkdownFigures = Annotated[bool, Option("--markdown", help="As Markdown on standard output; no files.")]
-PricesFile = Annotated[Path | None, Option("--prices", help="Prices (TOML) of models that no list has.")]
 
 
-Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+def given(context: typer.Context) -> dict[str, Any]:
+    """Return the settings that a command line gives, by name: its own options, and what `--set` holds, as text."""
+    unset = (None, False)
+    named = {name: v for name, v in context.params.items() if name in SETTINGS and not any(v is none for none in unset)}
+    texts = context.params.get("sets") or ()
+    return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v != ()}, "set": list(texts)}
 
 
-def run_options(*, without: Collection[str] = (), also: Collection[str] = (), project: bool = False) -> Decorator:
-    """Give a command the options of a run in place of its parameter `runs`: one RunConfig for each judge.
+def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, FieldInfo] | None = None) -> list[RunConfig]:
+    """Return the runs that a command line describes, one a judge. A word of the line goes before a variable, and a
+    variable before a file of options. Raises ConfigError.
 
-    without: options that the command does not take.   also: those of `OF_BUILDERS` that it takes.
-    project: whether it reads editloupe.yaml where no PATH is named.
+    project: whether editloupe.yaml is read where no path is named.   also: further options that `--set` may name.
     """
-    without = {*without, *OF_BUILDERS}.difference(also)
-    names = ("path", *(name for panel in PANELS.values() for name in panel))
-    made = functools.partial(runs, project=project)
-    return with_options("runs", [name for name in names if name not in without], made)
-
-
-def with_options(parameter: str, names: Sequence[str], made: Callable[[dict[str, Any]], Any] = dict) -> Decorator:
-    """Give a command these options of a run in place of a parameter, which gets what is made of those that are given."""
-
-    def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        shown = [*map(_option, names), *(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != parameter)]
-
-        @functools.wraps(command)
-        def run(**values: Any) -> int:
-            given = {name: value for name in names if (value := values.pop(name)) is not None and value != []}
-            return command(**{parameter: made(given)}, **values)
-
-        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in shown}
-        return run
-
-    return decorate
-
-
-def _option(name: str) -> inspect.Parameter:
-    """The parameter by which typer reads an option: its type, help text, bounds and default.
-
-    An option that is not given is None, so that config.yaml and the defaults of RunConfig hold.
-    """
-    panel = next((panel for panel, names in PANELS.items() if name in names), None)
-    return parameter(name, _FIELDS.get(name) or ONLY_HERE[name], panel=panel)
-
-
-def parameter(name: str, field: FieldInfo, *, panel: str | None) -> inspect.Parameter:
-    """Return the parameter by which typer reads a field of a pydantic model; one that is not given is None.
-
-    panel: of `--help`; None for an argument.
-    """
-    kind = kind_of(field.annotation)
-    if get_origin(kind) is not Literal and kind not in (int, float, bool, Path):
-        # Comma-separated words among them.
-        kind = str
-    text = str(field.description)
-    if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
-        text += f" Default: {field.default}."
-    # Brackets are markup to rich.
-    settings: dict[str, Any] = {"help": text.replace("[", r"\["), "show_default": False}
-    flag = f"--{_FLAGS.get(name, name).replace('_', '-')}"
-    if get_origin(kind) is not Literal and kind is not bool:
-        settings["metavar"] = _METAVARS.get(name) or _OF_TYPE[kind]
-    if name in _REPEATED:
-        kind, settings["metavar"] = list[str], _REPEATED[name]
-    elif kind in (int, float):
-        # The narrowest: a field's own bound stands beside that of its type.
-        settings["min"] = max((cast(float, rule.ge) for rule in field.metadata if isinstance(rule, Ge)), default=None)
-        settings["max"] = min((cast(float, rule.le) for rule in field.metadata if isinstance(rule, Le)), default=None)
-        if kind is float:
-            settings["callback"] = finite
-    elif kind is bool:
-        # A flag of config.yaml can be taken back.
-        flag = f"{flag}/--no-{flag[2:]}"
-    shown = Option(flag, rich_help_panel=panel, **settings) if panel else Argument(**settings)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown])
-
-
-def kind_of(annotation: Any) -> Any:
-    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
-    while get_origin(annotation) in (Union, types.UnionType, Annotated):
-        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
-    return annotation
-
-
-def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
-    """Return the runs that the options of a command line describe. Raises ConfigError.
-
-    project: whether editloupe.yaml is read where no path is named.
-    """
-    file, judges, trusted = given.pop("config", None), given.pop("judges", None), given.pop("trust", False)
+    given = dict(given)
+    file, judges, trusted = given.pop("config", None), given.pop("judges_file", None), given.pop("trust", False)
     if project and file is None and "path" not in given and Path(PROJECT).is_file():
         file = Path(PROJECT)
         note(f"Options from {PROJECT}")
@@ -248,7 +127,8 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
         raise ConfigError("--backend is empty; leave it out for the pixel baseline, or name provider/model")
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
-    line, kept = folded(absolute(given)), {} if file is None else folded(read_config(file))
+    kept = {} if file is None else folded(read_config(file))
+    line = folded(absolute(_with_sets(given, str(kept.get("protocol", "")), also or {})))
     if (trusted or file == Path(PROJECT)) and isinstance(kept.get("path"), str):
         kept["path"] = str(local_data(Path(kept["path"])))
     named = {*line, *(f"option.{name}" for name in line["option"])}
@@ -264,14 +144,111 @@ def runs(given: dict[str, Any], *, project: bool = False) -> list[RunConfig]:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     if file is None:
         return found
-    trust = Trust(
-        source=file,
-        whole=trusted,
-        given=named,
-        # A remark on several judges is made once.
-        tell=functools.cache(note),
-    )
+    # A remark on several judges is made once.
+    trust = Trust(source=file, whole=trusted, given=named, tell=functools.cache(note))
     return [trust.run(run) for run in found]
+
+
+def one_run(given: dict[str, Any], command: str, *, also: Mapping[str, FieldInfo] | None = None) -> RunConfig:
+    """Return the run of a command that takes one judge. Raises ConfigError for several."""
+    found = runs(given, also=also)
+    if len(found) > 1:
+        raise ConfigError(f"editloupe {command} takes one judge; found {', '.join(run.judge.title for run in found)}")
+    return settled(found[0])
+
+
+def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Return what is given with what `--set` and the environment's variables say. Raises ConfigError."""
+    found = {name: value for name, value in given.items() if name != "set"}
+    texts = [(f"--set {text}", *text.partition("=")) for text in given.get("set", ())]
+    said = {name for _, name, _, _ in texts} | set(found)
+    for variable, name, text in variables():
+        if name not in said:
+            texts.append((f"{variable}={text}", name, "=", text))
+    protocol = str(given.get("protocol") or next((t for _, n, _, t in texts if n == "protocol"), "") or protocol)
+    option, role = dict(found.pop("option", {})), dict(found.pop("role", {}))
+    for source, name, equals, text in texts:
+        name, text = name.strip(), text.strip()
+        if not equals or not name or not text:
+            raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
+        if name in given:
+            raise ConfigError(f"{source}: {name} is given by its option too; give it once")
+        first, dot, rest = name.partition(".")
+        if first == "option" and rest in also:
+            name = rest
+        if name in also:
+            option[name] = value_of(text, also[name], source)
+        elif dot and first in ("role", "option"):
+            (role if first == "role" else option)[rest] = text
+        elif name in SETTINGS and name not in ("config", "trust", "judges_file"):
+            found[name] = value_of(text, SETTINGS[name], source)
+        else:
+            option[name] = _of_protocol(name, text, source, protocol, also)
+    return {**found, "option": option, **({"role": role} if role else {})}
+
+
+def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, FieldInfo]) -> str:
+    """Return the text of an option of the protocol. Raises ConfigError, with the nearest name, for what is none."""
+    cls: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+    options = cls.Options
+    known = [*also, *(field.alias or own for own, field in options.model_fields.items())]
+    if name in known or options.model_config.get("extra") == "allow":
+        return text
+    hint = did_you_mean(name, [*SETTINGS, *known])
+    raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
+
+
+def value_of(text: str, field: FieldInfo, source: str) -> Any:
+    """Return the value of a setting that is given as text. Raises ConfigError."""
+    kind = kind_of(field.annotation)
+    try:
+        if kind in (int, float):
+            return kind(text)
+        if kind is bool:
+            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}[text.lower()]
+    except (ValueError, KeyError):
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise ConfigError(f"{source}: expected {expected}, found {text!r}") from None
+    return [text] if get_origin(kind) is tuple and field is SETTINGS["sample"] else text
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
+    while get_origin(annotation) in (Union, types.UnionType, Annotated):
+        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
+    return annotation
+
+
+def type_name(annotation: Any) -> str:
+    """Return a type in words: "tool|oracle|plain" for a Literal, "integer", "text"."""
+    kind = kind_of(annotation)
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) in (tuple, dict):
+        return "words" if get_origin(kind) is tuple else "NAME=VALUE"
+    return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
+
+
+_OURS: Final = "EDITLOUPE_"
+OF_TOOLS: Final = (
+    "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "aesthetic", "editor", "segmenter",
+    "picture_budget", "marks",
+)  # fmt: skip
+"""Settings whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
+
+
+def variables() -> Iterator[tuple[str, str, str]]:
+    """Yield (variable, setting, text) for the settings that the environment names; it warns of a variable of no setting."""
+    for variable, text in sorted(os.environ.items()):
+        name = variable.removeprefix(_OURS).lower()
+        if not variable.startswith(_OURS) or name in (*OF_TOOLS, "serve_token") or not text.strip():
+            continue
+        if name in SETTINGS and name not in ("config", "trust", "judges_file"):
+            yield variable, name, text
+        else:
+            near = did_you_mean(name, SETTINGS).replace("'", "").removeprefix("did you mean ").removesuffix("? ")
+            hint = f"; did you mean {_OURS}{near.upper()}?" if near else ""
+            note(f"warning: {variable} is set and has no effect: there is no such setting{hint}")
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +262,8 @@ def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
     if "rubric" in found and Path(found["rubric"]).is_file():
         found["rubric"] = str(Path(found["rubric"]).resolve())
     if "edited" in found:
-        found["edited"] = {name: folder.resolve() for name, folder in editors(found["edited"]).items()}
+        listed = found["edited"].split(",") if isinstance(found["edited"], str) else found["edited"]
+        found["edited"] = {name: folder.resolve() for name, folder in editors(listed).items()}
     return found
 
 
@@ -296,13 +274,6 @@ def settled(run: RunConfig) -> RunConfig:
         return one.model_copy(update={"backend": settled_uri(one.backend)}) if isinstance(one.backend, str) else one
 
     return run.model_copy(update={"judge": judge(run.judge), "role": {name: judge(one) for name, one in run.role.items()}})
-
-
-def only(runs: Sequence[RunConfig], command: str) -> RunConfig:
-    """Return the run of a command that takes one judge. Raises ConfigError for several."""
-    if len(runs) > 1:
-        raise ConfigError(f"editloupe {command} takes one judge; found {', '.join(run.judge.title for run in runs)}")
-    return settled(runs[0])
 
 
 def read_text(path: Path, option: str, expected: str) -> str:
@@ -323,7 +294,7 @@ def words(text: str | None) -> tuple[str, ...] | None:
     return found
 
 
-def editors(values: list[str]) -> dict[str, Path]:
+def editors(values: Sequence[str]) -> dict[str, Path]:
     """Return `--edited nameA=DIR --edited nameB=DIR` by name; a bare DIR is the editor of that folder's name."""
     found: dict[str, Path] = {}
     for value in values:
@@ -350,3 +321,42 @@ def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
     if not isinstance(data, Mapping) or not data:
         raise ConfigError(f"{path}: expected {expected}")
     return data
+
+
+def old_option(flag: str, *, settings: bool) -> str:
+    """Return how what an option of an earlier version said is said now; "" for one that never was.
+
+    settings: whether the command takes settings.
+    """
+    if flag in _RENAMED:
+        return f"{flag} is now {_RENAMED[flag]}"
+    if not settings:
+        return ""
+    name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+    field = {field: alias for alias, field in ALIASES.items()}.get(name, name)
+    groups: tuple[plugins.Group, ...] = ("protocols", "builders")
+    known = {option: kind for group in groups for one in plugins.names(group) for option, kind in _options_of(group, one)}
+    if field not in (known := {**known, **SETTINGS}):
+        return ""
+    value = "false" if flag.startswith("--no-") else "true" if kind_of(known[field].annotation) is bool else "VALUE"
+    return f"{flag} is now --set {field}={value}"
+
+
+def _options_of(group: plugins.Group, name: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the options of a protocol or a recipe; none of one that cannot be opened."""
+    with suppress(ConfigError):
+        found: Any = plugins.load(group, name)
+        yield from getattr(found, "Options", BaseModel).model_fields.items()
+
+
+_RENAMED: Final[Mapping[str, str]] = {
+    "--json": "--format json",
+    "--markdown": "--format md",
+    "--csv": "--format csv",
+    "--latex": "--format latex",
+    "--option": "--set NAME=VALUE",
+    "--role": "--set role.ROLE=URI",
+    "--judges": "--judges-file FILE",
+    "--status": "judge RUN --retry STATUS",
+}
+"""Options of earlier versions that became another option → that."""

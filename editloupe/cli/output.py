@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -14,132 +13,256 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 from rich.text import Text
+from typer import Option
 
-from editloupe.figures.escape import csv_cell, markdown_row, safe, safe_json
+from editloupe.errors import ConfigError
 from editloupe.figures.escape import plain as plain
+from editloupe.figures.escape import safe, safe_json
 from editloupe.runs.executors import Stop
+from editloupe.stats.table import Column, Row, Table, words
 from editloupe.values import Json
 
-_SIDE = re.compile(r"0*[1-9][0-9]{0,4}")
-"""A width or height of a terminal."""
-
-
-_WIDE: Final = 1000
-
-
-class _Plain(Console):
-    """Standard output that is no terminal: text without frames, and no space at a line's end."""
-
-    plain_tables = True
-
-    def print(self, *objects: Any, **how: Any) -> None:
-        for one in objects:
-            _plain_tables(one)
-        with self.capture() as taken:
-            super().print(*objects, **how)
-        self.file.write("\n".join(line.rstrip() for line in taken.get().split("\n")))
-        self.file.flush()
-
-
-def _plain_tables(shown: object) -> None:
-    if isinstance(shown, Table):
-        from editloupe.figures.render import make_plain
-
-        make_plain(shown)
-    for part in getattr(shown, "renderables", ()):
-        _plain_tables(part)
-
-
-def out() -> Console:
-    """Return standard output. Where it is no terminal, tables are plain text, as wide as they are."""
-    return _out(_format.chosen)
-
-
-@cache
-def _out(form: Format) -> Console:
-    # Named, so that tables are drawn with what its encoding has.
-    if form != "table":
-        return _Data(file=sys.stdout, highlight=False)
-    if sys.stdout.isatty():
-        return Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False)
-    width = None if "COLUMNS" in os.environ else _WIDE
-    return _Plain(file=sys.stdout, width=width, highlight=False, emoji=False, soft_wrap=False)
-
-
-Format: TypeAlias = Literal["table", "json", "csv", "md"]
+Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
 class _Chosen:
     """The form of this command's tables."""
 
-    chosen: Format = "table"
+    form: Format = "table"
 
 
-_format: Final = _Chosen()
+_chosen: Final = _Chosen()
 
 
-def in_brief(full: bool) -> bool:
-    """Return whether a command answers in a few lines: in a terminal, unless all is asked for. A pipe gets all."""
-    return not full and _format.chosen == "table" and out().is_terminal
+def choose_format(form: Format) -> Format:
+    """Say how this command's tables are printed, and return it."""
+    _chosen.form = form
+    return form
+
+
+Form = Annotated[
+    Format,
+    Option(
+        "--format",
+        callback=choose_format,
+        show_default=False,
+        metavar="FORM",
+        help="Print table (default), json, csv, md or latex; remarks then go to standard error.",
+    ),
+]
+"""The option of a command that prints tables."""
+
+
+def chosen_form() -> Format:
+    """Return how this command's tables are printed."""
+    return _chosen.form
 
 
 def for_programs() -> bool:
     """Return whether this command's tables are printed for programs."""
-    return _format.chosen != "table"
+    return _chosen.form != "table"
 
 
-def chosen_format() -> Format:
-    """Return how this command's tables are printed."""
-    return _format.chosen
+def in_brief(full: bool) -> bool:
+    """Return whether a command answers in a few lines: in a terminal, unless all is asked for. A pipe gets all."""
+    return not full and not for_programs() and out().is_terminal
 
 
-def choose_format(form: Format) -> None:
-    """Say how this command's tables are printed."""
-    _format.chosen = form
+class _Plain(Console):
+    """Standard output that is no terminal."""
+
+    plain_tables = True
 
 
-class _Data(Console):
-    """Standard output that holds tables for programs."""
-
-    def print(self, *objects: Any, **how: Any) -> None:
-        for one in objects:
-            _print_data(one)
-
-
-def _print_data(shown: object) -> None:
-    from editloupe.figures import render
-    from editloupe.stats.table import Table as ReportTable
-
-    inner = getattr(shown, "table", None)
-    if isinstance(inner, ReportTable):
-        forms: dict[str, Callable[[ReportTable], str]] = {
-            "json": lambda table: json.dumps(table.to_json(), ensure_ascii=False) + "\n",
-            "csv": lambda table: render.records_csv(table.records()),
-            "md": render.markdown,
-        }
-        write(forms[_format.chosen](inner), json_text=_format.chosen == "json")
-    elif hasattr(shown, "renderables"):
-        for part in shown.renderables:
-            _print_data(part)
-    elif str(shown).strip():
-        note(str(shown))
+@cache
+def out() -> Console:
+    """Return standard output."""
+    # Named, so that tables are drawn with what its encoding has.
+    kind = Console if sys.stdout.isatty() else _Plain
+    return kind(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False)
 
 
 @cache
 def err() -> Console:
     """Return standard error."""
     return Console(stderr=True, highlight=False, emoji=False)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print text without markup on standard output. Long lines are not broken.
+
+    Where tables are printed for programs, it is a remark.
+    """
+    if for_programs():
+        note(text)
+    else:
+        out().print(Text(safe(text), style=style), soft_wrap=True)
+
+
+def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
+    """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
+    for line in lines[:most]:
+        say(line)
+    if len(lines) > most:
+        say(f"  … and {len(lines) - most} more{more}")
+
+
+def table(*head: str, rows: Iterable[Sequence[object]], title: str = "", right: Collection[str] = ()) -> None:
+    """Print a table of words.   right: columns of numbers."""
+    columns = tuple(Column(title=name, words=name not in right) for name in head)
+    cells = (tuple(words(str(cell), name=name) for name, cell in zip(head, row, strict=True)) for row in rows)
+    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in cells)))
+
+
+def show_table(shown: Table) -> None:
+    """Print one table in the form that was chosen."""
+    from editloupe.figures import render  # not needed by a command that prints no table
+
+    if _chosen.form == "json":
+        print_json(shown.to_json())
+    elif _chosen.form == "csv":
+        write(render.records_csv(shown.records()))
+    elif _chosen.form == "md":
+        write(render.markdown(shown) + "\n")
+    elif _chosen.form == "latex":
+        write(render.latex(shown) + "\n")
+    elif out().is_terminal:
+        out().print(render.terminal(shown))
+    else:
+        write(_text(shown))
+
+
+def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "name one with --table NAME") -> None:
+    """Print tables, or the one of a name.   choose: what to do where there are several and CSV is asked for.
+
+    Raises ConfigError: no table of this name; several in one CSV.
+    """
+    names = list(dict.fromkeys(one.name for one in tables))
+    found = [one for one in tables if wanted in (None, one.name)]
+    if wanted is not None and not found:
+        raise ConfigError(f"--table {wanted}: there is no table of this name; there are {', '.join(names)}")
+    if _chosen.form == "csv" and len({one.name for one in found}) > 1:
+        raise ConfigError(f"a CSV holds one table, and there are {len(names)}: {', '.join(names)}; {choose}")
+    if _chosen.form == "csv" and len(found) > 1:
+        # The same table of several judges: its records name the judge.
+        from editloupe.figures import render
+
+        write(render.records_csv(record for one in found for record in one.records()))
+        return
+    for one in found:
+        show_table(one)
+
+
+def show_whole(
+    tables: Sequence[Table], name: str | None, to_json: Callable[[], Mapping[str, Json]], markdown: Callable[[], str]
+) -> bool:
+    """Print the table of a name, or all for programs. Return False where people read, who get it in a form of their own."""
+    if name is None and _chosen.form == "table":
+        return False
+    if name is None and _chosen.form == "json":
+        print_json(to_json())
+    elif name is None and _chosen.form == "md":
+        write(markdown())
+    else:
+        show_tables(tables, name)
+    return True
+
+
+def _text(shown: Table) -> str:
+    """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
+    columns = [shown.columns[i] for i in shown.shown]
+    cells = [[safe(cell).split("\n") for cell in row] for row in map(shown.text, shown.rows)]
+    cells.insert(0, [[safe(column.title)] for column in columns])
+    widths = [max(cell_len(line) for row in cells for line in row[at]) for at in range(len(columns))]
+
+    def lines(row: Sequence[Sequence[str]]) -> Iterator[str]:
+        for number in range(max(map(len, row), default=0)):
+            line = ""
+            for text, width, column in zip(row, widths, columns, strict=True):
+                part = text[number] if number < len(text) else ""
+                space = " " * (width - cell_len(part))
+                line += f" {part}{space} " if column.words else f" {space}{part} "
+            yield line.rstrip()
+
+    head, *body = ["\n".join(lines(row)) for row in cells]
+    rule = " " + "-" * (sum(widths) + 2 * len(widths) - 2)
+    title = ["", safe(shown.title)] if shown.title else []
+    caption = [safe(shown.caption)] if shown.caption else []
+    return "\n".join([*map(safe, shown.notes), *title, "", head, rule, *body, "", *caption]) + "\n"
+
+
+def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
+    """Print one JSON object on standard output."""
+    write(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False) + "\n", json_text=True)
+
+
+def write(text: str, *, json_text: bool = False) -> None:
+    """Write a text to standard output.   json_text: controls, and what the encoding lacks, become escapes as in JSON."""
+    text = safe_json(text) if json_text else text
+    if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
+        text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
+    sys.stdout.write(text)
+
+
+def note(message: str) -> None:
+    """Print a remark on standard error."""
+    err().print(safe(message), markup=False, soft_wrap=True)
+
+
+def warn(problems: Iterable[str]) -> None:
+    """Print warnings on standard error."""
+    for problem in problems:
+        note(f"warning: {problem}")
+
+
+def fail(message: str) -> None:
+    """Print an error on standard error."""
+    err().print("error:", style="bold red", end=" ")
+    note(message)
+
+
+def status(text: str, *, hidden: bool = False) -> Status:
+    """Return a live line on standard error, to be used as a context."""
+    return Status(text, console=Console(quiet=True) if hidden else err(), spinner="line")
+
+
+def many(count: int, noun: str) -> str:
+    """Return "1 sample" or "1,200 samples"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def command(*parts: str | Path) -> str:
+    """Return a command line of editloupe, quoted for a shell."""
+    return shlex.join(["editloupe", *map(str, parts)])
+
+
+def slug(text: str) -> str:
+    """Return a text as part of a file's name."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-")
+
+
+def tell_traces(wanted: bool) -> None:
+    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError where they cannot."""
+    if wanted:
+        from editloupe.backends.langsmith import announcement
+
+        note(announcement())
+
+
+def send_traces() -> None:
+    """Wait a while until the traces that go to LangSmith are sent. Without any there is nothing to do."""
+    module = sys.modules.get("editloupe.backends.langsmith")
+    if module is not None and not module.flush():
+        note("LangSmith did not take all traces.")
 
 
 class _Unfailing(io.RawIOBase):
@@ -168,11 +291,16 @@ class _Unfailing(io.RawIOBase):
         return len(data)
 
 
+_SIDE: Final = re.compile(r"0*[1-9][0-9]{0,4}")
+"""A width or height of a terminal."""
+
+
 def prepare_streams() -> None:
     """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes.
 
     A width or height in the environment in which nothing can be printed (0, -1, a word) counts as not set.
     """
+    _chosen.form = "table"
     for name in ("COLUMNS", "LINES"):
         if not _SIDE.fullmatch(os.environ.get(name, "")):
             os.environ.pop(name, None)
@@ -200,208 +328,6 @@ def output_failure() -> OSError | None:
     sys.stdout.flush()
     failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
     return None if isinstance(failure, BrokenPipeError) else failure
-
-
-def status(text: str, *, hidden: bool = False) -> Status:
-    """Return a live line on standard error, to be used as a context."""
-    return Status(text, console=Console(quiet=True) if hidden else err(), spinner="line")
-
-
-def say(text: str, style: str = "") -> None:
-    """Print text without markup on standard output. Long lines are not broken.
-
-    Where tables are printed for programs, it is a remark.
-    """
-    if _format.chosen != "table":
-        note(text)
-        return
-    out().print(plain(text, style), soft_wrap=True)
-
-
-def many(count: int, noun: str) -> str:
-    """Return "1 sample" or "1,200 samples"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
-    """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
-    for line in lines[:most]:
-        say(line)
-    if len(lines) > most:
-        say(f"  … and {len(lines) - most} more{more}")
-
-
-def table(*head: str, rows: Iterable[Sequence[str | Text]], title: str = "", right: Collection[str] = ()) -> None:
-    """Print a table without markup on standard output.   right: columns of numbers.
-
-    Where its words have no room beside each other, each row is a list of its cells, a line each with the column's name.
-    """
-    if _format.chosen != "table":
-        _data_table(title, head, [[str(cell) for cell in row] for row in rows])
-        return
-    console = out()
-    if isinstance(console, _Plain):
-        # Of thousands of rows, laying them out took most of a command's time.
-        told = [[cell.plain if isinstance(cell, Text) else safe(cell) for cell in row] for row in rows]
-        text = _as_text([safe(name) for name in head], told, title=safe(title), right=right, width=console.width)
-        if text is not None:
-            write(text)
-            return
-        rows = told
-    rows = list(rows)
-    if not _has_room(head, rows, console):
-        _say_rows(head, rows, title)
-        return
-    shown = Table(title=plain(title) if title else None, title_justify="left")
-    for name in head:
-        least = _longest_word(name)
-        shown.add_column(plain(name), overflow="fold", min_width=least, justify="right" if name in right else "left")
-    for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
-    console.print(shown)
-
-
-_WORD: Final = 16
-"""Columns of text up to which a word in a cell is kept whole; a longer one, such as a path, may be broken."""
-
-
-def _longest_word(text: str) -> int:
-    return max(map(cell_len, text.split()), default=0)
-
-
-def _has_room(head: Sequence[str], rows: Sequence[Sequence[str | Text]], console: Console) -> bool:
-    """Whether a table fits without breaking a heading's word, or a usual word of a cell."""
-    if not rows or len(head) < 3:
-        return True
-    columns = zip(*rows, strict=True)
-    least = [
-        max(_longest_word(name), min(_WORD, max(_longest_word(str(cell)) for cell in cells)))
-        for name, cells in zip(head, columns, strict=True)
-    ]
-    return sum(least) + 3 * len(least) + 1 <= console.width
-
-
-def _say_rows(head: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str) -> None:
-    """Print the rows of a table one below the other."""
-    if title:
-        say(title, "italic")
-    names = max(map(cell_len, head))
-    for row in rows:
-        say("")
-        for name, cell in zip(head, row, strict=True):
-            if str(cell):
-                padded = plain(name + " " * (names - cell_len(name) + 2), "dim")
-                told = cell if isinstance(cell, Text) else plain(cell)
-                shown = Table.grid()
-                shown.add_column(no_wrap=True)
-                shown.add_column(overflow="fold")
-                shown.add_row(padded, told)
-                out().print(shown)
-
-
-def _as_text(
-    head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str, right: Collection[str], width: int
-) -> str | None:
-    """Return a table as `_Plain` prints it, title and all; None where a line has to be broken, or
-    begins or ends with a space, or a column is empty, which Rich treats in its own way.
-
-    width: in columns of text.
-    """
-    cells = [[cell.split("\n") for cell in row] for row in (head, *rows)]
-    # A large table has few different words in very many cells.
-    width_of = {"": 0} | {line: cell_len(line) for row in cells for cell in row for line in cell}
-    if any(line != line.strip() for line in width_of):
-        return None
-    widths = [max(width_of[line] for cell in column for line in cell) for column in zip(*cells, strict=True)]
-    whole = sum(widths) + 2 * len(widths)
-    if whole > width or cell_len(title) > whole or "\n" in title or 0 in widths:
-        return None
-    ends = [name in right for name in head]
-
-    def padded(text: str, column: int) -> str:
-        space = " " * (widths[column] - width_of[text])
-        return space + text if ends[column] else text + space
-
-    def row_lines(row: list[list[str]]) -> Iterator[str]:
-        for lines in zip_longest(*row, fillvalue=""):
-            yield " " + "  ".join(padded(line, column) for column, line in enumerate(lines))
-
-    lines = [
-        *([title] if title else []),
-        "",
-        *row_lines(cells[0]),
-        f" {'-' * (whole - 2)}",
-        *(line for row in cells[1:] for line in row_lines(row)),
-        "",
-    ]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _data_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if _format.chosen == "json":
-        print_json({"title": title, "rows": [dict(zip(head, row, strict=True)) for row in rows]})
-    elif _format.chosen == "csv":
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([[csv_cell(cell) for cell in row] for row in (head, *rows)])
-        write(file.getvalue())
-    else:
-        lines = [markdown_row(head), "|" + "---|" * len(head), *map(markdown_row, rows)]
-        write("\n".join([*([f"## {title}\n"] if title else []), *lines, ""]) + "\n")
-
-
-def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
-    """Print one JSON object on standard output."""
-    write(json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False) + "\n", json_text=True)
-
-
-def write(text: str, *, json_text: bool = False) -> None:
-    """Write a text to standard output.   json_text: controls, and what the encoding lacks, become escapes as in JSON."""
-    text = safe_json(text) if json_text else text
-    if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
-        text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
-    sys.stdout.write(text)
-
-
-def command(*words: str | Path) -> str:
-    """Return a command line of editloupe, quoted for a shell."""
-    return shlex.join(["editloupe", *map(str, words)])
-
-
-def fail(message: str) -> None:
-    """Print an error on standard error."""
-    err().print("error:", style="bold red", end=" ")
-    note(message)
-
-
-def warn(problems: Iterable[str]) -> None:
-    """Print warnings on standard error."""
-    for problem in problems:
-        note(f"warning: {problem}")
-
-
-def note(message: str) -> None:
-    """Print a remark on standard error."""
-    err().print(safe(message), markup=False, soft_wrap=True)
-
-
-def tell_traces(wanted: bool) -> None:
-    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError where they cannot."""
-    if wanted:
-        from editloupe.backends.langsmith import announcement
-
-        note(announcement())
-
-
-def send_traces() -> None:
-    """Wait a while until the traces that go to LangSmith are sent. Without any there is nothing to do."""
-    module = sys.modules.get("editloupe.backends.langsmith")
-    if module is not None and not module.flush():
-        note("LangSmith did not take all traces.")
-
-
-def slug(text: str) -> str:
-    """Return a text as part of a file's name."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-")
 
 
 GRACE_S: Final = 5.0

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
+from editloupe.cli import arguments, options
 from editloupe.cli.judge import asked_name, data_name, exit_code
 from editloupe.cli.judge_report import heading_of, stopped_message
-from editloupe.cli.options import OUTPUT, AsJson, JudgeName, only, run_options, words
-from editloupe.cli.output import many, note, out, print_json, say, slug, stoppable, tell_traces
+from editloupe.cli.options import OUTPUT, given, one_run, words
+from editloupe.cli.output import Form, many, note, print_json, say, show_table, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
@@ -40,40 +42,45 @@ _NAMED = 5
 """Edits that a message names."""
 
 
-@run_options(without=("path", "null_edit", "judges", "criteria", "repeats", "aggregate_repeats", "abstain_above"))
 def rank(
-    runs: list[RunConfig],
-    *,
+    context: typer.Context,
     paths: Annotated[
         list[Path],
         Argument(metavar="PATH", help="A folder of edits or a run folder; with --source, edits.", show_default=False),
     ],
-    source: Annotated[Path | None, Option(help="The image before; PATH… are then edits of it.")] = None,
+    source: Annotated[Path | None, Option(metavar="IMAGE", help="The image before; PATH… are then edits of it.")] = None,
     instruction: Annotated[str | None, Option(help="With --source: what the edits were to do.")] = None,
-    pairwise: Annotated[
-        bool, Option("--pairwise", help="Compare every two edits, in both orders, in place of scoring each.")
-    ] = False,
+    pairwise: Annotated[bool, Option("--pairwise", help="Compare every two edits, in both orders; score none.")] = False,
     by: Annotated[
-        str | None, Option(help="Criteria to rank by, the next breaking ties: if,vc or overall. Default: all.")
+        str | None, Option(metavar="A,B,…", help="Criteria to rank by, the next breaking ties; or overall. Default: all.")
     ] = None,
+    judge: arguments.JudgeName = None,
+    edited: options.Edited = None,
+    protocol: options.ProtocolName = None,
+    mode: options.Mode = None,
+    rubric: options.Rubric = None,
+    backend: options.Backends = None,
     out_dir: Annotated[
-        Path | None, Option("--out", help="Run folder. Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT)
+        Path | None,
+        Option("--out", metavar="RUN", help="Default: runs/rank-NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
     ] = None,
-    judge: JudgeName = None,
-    as_json: AsJson = False,
+    format: Form = "table",
+    sets: options.Sets = None,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""
+    as_json = format == "json"
     if (source is None) != (instruction is None):
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
         raise ConfigError(f"{len(paths)} paths are given; name one folder, or --source IMAGE --instruction TEXT for edits")
     if source is None and (paths[0] / "run.json").exists():
-        if pairwise or runs[0].judge.backend or runs[0].edited:
+        if pairwise or backend or edited:
             raise ConfigError(
                 f"{paths[0]} is a run: its scores are ranked as they are; --pairwise, --backend and --edited ask anew"
             )
         return _of_run(paths[0], judge, words(by), as_json=as_json)
-    run = only(runs, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})
+    line = {**given(context), **({"protocol": PAIRWISE} if pairwise else {})}
+    run = one_run(line, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})
     chosen, setup = _setup(run, words(by), pairwise=pairwise)
     loaded = selected(run, ImageStore(cache_bytes=0)) if source is None else _edits(source, instruction or "", paths)
     unread = [unreadable(row.editor, row.id, row.message) for row in loaded.rejected]
@@ -82,18 +89,12 @@ def rank(
     # Another instruction for the same image is another run.
     asked = None if source is None else digest([str(source.resolve()), instruction])[:6]
     name = data_name(paths[0]) if source is None else f"{source.stem}-{asked}"
-    parts = ["rank", name, setup.backend.uri, *asked_name(run), *(["pairwise"] if pairwise else [])]
+    parts = ["rank", name, setup.backend.uri, *asked_name(run)]
     folder = out_dir or Path("runs") / "-".join(map(slug, parts))
     if not as_json:
         note(f"Ranking with {setup.backend.uri} into {folder}")
     with stoppable() as stop, progress(hidden=as_json) as listener:
-        outcome = drive(
-            setup,
-            folder,
-            loaded=loaded,
-            listener=listener,
-            stop=stop,
-        )
+        outcome = drive(setup, folder, loaded=loaded, listener=listener, stop=stop)
     for text in outcome.notes:
         note(text)
     if (stopped := stopped_message(outcome)) and not any(f.status == "ok" for f in outcome.findings):
@@ -124,7 +125,6 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
             raise ConfigError("--by overall is a mean of scores, and --pairwise gives none; name criteria")
         if run.option.get("mode") == "oracle":
             raise ConfigError("--pairwise shows whole images; use --mode tool or plain")
-        run = run.model_copy(update={"protocol": PAIRWISE})
     option = {name: value for name, value in run.option.items() if name != "criteria"}
     setup = open_setup(run.model_copy(update={"option": option}))
     if by is not None and OVERALL not in by and "criteria" in setup.options:
@@ -244,11 +244,11 @@ def _show(
         say(text, "yellow")
     tables = list(report.tables())
     for table in tables[:SHOWN]:
-        out().print(render.terminal(table))
+        show_table(table)
     if len(tables) > SHOWN:
         say(f"\n… and {len(tables) - SHOWN} more sources")
     if (summary := report.editors()) is not None:
-        out().print(render.terminal(summary))
+        show_table(summary)
     places = [place for ranking in report.rankings for place in ranking.places]
     ranked = sum(place.rank is not None for place in places)
     if ranked < len(places) + len(report.unread):

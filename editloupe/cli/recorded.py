@@ -23,8 +23,8 @@ def recorded_runs(folder: Path) -> list[RunConfig]:
     path = folder / "config.yaml"
     if not path.exists():
         raise ConfigError(
-            f"{folder} has no config.yaml, so that its judges cannot be asked again: it was imported, re-scored or made in "
-            "Python; judge the data itself with editloupe judge"
+            f"{folder} has no config.yaml, so that its judges cannot be asked again: it was imported, scored again or made "
+            "in Python; judge the data itself with editloupe judge"
         )
     try:
         runs = RunConfig.each_judge(read_config(path))
@@ -46,9 +46,8 @@ def run_toolbox(store: RunStore, trust: Trust, names: Sequence[str] | None = Non
     trust.check(config.model_copy(update={"option": {}}))
     identity = store.info["identity"]
     assert isinstance(identity, dict)
-    recorded, absent = identity.get("tools"), identity.get("absent_tools")
+    recorded, absent, ablations = (identity.get(name) for name in ("tools", "absent_tools", "ablations"))
     known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
-    ablations = identity.get("ablations")
     box = open_toolbox(known if names is None else names, weights_of(config))
     return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
 

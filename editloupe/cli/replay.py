@@ -1,118 +1,135 @@
-"""`editloupe replay`: a run's tasks once more from their traces, model and tools each recorded or live."""
+"""`editloupe replay`: a run's tasks once more from their traces; forks and new rubrics too."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Final
 
-from typer import Option
-
+import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import AsJson, CriterionName, LangSmith, RunFolder, TrustRun, finite
-from editloupe.cli.output import note, out, print_json, say, status, table, tell_traces, warn
-from editloupe.cli.recorded import findings_of, run_toolbox
+from editloupe.cli.arguments import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
+from editloupe.cli.output import Form, chosen_form, note, print_json, say, show_tables, status, warn
+from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
+from editloupe.config import pairs
 from editloupe.errors import ConfigError
-from editloupe.figures import render
 from editloupe.figures.flips import Flips, fixed_set, flips
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs.recording import Live
-from editloupe.runs.replay import RecordMode, Replay, Replayed, exit_code
+from editloupe.runs.replay import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
+from editloupe.stats.table import Cell, Column, Row, Table, words
 
 _SHOWN = 20
+_LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
 
 
 def replay(
     run: RunFolder,
-    sample: Annotated[str | None, Option(help="Only this sample: an id, or EDITOR/ID.")] = None,
+    sample: SampleName = None,
     criterion: CriterionName = None,
-    model: Annotated[Side, Option(help="recorded: the replies of the traces. live: the model is asked.")] = "recorded",
-    tools: Annotated[Side, Option("--observations", help="recorded: those of the traces. live: tools run.")] = "recorded",
-    record_mode: Annotated[
-        RecordMode, Option(help="Of what is not recorded: none (a miss is named), once, new_episodes or all.")
-    ] = "none",
-    backend: Annotated[str | None, Option(help="Who is asked live. Default: the recorded judge.")] = None,
-    samples: Annotated[
-        int | None, Option(min=1, help="With --model live: so many samples, always the same ones of a run.")
-    ] = None,
+    judge: JudgeName = None,
+    repeat: RepeatNumber = None,
+    model: Annotated[Side, opt("--model", None, "The replies: recorded, or live from the model.")] = "recorded",
+    observations: Annotated[Side, opt("--observations", None, "The tools' answers: recorded, or live.")] = "recorded",
+    backend: Annotated[str | None, opt("--backend", "URI", "Who is asked live. Default: the recorded judge.")] = None,
+    limit: Annotated[int | None, opt("--limit", "N", "N samples, always the same ones of a run.", _LIVE, min=1)] = None,
     fail_above: Annotated[
-        float | None,
-        Option(
-            min=0, max=1, callback=finite, help="With --model live: exit with 4 where a larger share of answers flipped."
-        ),
+        float | None, opt("--fail-above", "SHARE", "Exit code 4 if more answers changed.", _LIVE, min=0, max=1)
     ] = None,
-    concurrency: Annotated[int, Option(min=1, max=1024, help="Tasks at once, where something is live.")] = 1,
-    trust_run: TrustRun = False,
-    langsmith: LangSmith = False,
-    as_json: AsJson = False,
+    at: Annotated[int | None, opt("--at", "STEP", "Keep SAMPLE's first STEP steps, go on live.", _FORK, min=0)] = None,
+    tools: Annotated[str | None, opt("--tools", "A,B,…", 'Tools from then on; "none" for none.', _FORK)] = None,
+    hint: Annotated[Path | None, opt("--add-instruction", "FILE", "A text for the model at that step.", _FORK)] = None,
+    rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Read the recorded answers by this rubric.", _SCORE)] = None,
+    options: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Leave RUN as it is and write a new run here.")] = None,
+    trust: TrustRun = False,
+    form: Form = "table",
 ) -> int:
-    """Replay a run from its traces. Recorded model with live tools tells if tools have drifted (exit code 4)."""
-    asks = model == "live" or record_mode != "none"
-    if backend is not None and not asks:
-        raise ConfigError("--backend is asked only with --model live, or with another --record-mode than none")
-    if model != "live" and (samples is not None or fail_above is not None):
-        raise ConfigError("--samples and --fail-above go with --model live")
-    tell_traces(langsmith and asks)
+    """Replay a run from its traces, ask its judge again, go on from a step, or score by another rubric.
+
+    Exit code 4: with recorded replies an answer or an observation came out otherwise; with --fail-above, too many did.
+
+    Examples:
+
+    \b
+    editloupe replay RUN --observations live
+    editloupe replay RUN --model live --limit 50 --fail-above 0.1
+    editloupe replay RUN SAMPLE --criterion if --at 2 --backend openai/gpt-4.1
+    editloupe replay RUN --rubric mine.toml --out rescored
+    """
+    changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
+    live = model == "live" or at is not None
+    _refuse("--at STEP", at is not None, {"--tools": tools, "--add-instruction": hint})
+    _refuse("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above})
+    _refuse("--model live or --at STEP", live, {"--backend": backend})
+    _refuse("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir})
+    if (at is not None) + (model == "live") + bool(changes) > 1:
+        raise ConfigError("--model live, --at STEP and --rubric are three ways to use a recording; give one of them")
+    chosen: dict[str, Any] = {"sample": sample, "criterion": criterion, "judge": judge, "repeat": repeat}
+    if changes:
+        from editloupe.cli.rescoring import score_again
+
+        return score_again(run, changes, chosen, out_dir)
+    if at is not None:
+        from editloupe.cli.forking import go_on
+
+        place = _writable(run, out_dir)
+        return go_on(place, chosen, at=at, backend=backend, tools=tools, hint=hint, trusted=trust)
+    place = _writable(run, out_dir) if live else run
     # What is done live is written beside the run.
-    with closing(RunStore.edit(run) if asks else RunStore.read(run)) as store:
+    with closing(RunStore.edit(place) if live else RunStore.read(place)) as store:
         store.refuse_rescored()
-        findings = findings_of(store, sample=sample, criterion=criterion)
-        if samples is not None:
-            keys = fixed_set(findings, samples)
+        findings = findings_of(store, **chosen)
+        if limit is not None:
+            keys = fixed_set(findings, limit)
             findings = [f for f in findings if f.about.key in keys and not f.repeat]
-        trust = Trust(source=store.folder, whole=trust_run, tell=note)
         done: list[Replayed] = []
-        with status("replaying", hidden=as_json) as line:
-            for one in _replayed(store, trust, findings, model, tools, record_mode, backend, concurrency, langsmith):
+        trusted = Trust(source=store.folder, whole=trust, tell=note)
+        with status("replaying", hidden=form == "json") as line:
+            for one in _replayed(store, trusted, findings, model, observations, backend):
                 done.append(one)
                 if len(done) % 10 == 0:
                     line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
     found = flips(done, store.samples, store.folder) if model == "live" else None
-    if as_json:
-        for one in done:
-            print_json(one.to_json())
-        if found is not None:
-            print_json({"event": "flips", **found.to_json()})
-    else:
-        _report(done, store, f"{model} model, {tools} tools", untraced=sum(f.trace is None for f in findings))
-        if found is not None:
-            _flipped(found)
+    _report(done, found, store, f"{model} model, {observations} tools", untraced=sum(f.trace is None for f in findings))
     warn(store.problems)
-    code = exit_code(done, live_model=model == "live" or record_mode == "all")
-    if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
-        return code
-    if not as_json:
-        changed = "The judge has changed by more than --fail-above allows."
-        say("Nothing was judged, so that --fail-above cannot be held." if found.highest is None else changed, "bold red")
-    return 4
+    return _ended(done, found, fail_above)
 
 
-def _flipped(found: Flips) -> None:
-    out().print(render.terminal(found.table()))
-    for status_, count in found.not_judged_now.items():
-        say(f"  {count} without an answer now: {status_}")
-    say(found.models, "bold yellow" if found.model_changed else "")
+def _refuse(needs: str, given: bool, wanting: dict[str, Any]) -> None:
+    """Raise ConfigError for options that go with something that is not given."""
+    if not given and (named := [name for name, value in wanting.items() if value is not None]):
+        raise ConfigError(f"{', '.join(named)}: only with {needs}")
+
+
+def _writable(run: Path, out: Path | None) -> Path:
+    """Return the run to write in: a copy in `out`, or in a temporary folder where the run is part of the package."""
+    shipped = Path(editloupe.__file__).resolve().parent
+    if out is None and shipped not in run.resolve().parents:
+        return run
+    RunStore.read_info(run)
+    if out is None:
+        out = Path(tempfile.mkdtemp(prefix="editloupe-")) / run.name
+        note(f"{run} came with editloupe and stays as it is; what is new is written to {out}. --out DIR chooses the place.")
+    elif out.exists():
+        raise ConfigError(f"--out {out} is there already; name a new folder, in which the run is copied and goes on")
+    shutil.copytree(run, out)
+    return out
 
 
 def _replayed(
-    store: RunStore,
-    trust: Trust,
-    findings: Sequence[Finding],
-    model: Side,
-    tools: Side,
-    record_mode: RecordMode,
-    backend: str | None,
-    concurrency: int,
-    langsmith: bool,
+    store: RunStore, trust: Trust, findings: Sequence[Finding], model: Side, tools: Side, backend: str | None
 ) -> Iterator[Replayed]:
-    asks = model == "live" or record_mode != "none"
-    toolbox = run_toolbox(store, trust) if tools == "live" or record_mode != "none" else None
+    toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
     judges = store.info.get("judges")
@@ -123,45 +140,26 @@ def _replayed(
             judge = JudgeSpec.from_json(judges.get(judge_id))
         except ValueError as error:
             raise ConfigError(f"{store.folder / 'run.json'}: the judge {judge_id} is not of the expected shape") from error
-        asked = asks and judge.kind == "lmm"
+        asked = model == "live" and judge.kind == "lmm"
         opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
-        live = Live(backend=opened, toolbox=toolbox, langsmith=langsmith)
+        live = Live(backend=opened, toolbox=toolbox)
         live.check(judge)
-        replay = Replay(
-            folder=store.folder, live=live, model=model, tools=tools, record_mode=record_mode, run=store.identity
-        )
-        yield from replay.tasks(mine, concurrency=concurrency)
+        replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
+        yield from replay.tasks(mine, concurrency=_at_once(store.folder) if opened is not None else 1)
 
 
-def _report(done: Sequence[Replayed], store: RunStore, how: str, *, untraced: int) -> None:
-    judges = store.judge_names()
-    several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
-    counts = Counter(one.verdict for one in done)
-    verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
-    if any(one.compared for one in done):
-        _tools_table(done)
-    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
-    for name, (then, now) in changed.items():
-        say(f"{name} was recorded as version {then!r} and is {now!r} here.")
-    bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
-    for one in bad[:_SHOWN]:
-        who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
-        about = f"{one.about}, {one.metric}{who}"
-        say(f"\n{about}: {_WORDS[one.verdict]}", "bold")
-        if one.message:
-            say(f"  {one.message}")
-        for compared in one.compared:
-            if compared.verdict in ("drift", "not compared"):
-                say(f"  step {compared.step}, {compared.tool}: {compared.verdict}", "yellow")
-                for line in compared.told:
-                    say(f"    {line}")
-        if one.trace is not None:
-            say(f"  written: {one.trace}")
-    if len(bad) > _SHOWN:
-        say(f"\n… and {len(bad) - _SHOWN} more; --json lists all.")
-    warn(problem for one in done for problem in one.problems if problem != one.message)
-    skipped = f"; {untraced} findings have no trace" if untraced else ""
-    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
+def _at_once(folder: Path) -> int:
+    """Return how many tasks run together: as many as in the run."""
+    return (recorded_runs(folder)[0].concurrency or 1) if (folder / "config.yaml").exists() else 1
+
+
+def _ended(done: Sequence[Replayed], found: Flips | None, fail_above: float | None) -> int:
+    code = exit_code(done, live_model=found is not None)
+    if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
+        return code
+    changed = "The judge has changed by more than --fail-above allows."
+    say("Nothing was judged, so that --fail-above cannot be held." if found.highest is None else changed, "bold red")
+    return 4
 
 
 _WORDS = {
@@ -173,13 +171,49 @@ _WORDS = {
 }
 
 
-def _tools_table(done: Sequence[Replayed]) -> None:
+def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how: str, *, untraced: int) -> None:
+    if chosen_form() == "json":
+        for one in done:
+            print_json(one.to_json())
+        if found is not None:
+            print_json({"event": "flips", **found.to_json()})
+        return
+    tools = [_tools_table(done)] if any(one.compared for one in done) else []
+    show_tables([*tools, *([] if found is None else [found.table()])], choose="take --format json")
+    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
+    for name, (then, now) in changed.items():
+        say(f"{name} was recorded as version {then!r} and is {now!r} here.")
+    bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
+    judges = store.judge_names()
+    several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
+    for one in bad[:_SHOWN]:
+        who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
+        say(f"\n{one.about}, {one.metric}{who}: {_WORDS[one.verdict]}", "bold")
+        told = [one.message] if one.message else []
+        for compared in one.compared:
+            if compared.verdict in ("drift", "not compared"):
+                told += [f"step {compared.step}, {compared.tool}: {compared.verdict}", *(f"  {t}" for t in compared.told)]
+        for text in (*told, *([f"written: {one.trace}"] if one.trace is not None else [])):
+            say(f"  {text}")
+    if len(bad) > _SHOWN:
+        say(f"\n… and {len(bad) - _SHOWN} more; --format json lists all.")
+    warn(problem for one in done for problem in one.problems if problem != one.message)
+    if found is not None:
+        for status_, count in found.not_judged_now.items():
+            say(f"  {count} without an answer now: {status_}")
+        say(found.models, "bold yellow" if found.model_changed else "")
+    counts = Counter(one.verdict for one in done)
+    verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
+    skipped = f"; {untraced} findings have no trace" if untraced else ""
+    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
+
+
+def _tools_table(done: Sequence[Replayed]) -> Table:
     """One row a tool: calls, how they compare, and the worst that was measured."""
-    rows: list[Sequence[str]] = []
+    rows: list[Row] = []
     found = [compared for one in done for compared in one.compared]
     for tool in dict.fromkeys(c.tool for c in found):
         mine = [c for c in found if c.tool == tool]
-        counts = Counter(c.verdict for c in mine)
         worst = []
         if differing := [c.max_abs for c in mine if c.max_abs is not None]:
             worst.append(f"pixel {max(differing)} of 255")
@@ -189,7 +223,19 @@ def _tools_table(done: Sequence[Replayed]) -> None:
             worst.append(f"IoU {iou:.3f}")
         if (text := max(c.text for c in mine)) > 0:
             worst.append(f"text {text:.1%}")
-        columns = [str(counts[v]) for v in ("identical", "within", "drift", "not compared")]
-        rows.append((tool, str(len(mine)), *columns, ", ".join(worst) or "–"))
-    numbers = ("Calls", "Identical", "Within tolerance", "Drifted", "Not compared")
-    table("Tool", *numbers, "Worst", rows=rows, right=numbers, title="Observations made again, against the recorded ones")
+        counts = Counter(c.verdict for c in mine)
+        figures = {"calls": len(mine), **{v.replace(" ", "_"): counts[v] for v in _COMPARED}}
+        cells = (Cell(name=name, value=count) for name, count in figures.items())
+        rows.append(Row(cells=(words(tool, name="tool"), *cells, words(", ".join(worst) or "–", name="worst"))))
+    head = ("Tool", "Calls", *_COMPARED.values())
+    title = "Observations made again, against the recorded ones"
+    columns = (*(Column(title=text, words=text == "Tool") for text in head), Column(title="Worst", words=True))
+    return Table(name="tools", title=title, columns=columns, rows=tuple(rows))
+
+
+_COMPARED: Final[Mapping[Any, str]] = {
+    "identical": "Identical",
+    "within": "Within tolerance",
+    "drift": "Drifted",
+    "not compared": "Not compared",
+}

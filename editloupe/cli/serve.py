@@ -8,14 +8,15 @@ import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+import typer
 from typer import Option
 
 from editloupe.backends.limits import limit_of
-from editloupe.cli.options import PANELS, finite, only, read_text, run_options
+from editloupe.cli import options
+from editloupe.cli.options import finite, given, one_run, read_text
 from editloupe.cli.output import note, tell_traces
-from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.run import default_concurrency
 from editloupe.runs.setup import open_setup
@@ -23,51 +24,65 @@ from editloupe.runs.setup import open_setup
 TOKEN = "EDITLOUPE_SERVE_TOKEN"
 EXTRA = ("prometheus_client", "httpx")
 """What the extra `serve` brings."""
+MAX_PIXELS = 40_000_000
+"""Of an image that a client sends."""
 
 
-@run_options(
-    without=(
-        *("path", *PANELS["Data"], "judges", "repeats", "aggregate_repeats", "abstain_above"),
-        *(
-            "concurrency",
-            "processes",
-            "executor",
-            "ray_gpus",
-            "max_run_tokens",
-            "max_run_seconds",
-            "max_cost",
-            "prices",
-            "fail_on_error",
-        ),
-    )
-)
 def serve(
-    runs: list[RunConfig],
-    *,
-    out_dir: Annotated[Path, Option("--out", help="Run folder, where the trace of every verdict stays.")],
+    context: typer.Context,
+    out_dir: Annotated[Path, Option("--out", metavar="RUN", help="Run folder, where the trace of every verdict stays.")],
     host: Annotated[str, Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
     concurrency: Annotated[
-        int | None, Option(min=1, max=1024, help="Edits at once. Default: cores, or what the endpoint takes.")
+        int | None, Option(metavar="N", min=1, max=1024, help="Edits at once. Default: cores, or what the endpoint takes.")
     ] = None,
-    max_queue: Annotated[int, Option(min=0, max=100_000, help="Edits that may wait; more get 503.")] = 128,
+    max_queue: Annotated[
+        int, Option(metavar="N", min=0, max=100_000, help="Edits that may wait; further ones get 503.")
+    ] = 128,
     timeout: Annotated[
-        float, Option(min=0.1, max=604_800, callback=finite, help="Seconds for one edit, waiting included; then 504.")
+        float,
+        Option(
+            metavar="S", min=0.1, max=604_800, callback=finite, help="Seconds for one edit, waiting included; then 504."
+        ),
     ] = 600.0,
-    grace: Annotated[int, Option(min=0, max=604_800, help="Seconds to finish in when told to stop.")] = 30,
-    max_body_mb: Annotated[float, Option(min=0.001, max=1024, callback=finite, help="Largest request, in MB.")] = 32.0,
-    max_megapixels: Annotated[float, Option(min=0.001, max=150, callback=finite, help="Largest image.")] = 40.0,
-    root: Annotated[Path | None, Option(help="Images below this folder may be named by path. Default: none may.")] = None,
+    grace: Annotated[int, Option(metavar="S", min=0, max=604_800, help="Seconds to finish in when told to stop.")] = 30,
+    max_body_mb: Annotated[
+        float, Option(metavar="MB", min=0.001, max=1024, callback=finite, help="Largest request.")
+    ] = 32.0,
+    root: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Images below this folder may be named by path. Default: none may.")
+    ] = None,
     image_host: Annotated[
         list[str] | None, Option(metavar="HOST[:PORT]", help="Images may be fetched from it by URL; may be repeated.")
     ] = None,
-    token_file: Annotated[Path | None, Option(help=f"Clients must show the token in this file. Or set {TOKEN}.")] = None,
+    token_file: Annotated[
+        Path | None, Option(metavar="FILE", help=f"Clients must show the token in this file. Or set {TOKEN}.")
+    ] = None,
+    door: Annotated[
+        str | None, Option(metavar="NAME", help="Another project's wire too, such as flow-grpo. It has no token.")
+    ] = None,
+    no_score: Annotated[
+        Literal["error", "group-mean"], Option(help="What a door answers for an edit without a score.")
+    ] = "error",
+    reward: Annotated[
+        str | None, Option(metavar="EXPR", help="Over metrics from 0 to 1, such as '0.7*IF+0.3*VC'. Default: the mean.")
+    ] = None,
+    canary: Annotated[
+        int | None, Option(metavar="N", min=1, help="After N edits of a door, judge one as unchanged and as black.")
+    ] = None,
+    protocol: options.ProtocolName = None,
+    mode: options.Mode = None,
+    rubric: options.Rubric = None,
+    backend: options.Backends = None,
+    config: options.ConfigFile = None,
+    trust: options.TrustRun = False,
+    sets: options.Sets = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be named")
-    given = os.environ.get(TOKEN, "").strip() or None
-    token = given if token_file is None else read_text(token_file, "--token-file", "the token that clients must show")
+    named = os.environ.get(TOKEN, "").strip() or None
+    token = named if token_file is None else read_text(token_file, "--token-file", "the token that clients must show")
     try:
         import uvicorn
 
@@ -78,7 +93,7 @@ def serve(
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise MissingExtra("The HTTP service", "serve") from error
-    run = only(runs, "serve")
+    run = one_run({name: v for name, v in given(context).items() if name != "concurrency"}, "serve")
     setup = open_setup(run)
     tell_traces(run.langsmith)
     if run.max_connections is not None:
@@ -100,12 +115,22 @@ def serve(
             setup,
             out_dir,
             sources=sources,
-            max_pixels=int(max_megapixels * 1_000_000),
+            max_pixels=MAX_PIXELS,
             concurrency=at_once,
             waiting=max_queue,
             timeout_s=timeout,
+            reward=reward,
         )
-        app = make_app(service, max_body=max_body, token=token, hosts=hosts, on_close=hanging.append)
+        app = make_app(
+            service,
+            max_body=max_body,
+            token=token,
+            hosts=hosts,
+            on_close=hanging.append,
+            door=door,
+            group_mean=no_score == "group-mean",
+            canary=canary,
+        )
         config = uvicorn.Config(
             app,
             http="h11",
@@ -119,7 +144,9 @@ def serve(
         )
         name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
         if not hosts and token is None:
-            note(f"warning: whoever reaches {host} can ask, and spend; set {TOKEN} or --token-file")
+            note(f"warning: anyone who reaches {host} can ask, and spend; set {TOKEN} or --token-file")
+        if door is not None:
+            note(f"door {door}: this wire has no token; anyone who reaches {name} can ask, and spend")
         note(f"{setup.backend.uri} answers at {name}, {at_once} edits at once; traces in {out_dir}")
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server stops, and raises the signal again once it has stopped.

@@ -1,12 +1,13 @@
-"""`editloupe targets`: how large the objects are that edits are about, in one data set or several."""
+"""`editloupe build targets`: how large the objects are that edits are about, in one data set or several."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
+import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,13 +16,13 @@ from typer import Argument, Option
 from editloupe import models
 from editloupe.build import targets as made
 from editloupe.build.targets import LIMITS, TargetTable, by_rules, quantiles, under
+from editloupe.cli import options
 from editloupe.cli.judge import default_out
 from editloupe.cli.judge_report import spent_message, stopped_message
-from editloupe.cli.options import absolute, settled, with_options
-from editloupe.cli.output import note, out, print_json, say, stoppable, tell_traces
+from editloupe.cli.options import OUTPUT, given, one_run
+from editloupe.cli.output import Form, note, out, print_json, say, stoppable, tell_traces
 from editloupe.cli.progress import progress
-from editloupe.config import JudgeConfig, RunConfig
-from editloupe.data.hub import local_data
+from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
 from editloupe.data.samples import GENERAL, box_file, load
@@ -34,24 +35,32 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import Setup, open_setup
 
-_RUN: Final = ("device", "format", "fields", "columns", "limit", "concurrency", "max_cost", "prices", "langsmith")
 
-
-@with_options("given", _RUN, absolute)
 def targets(
-    given: dict[str, Any],
+    context: typer.Context,
     paths: Annotated[list[Path], Argument(metavar="PATH", help="Folders of edits, or metadata files.")],
     backend: Annotated[
-        str | None, Option(help="Who names the objects: provider/model. Default: the baseline's rules.")
+        list[str] | None, Option(metavar="URI", help="Who names the objects. Default: the baseline's rules.")
     ] = None,
-    detector: Annotated[str | None, Option(help="What finds them: a folder, file or hub id.")] = None,
-    out_file: Annotated[Path | None, Option("--out", help="FILE.json or FILE.csv: every target.")] = None,
-    plot: Annotated[Path | None, Option(help="FILE.svg: cumulative distributions, a line for each PATH.")] = None,
+    detector: options.Detector = None,
+    limit: options.Limit = None,
+    max_cost: options.MaxCost = None,
+    out_file: Annotated[
+        Path | None, Option("--out", metavar="FILE", help="FILE.json or FILE.csv: every target.", rich_help_panel=OUTPUT)
+    ] = None,
+    plot: Annotated[
+        Path | None, Option(metavar="FILE.svg", help="Cumulative distributions, a line a PATH.", rich_help_panel=OUTPUT)
+    ] = None,
     bars: Annotated[
-        Path | None, Option("--histogram", help="FILE.svg: how many targets have which area, a panel for each PATH.")
+        Path | None,
+        Option("--histogram", metavar="FILE.svg", help="How many targets have which area.", rich_help_panel=OUTPUT),
     ] = None,
-    write: Annotated[Path | None, Option(help="FILE.jsonl beside the data: metadata, or boxes.jsonl (dlebench).")] = None,
-    as_json: Annotated[bool, Option("--json", help="Summaries and every target as JSON.")] = False,
+    write: Annotated[
+        Path | None,
+        Option(metavar="FILE.jsonl", help="Beside the data: metadata, or boxes.jsonl (dlebench).", rich_help_panel=OUTPUT),
+    ] = None,
+    format: Form = "table",
+    sets: options.Sets = None,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
 
@@ -59,17 +68,9 @@ def targets(
     continues it. Exit code 1 where nothing could be found out, 5 stopped by --max-cost.
     """
     _check_files(paths, out_file=out_file, plot=plot, histogram=bars, write=write)
-    runs = [
-        RunConfig.make(
-            **given,
-            path=local_data(path).resolve(),
-            protocol="targets",
-            judge=JudgeConfig.make(backend=backend),
-            detector=detector,
-        )
-        for path in paths
-    ]
-    setups = [open_setup(settled(run)) for run in runs]
+    as_json, line = format == "json", given(context)
+    runs = [one_run({**line, "path": path, "protocol": "targets"}, "build targets") for path in paths]
+    setups = [open_setup(run) for run in runs]
     absent = _absent(setups[0])
     keys = None if write is None else _check_layout(write, runs[0])
     tell_traces(runs[0].langsmith)

@@ -1,9 +1,8 @@
-"""`editloupe tools`: which tools are here; one called by hand; all loaded now; all served to other agents."""
+"""`editloupe tools`: which tools are here; what one does; one called by hand; all served to other agents."""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
-import typer
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe import plugins
-from editloupe.cli.options import AsJson, with_options, words
-from editloupe.cli.output import fail, note, out, plain, print_json, say, table
+from editloupe.cli.arguments import opt
+from editloupe.cli.options import words
+from editloupe.cli.output import Form, fail, note, print_json, say, table
 from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
-from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, Toolbox, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, parse_json
@@ -27,46 +26,82 @@ from editloupe.values import Json, parse_json
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
 
+_CALL, _SERVE = "With call", "With serve"
 _CREDITS: Final = (
     "DLEBench (section 4.2) names four tools: Grounding, Zoom-In, Difference and Enhancer. Difference is "
     "localize_differences, as in the paper's dialogues. detect_object is from the dialogues too: Grounding in words alone. "
     "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
 )
 
-_with_weights = with_options("weights", ("device", "detector", "upscaler", "picture_budget", "marks"))
-Weights = Mapping[str, Any]
 
+def tools(
+    what: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[NAME] | call NAME IMAGE… | serve",
+            help="Nothing: list the tools. NAME: show one. call: use one by hand. serve: a Model Context Protocol server.",
+            show_default=False,
+        ),
+    ] = None,
+    arg: Annotated[list[str] | None, opt("--arg", "KEY=VALUE", "An argument, JSON or text.", _CALL)] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: a new editloupe-tool-NAME.", _CALL)] = None,
+    root: Annotated[Path, opt("--root", "DIR", "Open only images below this folder.", _SERVE)] = Path(),
+    only: Annotated[str | None, opt("--tools", "A,B,…", "Only these tools.", _SERVE)] = None,
+    device: Annotated[str | None, opt("--device", "DEVICE", "cpu, cuda, cuda:N or mps. Default: auto.")] = None,
+    detector: Annotated[str | None, opt("--detector", "FOLDER|FILE|ID", "Weights of the detector.")] = None,
+    upscaler: Annotated[str | None, opt("--upscaler", "FILE", "Weights of the upscaler.")] = None,
+    form: Form = "table",
+) -> int:
+    """List the tools and which are absent here, show one, call one by hand, or serve them to other agents.
 
-@_with_weights
-def tools(context: typer.Context, weights: Weights) -> int:
-    """List the tools and which are absent here, or show one, call one, load them, serve them.
+    `call` prints what a tool says and writes its pictures as PNG; no file is overwritten. The first image is called
+    'Original Image', the second 'Edited Image'. Image names may be left out with one or two images. Exit code 2: the call,
+    an image, weights or a device are wrong, or the tool is absent; 1: the tool itself failed.
 
-    DLEBench names four tools: Grounding, Zoom-In, Difference and Enhancer. The list says which of the five is which.
+    Examples:
+
+    \b
+    editloupe tools call zoom_in before.png after.png --arg 'bbox=[0, 0, 500, 500]'
+    editloupe tools serve --root pictures
     """
-    context.obj = ToolSettings.from_environment()
-    settings = context.obj = _settings(context, weights)
-    if context.invoked_subcommand:
-        return 0
-    box, names = _everything(settings)
-
-    def row(name: str) -> tuple[str, ...]:
-        offered = spec(box.tools[name])
-        arguments = offered.parameters.get("properties")
-        return f"{name} {box.tools[name].version}", ", ".join(cast(dict[str, Json], arguments)), offered.description
-
-    _table(box, names, ("Tool", "Arguments", "What it does"), row)
-    say(_CREDITS)
+    given: dict[str, Any] = {"device": device, "detector": detector, "upscaler": upscaler}
+    settings = replace(ToolSettings.from_environment(), **{name: text for name, text in given.items() if text})
+    verb, *rest = what or [""]
+    of_call, of_serve = {"--arg": arg, "--out": out_dir}, {"--tools": only, "--root": root if root != Path() else None}
+    for wanted, options in (("call", of_call), ("serve", of_serve)):
+        if verb != wanted and (named := [name for name, value in options.items() if value]):
+            raise ConfigError(f"{', '.join(named)}: only with editloupe tools {wanted}")
+    if verb == "call":
+        if len(rest) < 2:
+            raise ConfigError("expected a tool and at least one image: editloupe tools call NAME IMAGE [IMAGE]")
+        return _call(rest[0], [Path(word) for word in rest[1:]], arg or [], out_dir, settings, as_json=form == "json")
+    if verb and rest:
+        raise ConfigError(f"{' '.join(rest)}: expected one name; editloupe tools {verb} takes no more words")
+    if verb == "serve":
+        return _serve(root, words(only), settings)
+    if verb:
+        _show(verb, settings)
+    else:
+        _list(settings)
     return 0
 
 
-@_with_weights
-def show(
-    context: typer.Context,
-    weights: Weights,
-    name: Annotated[str, Argument(metavar="NAME", help="One of `editloupe tools`.")],
-) -> int:
-    """Show what a tool does and the arguments that it takes. Exit code 2 if it is absent here."""
-    box = open_toolbox([name], _settings(context, weights))
+def _list(settings: ToolSettings) -> None:
+    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
+    box, rows = open_toolbox(names, settings), []
+    for name in names:
+        if name in box.absent:
+            rows.append((name, "", f"absent: {box.absent[name]}"))
+            continue
+        offered = spec(box.tools[name])
+        arguments = ", ".join(cast(dict[str, Json], offered.parameters.get("properties")))
+        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
+    table("Tool", "Arguments", "What it does", rows=rows)
+    say(_CREDITS)
+
+
+def _show(name: str, settings: ToolSettings) -> None:
+    box = open_toolbox([name], settings)
     if name in box.absent:
         raise ConfigError(f"the tool {name} is absent here: {box.absent[name]}")
     tool = box.tools[name]
@@ -82,75 +117,33 @@ def show(
     table("Argument", "Type", "Default", "What it is", rows=rows)
     for line in _works_with(tool):
         say(line)
+
+
+def _serve(root: Path, names: tuple[str, ...] | None, settings: ToolSettings) -> int:
+    from editloupe.service.mcp import serve  # an extra: pip install 'editloupe[mcp]'
+
+    session = open_session(tools=names, settings=settings)
+    note(f"editloupe MCP server on standard input and output; images below {root.resolve()}")
+    for name, why in session.toolbox.absent.items():
+        note(f"absent: {name}: {why}")
+    serve(session, root)
     return 0
 
 
-@_with_weights
-def warm(
-    context: typer.Context,
-    weights: Weights,
-    names: Annotated[list[str] | None, Argument(metavar="NAME", help="Tools. Default: all.")] = None,
+def _call(
+    tool: str, images: list[Path], arg: list[str], out_dir: Path | None, settings: ToolSettings, *, as_json: bool
 ) -> int:
-    """Load now what the tools would load with their first call, and say what that is.
-
-    A hub id that is named (--detector owner/name) is downloaded to the local cache: do this once before runs without a
-    network. Absent tools are listed with the reason. Exit code 0; 2 where weights that were named, or a tool that was
-    named, cannot be had.
-    """
-    settings = _settings(context, weights)
-    box, listed = (open_toolbox(names, settings), list(names)) if names else _everything(settings)
-
-    def row(name: str) -> tuple[str, ...]:
-        seconds = _prepared(box.tools[name])
-        described = _works_with(box.tools[name]) or ("nothing to load",)
-        return name, box.tools[name].version, "\n".join(described), f"{seconds:.2f}"
-
-    _table(box, listed, ("Tool", "Version", "Works with", "Seconds"), row)
-    return 2 if names and box.absent else 0
-
-
-@_with_weights
-def call(
-    context: typer.Context,
-    weights: Weights,
-    tool: Annotated[str, Argument(metavar="NAME", help="One of `editloupe tools`.")],
-    images: Annotated[
-        list[Path],
-        Argument(
-            metavar="IMAGE", help="The first is called 'Original Image', the second 'Edited Image', later ones 'Image 3', …"
-        ),
-    ],
-    arg: Annotated[
-        list[str] | None, Option("--arg", metavar="KEY=VALUE", help="An argument, JSON or text; may be repeated.")
-    ] = None,
-    args: Annotated[str | None, Option("--args", metavar="JSON", help="All arguments as one JSON object.")] = None,
-    bbox: Annotated[
-        str | None, Option(metavar="X0,Y0,X1,Y1", help="The argument bbox: thousandths of width and height.")
-    ] = None,
-    out_dir: Annotated[
-        Path | None,
-        Option("--out", metavar="DIR", help="Folder for the pictures. Default: a new one, editloupe-tool-NAME."),
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Call one tool by hand: print what it says, write its pictures as PNG.
-
-    Arguments that name an image may be left out with one or two images: target_image is then the last image given,
-    comparison_image_1 and comparison_image_2 are the first and the second.
-
-    No file is overwritten: a picture whose name is taken gets a number. Exit code 0; 2 where the call, an image, weights
-    or a device are wrong, or the tool is absent; 1 where the tool itself failed.
-    """
     try:
-        settings = _settings(context, weights)
         session = open_session(tools=[tool], settings=settings)
         made = session.toolbox.tools[tool]
-        arguments = _arguments(made, arg or [], args, bbox)
+        arguments = _arguments(made, arg)
         names = [*NAMES, *(f"Image {n}" for n in range(3, len(images) + 1))][: len(images)]
         session.open(dict(zip(names, images, strict=True)))
         arguments |= _assumed(made, arguments, names)
-        loading = _prepared(made)
         began = time.perf_counter()
+        if isinstance(made, Prepares):
+            made.prepare()
+        loading, began = time.perf_counter() - began, time.perf_counter()
         shown = session.call(tool, arguments)
         seconds = time.perf_counter() - began
         written = _written(shown, out_dir)
@@ -175,119 +168,42 @@ def call(
         }
         print_json(done, indent=2)
         return 0
-    _show(shown, written)
+    _say_answer(shown, written)
     works = f", {'; '.join(works_with)}" if works_with else ""
     note(f"{tool}{works}: {seconds:.2f} s" + (f", loading {loading:.2f} s" if loading > 0.1 else ""))
-    used = [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]
-    if used:
+    if used := [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]:
         note(", ".join(used))
     return 0
-
-
-@_with_weights
-def serve_mcp(
-    context: typer.Context,
-    weights: Weights,
-    root: Annotated[Path, Option(metavar="DIR", help="Only images below this folder can be opened.")] = Path(),
-    tools: Annotated[str | None, Option(help="Comma-separated tools. Default: all that can be had here.")] = None,
-) -> int:
-    """Serve the tools to other agents: a Model Context Protocol server on standard input and output.
-
-    A client starts this command. It opens images with the tool open_images, by paths below --root, and calls the tools
-    with the names that it gets; pictures are named too and can be looked into further. Needs pip install 'editloupe[mcp]'.
-    """
-    from editloupe.service.mcp import serve
-
-    session = open_session(tools=words(tools), settings=_settings(context, weights))
-    note(f"editloupe MCP server on standard input and output; images below {root.resolve()}")
-    for name, why in session.toolbox.absent.items():
-        note(f"absent: {name}: {why}")
-    serve(session, root)
-    return 0
-
-
-def _settings(context: typer.Context, weights: Weights) -> ToolSettings:
-    """The settings of the group with the command's own in their place."""
-    settings: ToolSettings = context.obj
-    return replace(settings, **{name: value for name, value in weights.items() if value not in (None, "")})
-
-
-def _everything(settings: ToolSettings) -> tuple[Toolbox, list[str]]:
-    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
-    return open_toolbox(names, settings), names
-
-
-def _table(box: Toolbox, names: Sequence[str], head: Sequence[str], row: Callable[[str], tuple[str, ...]]) -> None:
-    """One row a tool; of one that is absent the reason."""
-    absent = {name: ("", f"absent: {why}", "")[: len(head) - 1] for name, why in box.absent.items()}
-    rows = [[plain(cell, "dim") for cell in (name, *absent[name])] if name in absent else row(name) for name in names]
-    table(*head, rows=rows)
-
-
-def _prepared(tool: Tool) -> float:
-    """Load what a tool works with; the seconds that this took."""
-    began = time.perf_counter()
-    if isinstance(tool, Prepares):
-        tool.prepare()
-    return time.perf_counter() - began
 
 
 def _works_with(tool: Tool) -> tuple[str, ...]:
     return tool.describe() if isinstance(tool, Describes) else ()
 
 
-def _arguments(tool: Tool, arg: list[str], args: str | None, bbox: str | None) -> dict[str, Json]:
-    """What the three options give together. Raises ConfigError: no KEY=VALUE, no JSON object, one argument twice.
+def _arguments(tool: Tool, given: list[str]) -> dict[str, Json]:
+    """Return the arguments of --arg: text where the tool's schema takes text, else JSON where it is any.
 
-    A value of --arg is text where the tool's schema takes text, else JSON where it is any.
+    Raises ConfigError: no KEY=VALUE, one argument twice, NaN or Infinity.
     """
     properties = tool.Args.model_json_schema().get("properties", {})
-    given: dict[str, Json] = {}
-    if args is not None:
-        try:
-            found = _json(args, f"--args {args!r}")
-        except ValueError as error:
-            raise ConfigError(f"--args {args!r}: is not JSON ({error})") from error
-        if not isinstance(found, dict):
-            raise ConfigError(f'--args {args!r}: expected one JSON object, for example \'{{"phrase": "red mug"}}\'')
-        given |= found
-    for text in arg:
+    found: dict[str, Json] = {}
+    for text in given:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key:
             raise ConfigError(f"--arg {text!r}: expected KEY=VALUE, for example --arg phrase='red mug'")
-        if key in given:
+        if key in found:
             raise ConfigError(f"the argument {key!r} is given twice")
-        given[key] = value
+        found[key] = value
         if properties.get(key, {}).get("type") != "string":
+
+            def refuse(word: str, text: str = text) -> Json:
+                raise ConfigError(f"--arg {text}: {word} is no JSON number; expected finite numbers")
+
             # No JSON stays text: the tool says what it expected instead.
             with suppress(ValueError):
-                given[key] = _json(value, f"--arg {key}={value}")
-    if bbox is not None:
-        if "bbox" in given:
-            raise ConfigError("the argument 'bbox' is given twice")
-        given["bbox"] = _corners(bbox)
-    return given
-
-
-def _json(text: str, what: str) -> Json:
-    """JSON, strictly. Raises ConfigError for NaN and Infinity, ValueError for what is no JSON."""
-
-    def refuse(word: str) -> Json:
-        raise ConfigError(f"{what}: {word} is no JSON number; expected finite numbers")
-
-    found: Json = parse_json(text, parse_constant=refuse)
+                found[key] = parse_json(value, parse_constant=refuse)
     return found
-
-
-def _corners(text: str) -> list[Json]:
-    """ "100,200,300,400" as numbers; what they must be is the tool's to say."""
-    numbers: list[Json] = []
-    for word in text.strip().strip("[]()").replace(",", " ").split():
-        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", word):
-            raise ConfigError(f"--bbox {text!r}: {word!r} is no number; expected X0,Y0,X1,Y1 from 0 to 1000")
-        numbers.append(float(word) if "." in word else int(word))
-    return numbers
 
 
 def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
@@ -351,13 +267,11 @@ def _picture_json(picture: Picture, path: Path) -> Json:
     }
 
 
-def _show(shown: ToolAnswer, written: Sequence[tuple[Picture, Path]]) -> None:
+def _say_answer(shown: ToolAnswer, written: Sequence[tuple[Picture, Path]]) -> None:
     say(shown.observation.text)
-    if written:
-        out().print()
     for picture, path in written:
         places = " | ".join(
-            f"px {list(view.region.ints())} of {origin!r}" if origin else f"px {list(view.region.ints())}"
+            f"px {list(view.region.ints())}" + (f" of {origin!r}" if origin else "")
             for view, origin in zip(picture.panes, picture.origins, strict=True)
         )
         size = f"{picture.image.width}×{picture.image.height} px"

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.options import PricesFile
+from editloupe.cli.arguments import PricesFile, opt
 from editloupe.cli.output import note, say
 from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
@@ -27,20 +27,14 @@ from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
 def view(
     runs: Annotated[
-        list[Path] | None,
-        Argument(metavar="RUN|FOLDER", help="Run folders, or folders with runs below them. Default: runs"),
+        list[Path] | None, Argument(metavar="RUN|FOLDER", help="Runs or folders of runs. Default: runs")
     ] = None,
-    host: Annotated[str, Option(help="Where to listen. Anything but loopback shows the runs to others.")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        Option(min=0, max=65535, help=f"0 takes a free one. Default: {PORT}, or the next one that is free."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, Option(help="A further name under which browsers may come; may be repeated.")
-    ] = None,
-    rater: Annotated[str, Option(metavar="NAME", help="Name under which labels are kept that are given here.")] = "me",
+    host: Annotated[str, opt("--host", "NAME", "Where to listen. All but loopback is open to others.")] = "127.0.0.1",
+    port: Annotated[int | None, opt("--port", "N", f"Default: {PORT}, or the next free one.", min=0, max=65535)] = None,
+    allow_host: Annotated[list[str] | None, opt("--allow-host", "NAME", "A further name of this server.")] = None,
+    rater: Annotated[str, opt("--rater", "NAME", "Name under which labels are kept that are given here.")] = "me",
     prices: PricesFile = None,
-    open_browser: Annotated[bool, Option("--open", help="Open the pages in a browser.")] = False,
+    open_browser: Annotated[bool, opt("--open", None, "Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]

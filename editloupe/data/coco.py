@@ -161,7 +161,7 @@ def _read(file: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         raise DataError(f"{file}: no such file; expected annotations as COCO or LVIS have them (JSON)") from None
     except IsADirectoryError:
-        raise DataError(f"{file}: is a folder; expected annotations (JSON); --images names the folder") from None
+        raise DataError(f"{file}: is a folder; expected annotations (JSON); --set images=… names the folder") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

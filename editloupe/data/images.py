@@ -211,11 +211,6 @@ class ImageStore:
         here, there = (layers(self.data(ref), name=_name(ref), max_pixels=self.max_pixels) for ref in (one, other))
         return not np.array_equal(here, there)
 
-    def in_memory(self) -> dict[str, bytes]:
-        """Return SHA-256 → bytes of the images that are held in memory."""
-        with self._lock:
-            return dict(self._memory)
-
     def keep(self, ref: ImageRef) -> Path | None:
         """Make sure that the bytes lie in the folder; returns the path there, None where there is no folder."""
         if self.path(ref) is None and self.folder is not None and self.writes:

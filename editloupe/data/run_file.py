@@ -64,7 +64,7 @@ def no_run(folder: Path) -> str:
     if folder.is_file():
         return f"{folder} is no run folder: it is a file"
     if not folder.is_dir():
-        return f"{folder} is no run folder: there is no such folder. editloupe runs FOLDER lists the runs below a folder"
+        return f"{folder} is no run folder: there is no such folder. editloupe show FOLDER lists the runs below a folder"
     try:
         below = sorted(one.parent.name for one in folder.glob(f"*/{NAME}"))
     except OSError:

@@ -140,7 +140,7 @@ class _Spans:
             "editloupe.sample.id": about.sample_id,
             "editloupe.sample.editor": about.editor,
             "editloupe.sample.edit_type": None if sample is None else sample.edit_type,
-            # The name that docs/exports.md promises to other tools; its value is the metric's id.
+            # The name that docs/traces.md promises to other tools; its value is the metric's id.
             "editloupe.criterion": finding.metric,
             "editloupe.turn": about.turn or None,
             "editloupe.part": about.part or None,

@@ -68,7 +68,7 @@ class People:
         rated, self.notes = rated_by_people(judged, human, columns)
         if rated is None:
             raise ConfigError(
-                f"{store.folder}: its samples carry no human ratings; name a table of ratings with --agree-with FILE"
+                f"{store.folder}: its samples carry no human ratings; name a table of ratings with --human FILE"
             )
         self._ratings, self._metrics = rated.column, store.metrics()
         self._scores: dict[tuple[str, str], list[bool]] = {}
@@ -259,7 +259,7 @@ def _dialogue(source: Source, finding: Finding, turns: Turns) -> list[Message]:
     if finding.counts.get("reminders") or finding.counts.get("malformed_calls"):
         raise _Unusable("have a reply on the way that could not be used")
     if any(message.tool_calls or message.role == "tool" for message in messages):
-        raise _Unusable("called tools natively, which is no text; judge with --tool-protocol text")
+        raise _Unusable("called tools natively, which is no text; judge with --set tool_protocol=text")
     return [*messages, last]
 
 

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import Field
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
-from editloupe.figures.escape import plain, safe
+from editloupe.figures.escape import safe
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
 from editloupe.figures.score_frame import score_frame
@@ -197,11 +195,6 @@ class Closing:
             means=means_of_all(protocol, frame),
             editors=tuple(one.to_json() for one in summarise(protocol, scores)),
         )
-
-    def terminal(self, heading: Heading) -> RenderableType:
-        """Return the heading with its notes and the means as Rich renderables."""
-        notes = (plain(note, "yellow") for note in heading.notes)
-        return Group(plain(heading.text, "bold"), *notes, Text(), *map(render.terminal, self.brief))
 
     def markdown(self, heading: Heading) -> str:
         """Return the heading with its notes and the closing tables as Markdown."""

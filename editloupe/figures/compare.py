@@ -58,7 +58,7 @@ def _asked_differently(judges: Sequence[Judged]) -> list[str]:
     if len({form == "tags" for form in forms.values()}) < 2:
         return []
     listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
-    return [f"asked for their answers in different forms ({listed}); --answers tags asks all judges alike"]
+    return [f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"]
 
 
 @dataclass(frozen=True, kw_only=True)

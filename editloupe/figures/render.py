@@ -61,6 +61,62 @@ def records_csv(records: Iterable[Mapping[str, Json]], names: Sequence[str] = ()
     return "".join(lines)
 
 
+_TEX: Final = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "–": "--",
+    "−": r"$-$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "→": r"$\to$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "α": r"$\alpha$",
+    "κ": r"$\kappa$",
+    "ρ": r"$\rho$",
+    "τ": r"$\tau$",
+}
+"""What LaTeX would read as a command, and what its fonts lack."""
+
+
+def latex(table: Table) -> str:
+    """Return a table of the package booktabs with its title as caption; a strong row or cell is bold."""
+    columns = [table.columns[i] for i in table.shown]
+
+    def line(texts: Iterable[str]) -> str:
+        return "  " + " & ".join(texts) + r" \\"
+
+    body: list[str] = []
+    for row in table.rows:
+        cells = [(_tex(row.cells[i].text), row.strong or row.cells[i].strong) for i in table.shown]
+        body += [r"  \midrule"] if row.strong and body else []
+        body.append(line(rf"\textbf{{{text}}}" if strong else text for text, strong in cells))
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"  \caption{{{_tex(' '.join(filter(None, (table.title, *table.notes, table.caption))))}}}",
+            rf"  \begin{{tabular}}{{{''.join('l' if column.words else 'r' for column in columns)}}}",
+            r"  \toprule",
+            line(_tex(column.title) for column in columns),
+            r"  \midrule",
+            *body,
+            r"  \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(c, c) for c in " ".join(safe(text).split()))
+
+
 def json_text(data: Mapping[str, Json]) -> str:
     """Return an indented JSON document."""
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

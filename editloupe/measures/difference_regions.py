@@ -24,7 +24,7 @@ EVEN_CHANCE: Final = 15.0
 """Squared levels; a region of this strength for each px of the image has confidence 0.5.
 
 Of regions in real edits and drawn renderings, about half of those around it lie on a place that was really edited
-(docs/measures.md#differences-without-words).
+(docs/measures.md#where-something-differs-without-words).
 """
 MOVED: Final = 0.02
 """Share of the diagonal. A whole picture that moved by more has another frame."""

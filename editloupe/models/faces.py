@@ -1,6 +1,6 @@
 """Faces: where they are, and a vector of who each one is. OpenCV's YuNet and SFace, or a kind of another package.
 
-`--faces FOLDER` names a folder with the two ONNX files of OpenCV, `--faces KIND=WEIGHTS` a kind whose opener returns a
+`--set faces=FOLDER` names OpenCV's two ONNX files, `--set faces=KIND=WEIGHTS` a kind whose opener returns a
 `FaceEmbedder` (`editloupe.models.opening`).
 """
 
@@ -149,7 +149,7 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     if name is None:
         raise ModelAbsent(
             f"it needs a detector and an embedder of faces: put {_FILES}, into one folder, and name the folder by "
-            "--faces or EDITLOUPE_FACES (docs/measures.md)"
+            "--set faces=… or EDITLOUPE_FACES (docs/measures.md)"
         )
     made: FaceEmbedder | None = of_kind("faces", name, device)
     if made is not None:

@@ -103,7 +103,7 @@ class Opener:
         made = None if name is None else of_kind(self.group, name, device)
         if made is not None:
             if not hasattr(made, self.part or "version"):
-                raise ConfigError(f"--{self.option} {name}: this kind has no {self.part}, so that it is no {self.name}")
+                raise ConfigError(f"--set {self.option}={name}: this kind has no {self.part}, so that it is no {self.name}")
             return getattr(made, self.part) if self.part else made
         if any(find_spec(package) is None for package in ("torch", "transformers")):
             if name is not None:
@@ -129,7 +129,7 @@ class Opener:
         if folder is None:
             raise ModelAbsent(
                 f"it needs {self.need}, and {self.default} is not in the local Hugging Face cache; name a hub id or a "
-                f"folder by --{self.option} or EDITLOUPE_{self.option.upper()}"
+                f"folder by --set {self.option}=… or EDITLOUPE_{self.option.upper()}"
             )
         return saved_weights(folder, f"{self.default}@{self.revision[:12]}", self.name, self.families)
 

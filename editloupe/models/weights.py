@@ -45,7 +45,7 @@ def weights_file(name: str | None, option: str, need: str) -> Path:
     Raises ModelAbsent where no file is named, MissingExtra without torch, ConfigError where the file cannot be had.
     """
     if name is None:
-        raise ModelAbsent(f"it needs {need}; name one by --{option} or EDITLOUPE_{option.upper()} (docs/measures.md)")
+        raise ModelAbsent(f"it needs {need}; name one by --set {option}=… or EDITLOUPE_{option.upper()} (docs/measures.md)")
     if find_spec("torch") is None:
         raise MissingExtra(f"{option} {name!r}", "vision")
     return find_file(name, option).resolve()

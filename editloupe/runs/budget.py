@@ -43,7 +43,7 @@ class RunBudget:
         """Raise ConfigError for a budget in money if nothing has a price: it would never be reached."""
         if self.max_cost is not None and not prices.known(backend):
             raise ConfigError(
-                f"--max-cost: no price is known for {backend.uri}; {prices.advice()}, or limit tokens with --run-tokens"
+                f"--max-cost: no price is known for {backend.uri}; {prices.advice()}, or set a limit: --set run_tokens=…"
             )
 
     def after(self, ledger: Ledger, seconds: float) -> RunBudget:
@@ -216,7 +216,7 @@ class Ledger:
         elif self._unknowable and (budget.max_tokens, budget.max_cost) != (None, None):
             self.reason = (
                 "a limit of tokens or money cannot be kept: the endpoint tells no usage, and no rule is known for the "
-                f"tokens of images of {backend.uri if backend else 'this model'}; --run-seconds can"
+                f"tokens of images of {backend.uri if backend else 'this model'}; --set run_seconds=… can"
             )
         elif budget.max_cost is not None and self.cost is None:
             self.reason = f"cost: no price is known for an answer that came; {self.prices.advice()}"

@@ -1,17 +1,16 @@
-"""config.yaml of a run that grows by visits: it asks again all that any of them asked, with every judge."""
+"""config.yaml of a run: its last visit, asked of every judge and about every metric of the run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Final, cast
 
 from editloupe import files
-from editloupe.config import OF_A_JUDGE, folded
+from editloupe.config import OF_A_JUDGE, SHORTHANDS, folded
 from editloupe.errors import ConfigError
-from editloupe.runs.record import object_of
+from editloupe.runs.contents import object_of
 from editloupe.values import Json
 
 CONFIG: Final = "config.yaml"
@@ -59,37 +58,25 @@ def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
     return {**rest, "judges": named}
 
 
-def of_all_visits(
-    before: Mapping[str, Json],
-    now: Mapping[str, Json],
-    *,
-    known: Collection[str],
-    asked: Collection[str],
-    free: Collection[str],
-) -> dict[str, Json]:
-    """Return the options by which all that the visits to a run asked is asked again.
+def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Collection[str]) -> dict[str, Json]:
+    """Return the options of a visit, widened to all samples and to the metrics that earlier visits asked about.
 
-    before: those of earlier visits.   now: those of this one.   known, asked: keys of the samples of before, and of this
-    visit.   free: options of the protocol in which visits may differ.
+    free: options of the protocol in which visits may differ. Who names none, such as no criteria, asks for all.
     """
     try:
-        earlier, later = folded(before), folded(now)
+        options, earlier = folded(now)["option"], folded(before)["option"]
     except ConfigError:
         return dict(now)  # of options that nobody can read nothing stays
-    options = {name: value for name, value in later["option"].items() if name not in free}
     for name in free:
-        both = [visit["option"].get(name) for visit in (earlier, later)]
-        # Who names none asks for all.
-        if None not in both:
-            options[name] = ",".join(dict.fromkeys(chain.from_iterable(map(_listed, both))))
-    found = {**later, "option": options, "limit": None, "sample": None}
-    if all(visit.get("limit") or visit.get("sample") for visit in (earlier, later)):
-        if earlier.get("sample") or later.get("sample"):
-            found["sample"] = list(dict.fromkeys((*known, *asked)))
+        if name in options and name in earlier:
+            options[name] = ",".join(dict.fromkeys((*_listed(earlier[name]), *_listed(options[name]))))
         else:
-            found["limit"] = max(earlier["limit"], later["limit"])
+            options.pop(name, None)
+    # A part of the data is asked about once all of it was.
+    whole = () if {"limit", "sample"} & before.keys() else ("limit", "sample")
     # In the order of the file.
-    return {name: found[name] for name in dict.fromkeys((*now, *found)) if found.get(name) not in (None, {}, [])}
+    found = {**now, "option": options or None, **dict.fromkeys((*SHORTHANDS, *whole))}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _listed(value: Json) -> list[str]:

@@ -17,7 +17,7 @@ _RUBRIC: Final = "options.rubric."
 _FLAGS: Final = {field: name for name, field in ALIASES.items()}
 _NAMES: Final[Mapping[str, str]] = {
     "protocol": "--protocol",
-    "ablations": "--ablate",
+    "ablations": "--set ablate",
     "absent_tools": "tools that are absent",
     "imported": "importer",
 }
@@ -54,11 +54,12 @@ def _setting(name: str) -> str:
     match head:
         case "options":
             option, dot, key = rest.removesuffix(".id").partition(".")
-            return (f"--{option}" if option in SHORTHANDS else f"--option {option}") + dot + key
+            flag = option in SHORTHANDS and option != "asks"
+            return (f"--{option}" if flag else f"--set {option}") + dot + key
         case "budget":
-            return f"--{_FLAGS.get(rest, rest).replace('_', '-')}"
+            return "--max-turns" if rest == "max_turns" else f"--set {_FLAGS.get(rest, rest)}"
         case "roles":
-            return f"--role {rest}"
+            return f"--set role.{rest}"
         case "tools" if rest:
             return f"version of the tool {rest}"
     return _NAMES.get(name, name)

@@ -53,41 +53,38 @@ def compare(
     found = partial(ObservationDrift, step=step, tool=tool, tolerance=tolerance)
     if (recorded.text, recorded.views, recorded.error) == (now.text, now.views, now.error):
         return found(verdict="identical")
-    kinds = [{"an error": one.error, "pictures": len(one.images)} for one in (recorded, now)]
+    before, after = list(_boxes(recorded)), list(_boxes(now))
+    kinds = [
+        {"an error": one.error, "pictures": len(one.images), "boxes": len(boxes)}
+        for one, boxes in ((recorded, before), (now, after))
+    ]
     if otherwise := first_difference(*kinds):
         return found(verdict="drift", told=(f"{otherwise}; it says {short(now.text)}",))
-    before, after = list(_boxes(recorded)), list(_boxes(now))
+    reasons: list[str] = []
     # If a box has moved, the images show different places and are not compared.
     pictures = zip(recorded.images, now.images, strict=True) if before == after else ()
-    try:
-        differing = [
-            (number, *_pixels(images.array(old), images.array(new)))
-            for number, (old, new) in enumerate(pictures, start=1)
-            if old != new
-        ]
-    except ImageError as error:
-        return found(verdict="not compared", told=(str(error),))
-    wanted = f"at most {tolerance.max_abs}, at least {tolerance.psnr_db:g} dB"
-    reasons = [
-        f"picture {number}: differs by up to {most} of 255, PSNR {psnr:.1f} dB ({wanted})"
-        for number, most, psnr in differing
-        if most > tolerance.max_abs or psnr < tolerance.psnr_db
-    ]
-    ious = [one.iou(other) for one, other in zip(before, after, strict=False)]
-    iou, share = min(ious, default=1.0), _text_share(recorded.text, now.text)
-    if len(before) != len(after):
-        iou = 0.0
-        reasons.append(f"boxes: {len(before)} recorded, {len(after)} now")
-    elif iou < tolerance.iou:
+    differing: list[tuple[int, float]] = []
+    for number, (old, new) in enumerate(pictures, start=1):
+        if old != new:
+            try:
+                most, psnr = _pixels(images.array(old), images.array(new))
+            except ImageError as error:
+                return found(verdict="not compared", told=(str(error),))
+            differing.append((most, psnr))
+            if most > tolerance.max_abs or psnr < tolerance.psnr_db:
+                wanted = f"at most {tolerance.max_abs}, at least {tolerance.psnr_db:g} dB"
+                reasons.append(f"picture {number}: differs by up to {most} of 255, PSNR {psnr:.1f} dB ({wanted})")
+    ious = [one.iou(other) for one, other in zip(before, after, strict=True)]
+    if (iou := min(ious, default=1.0)) < tolerance.iou:
         worst = (tuple(round(edge, 1) for edge in boxes[ious.index(iou)]) for boxes in (before, after))
         reasons.append("box: IoU {:.3f} of {:g}: recorded {}, now {}".format(iou, tolerance.iou, *worst))
-    if share > tolerance.text:
+    if (share := _text_share(recorded.text, now.text)) > tolerance.text:
         where = first_difference(recorded.text, now.text)
         reasons.append(f"text: {share:.1%} differs, {tolerance.text:.0%} may: {where}")
     return found(
         verdict="drift" if reasons else "within",
-        max_abs=max((most for _, most, _ in differing), default=None),
-        psnr_db=min((round(psnr, 2) for _, _, psnr in differing if math.isfinite(psnr)), default=None),
+        max_abs=max((most for most, _ in differing), default=None),
+        psnr_db=min((round(psnr, 2) for _, psnr in differing if math.isfinite(psnr)), default=None),
         iou=round(iou, 4),
         text=round(share, 4),
         told=tuple(reasons),
@@ -107,11 +104,10 @@ def _boxes_in(value: Json, key: str = "") -> Iterator[Box]:
         for name, inner in value.items():
             yield from _boxes_in(inner, name)
     elif isinstance(value, list | tuple):
-        numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [float(v) for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(value) == 4 == len(numbers) and (key.startswith("box") or key == "region"):
-            x0, y0, x1, y1 = map(float, numbers)
-            if x1 > x0 and y1 > y0:
-                yield Box(x0, y0, x1, y1)
+            if numbers[2] > numbers[0] and numbers[3] > numbers[1]:
+                yield Box(*numbers)
         else:
             for inner in value:
                 yield from _boxes_in(inner, key)
@@ -128,7 +124,6 @@ def _pixels(before: RGB, after: RGB) -> tuple[int, float]:
 
 def _text_share(before: str, after: str) -> float:
     """Return the share of two texts that differs, 0 to 1: of their words, weighted by length."""
-    # Much faster than by characters.
     old, new = before.split(), after.split()
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     same = sum(len(word) for block in blocks for word in old[block.a : block.a + block.size])

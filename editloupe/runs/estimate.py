@@ -2,13 +2,12 @@
 
 How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Between them
 lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens roughly: a token for every few
-characters, REPLY_TOKENS a reply, and in each turn an observation and a crop.
+characters of the question, REPLY_TOKENS a reply, and in each turn an observation and a crop.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,12 +24,12 @@ from editloupe.data.samples import Loaded
 from editloupe.imaging.views import size_of
 from editloupe.protocols.base import looks_at_outputs
 from editloupe.runs.judges import JudgeEntry
+from editloupe.runs.outcome import added
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added
 from editloupe.tasks import Ask
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
@@ -116,28 +115,23 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
 
 
 def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:
-    """Return both ends of one role. One who is no LMM is sent nothing."""
+    """Return both ends of one role."""
     least, most = CostBound(), CostBound()
+    backend = respondent.backend
     for task in tasks:
-        calls = most_calls(respondent, task)
-        if not respondent.backend.traits.is_lmm:
-            least, most = least + CostBound(calls=1), most + CostBound(calls=calls)
-            continue
-        message, offered = _first_message(setup, respondent, task)
-        least += _conversation(respondent.backend, message, offered, calls=1, turns=0)
-        most += _conversation(
-            respondent.backend, message, offered, calls=calls, turns=task.budget.max_turns if task.tools else 0
-        )
-    return _priced(least, respondent.backend, prices), _priced(most, respondent.backend, prices)
+        # One who is no LMM is sent nothing.
+        message = _first_message(setup, respondent, task) if backend.traits.is_lmm else None
+        least += _conversation(backend, message, 1, 0)
+        most += _conversation(backend, message, most_calls(respondent, task), task.budget.max_turns if task.tools else 0)
+    return _priced(least, backend, prices), _priced(most, backend, prices)
 
 
-def _conversation(backend: LMM, message: Message, offered: int, *, calls: int, turns: int) -> CostBound:
-    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop.
-
-    offered: characters of what is sent beside the first message.
-    """
+def _conversation(backend: LMM, message: Message | None, calls: int, turns: int) -> CostBound:
+    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
+    if message is None:
+        return CostBound(calls=calls)
     sent, policy, rule = 0, backend.traits.image_policy, backend.traits.image_tokens
-    text = (len(message.text) + offered) // CHARACTERS_A_TOKEN
+    text = len(message.text) // CHARACTERS_A_TOKEN
     sizes = [(part.image.width, part.image.height) for part in message.images]
     for call in range(calls):
         crops = min(call, turns)
@@ -164,8 +158,7 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     return 1 + budget.max_reminders
 
 
-def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Message, int]:
-    """Return the task's first message, and the characters of natively offered tools beside it."""
+def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> Message:
     context = Context(
         backend=respondent.backend,
         judge=respondent.spec,
@@ -174,6 +167,4 @@ def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> tuple[Mes
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
     )
-    views: Mapping[str, View] = {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views}
-    specs = setup.toolbox.specs(task.tools) if context.native else ()
-    return first_message(context, views), sum(len(json.dumps(spec.to_json())) for spec in specs)
+    return first_message(context, {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views})

@@ -12,9 +12,9 @@ from pathlib import Path
 from editloupe import files
 from editloupe.data.run_file import NAME
 from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.runs.contents import RunContents
 from editloupe.runs.index import FINDINGS, RunIndex
 from editloupe.runs.judges import names_of
-from editloupe.runs.record import RunRecord
 from editloupe.values import Json
 
 _SHA = re.compile(rb"[0-9a-f]{64}")
@@ -68,7 +68,7 @@ def runs_below(folder: Path) -> Iterator[Listed]:
 
 def _listed(folder: Path) -> Listed:
     try:
-        run, index, findings = RunRecord.read_info(folder), RunIndex(folder), folder / FINDINGS
+        run, index, findings = RunContents.read_info(folder), RunIndex(folder), folder / FINDINGS
         return Listed(
             folder=folder,
             judges=names_of(run.info.get("judges")),

@@ -20,14 +20,15 @@ from editloupe.config import RunConfig
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, Interrupted
 from editloupe.findings import Finding
+from editloupe.protocols.base import scored
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.executors import at_once
-from editloupe.runs.outcome import Progress
+from editloupe.runs.outcome import Progress, reach_new
 from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
 from editloupe.runs.setup import open_setup, settled_tools
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import reach_new
+from editloupe.scores import Metric, Score
 from editloupe.tools.base import Tool
 from editloupe.tools.function import as_tool
 from editloupe.values import Sample
@@ -106,6 +107,16 @@ class Judge:
     def id(self) -> str:
         """The judge id: equal for judges whose verdicts are comparable."""
         return self._setup.judge.id
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that this judge is asked for, in the protocol's order."""
+        return tuple(metric for metric in self._setup.protocol.metrics if metric.id in self._setup.metrics)
+
+    def scores(self, sample: Sample, findings: Sequence[Finding]) -> list[Score]:
+        """Return the protocol's scores of a sample's findings. A score without a value says why."""
+        found = scored(self._setup.protocol, [sample], findings)
+        return [score for score in found if score.metric in self._setup.metrics]
 
     def judge(self, sample: Sample) -> list[Finding]:
         """Return one finding a question, in the order of the protocol.

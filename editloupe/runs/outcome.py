@@ -1,10 +1,11 @@
-"""How far a visit to a run is, and how it ended."""
+"""A visit to a run: what it adds, how far it is, and how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from editloupe.backends.base import LMM, reach
 from editloupe.data.samples import Loaded
 from editloupe.findings import Finding
 from editloupe.protocols.base import never_scored
@@ -118,6 +119,34 @@ class Outcome:
     def failed(self) -> int:
         """Of those asked, how many have no answer (those not yet judged included)."""
         return self.asked - sum(f.status == "ok" for f in self.findings)
+
+
+def reach_new(setup: Setup, store: RunStore, reached: Callable[[LMM], None] = reach) -> None:
+    """Try the addresses of those whom a run does not list yet: a mistyped one is never listed. Raises Unavailable."""
+    listed = store.entries()
+    for one in setup.respondents.values():
+        if one.spec.id not in listed:
+            reached(one.backend)
+
+
+def added(setup: Setup, store: RunStore, others: Set[str]) -> list[str]:
+    """Return remarks on what a visit adds to a run that has begun: a judge, and metrics.
+
+    others: ids of the other judges of this command.
+    """
+    names, known = store.judge_names(), store.metrics()
+    there = ", ".join(name for id_, name in names.items() if id_ not in {setup.judge.id, *others})
+    lines = []
+    if there and setup.judge.id not in names:
+        lines.append(
+            f"{store.folder} already holds findings of {there}; {setup.name} is another judge (by model or settings), "
+            "added beside. Nothing there is replaced."
+        )
+    new = [metric.name for metric in setup.protocol.metrics if metric.id not in known]
+    if known and new:
+        was, are = ", ".join(metric.name for metric in known.values()), "is" if len(new) == 1 else "are"
+        lines.append(f"{store.folder} was asked about {was}. {', '.join(new)} {are} added.")
+    return lines
 
 
 def notes_of(

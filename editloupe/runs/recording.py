@@ -118,8 +118,6 @@ class Live:
     """The model; None if replies are recorded."""
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
-    langsmith: bool = False
-    """Whether traces of the loop go to LangSmith."""
 
     def check(self, judge: JudgeSpec) -> None:
         """Raise ConfigError if the backend cannot continue this judge's recording, Unavailable if nobody answers there."""
@@ -127,7 +125,7 @@ class Live:
             return
         if judge.tool_protocol == "native" and not self.backend.traits.native_tools:
             raise ConfigError(
-                f"the recording calls tools natively and {self.backend.uri} cannot: judge anew with --tool-protocol text"
+                f"the recording calls tools natively and {self.backend.uri} cannot: judge again, --set tool_protocol=text"
             )
         reach(self.backend)
 
@@ -203,7 +201,6 @@ def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images
         task=task,
         repeat=recording.trace.header.repeat,
         elapsed=stopwatch() if live.backend else lambda: 0.0,
-        langsmith=live.langsmith,
     )
 
 

@@ -32,13 +32,6 @@ from editloupe.traces.cassette import RecordingEnds
 from editloupe.traces.events import Header, ToolResult
 from editloupe.values import Json
 
-RecordMode: TypeAlias = Literal["none", "once", "new_episodes", "all"]
-"""What happens on a miss.
-
-none: the task ends and the miss is reported.   once: a task without any recorded reply runs live.
-new_episodes: whatever is not recorded runs live.   all: everything runs live.
-"""
-
 Verdict: TypeAlias = Literal["same", "differs", "drift", "miss", "damaged"]
 """Outcome of one replay.
 
@@ -103,8 +96,6 @@ class Replay:
     """Where replies come from."""
     tools: Side = "recorded"
     """Where observations come from."""
-    record_mode: RecordMode = "none"
-    """What happens on a miss."""
     run: str | None = None
     """Digest of the run's identity, which each trace must name; None does not check."""
 
@@ -124,23 +115,18 @@ class Replay:
             for problem in (*foreign, *recording.trace.tampering):
                 raise TraceError(problem)
             return self._replayed(replace(result, recorded=recording.finding), recording)
-        except (TraceError, *MALFORMED) as error:
+        except TraceError as error:
+            return replace(result, verdict="damaged", message=str(error))
+        except MALFORMED as error:
             misfit = f"{name} cannot be replayed: its content does not fit together ({error!r})"
-            return replace(result, verdict="damaged", message=str(error) if isinstance(error, TraceError) else misfit)
+            return replace(result, verdict="damaged", message=misfit)
 
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
-        mode, recorded, live = self.record_mode, recording.finding, self.live
-        anew = mode == "all" or (mode == "once" and not recording.cassette.models)
-        model, tools = ("live", "live") if anew else (self.model, self.tools)
-        settings: dict[str, Any] = {
-            "model": model,
-            "tools": tools,
-            "exact": model == tools == "recorded" and mode != "new_episodes",
-            "on_miss": "live" if mode == "new_episodes" else "raise",
-        }
-        compared: list[ObservationDrift] = []
-        with reopened(self.folder, recording, live, why="replay", **settings) as context:
+        recorded, compared = recording.finding, list[ObservationDrift]()
+        exact = self.model == self.tools == "recorded"
+        settings: dict[str, Any] = {"model": self.model, "tools": self.tools, "exact": exact}
+        with reopened(self.folder, recording, self.live, why="replay", **settings) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(
                 self._compared(step, result, live, context.images)
@@ -156,20 +142,20 @@ class Replay:
                 if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                     recorder.note(f"the replay ends here: {miss}")
                     verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
-                    result = replace(result, verdict=verdict, message=str(miss), trace=recorder.trace)
-                    return replace(result, compared=tuple(compared))
+                    written = recorder.trace
+                    return replace(result, verdict=verdict, message=str(miss), trace=written, compared=tuple(compared))
                 # A budget of time or a crash ended it there, and does so again.
                 finding = recorded
+        message = _difference(recorded, finding)
         drifted = any(one.verdict == "drift" for one in compared)
-        if message := _difference(recorded, finding):
-            result = replace(result, verdict="differs", message=message)
         return replace(
             result,
-            verdict="drift" if drifted else result.verdict,
+            verdict="drift" if drifted else "differs" if message else "same",
+            message=message,
             finding=finding,
             compared=tuple(compared),
             trace=recorder.trace,
-            versions=_changed_versions(recording, live.toolbox),
+            versions=_changed_versions(recording, self.live.toolbox),
         )
 
     def _compared(
@@ -234,7 +220,7 @@ class Forked:
     """The result of a fork."""
 
     trace: str
-    """Path of the new trace inside the run folder."""
+    """Path inside the run folder."""
     finding: Finding
     recorded: Finding | None
     """The finding of the parent trace."""
@@ -250,14 +236,13 @@ def fork(
     toolbox: Toolbox,
     instruction: str | None = None,
     tools: tuple[str, ...] | None = None,
-    langsmith: bool = False,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
     The parent's file stays as it is, and the shared beginning is not copied.
     at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
     toolbox: the tools that the fork may offer.   instruction: text of a new user message after the step.
-    tools: names of those offered from then on; None keeps them.   langsmith: whether traces of the loop go to LangSmith.
+    tools: names of those offered from then on; None keeps them.
     Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
     continue from, or if the question itself would change.
     """
@@ -274,7 +259,7 @@ def fork(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
             "or fork after a step (--at 1)"
         )
-    live = Live(backend=backend, toolbox=toolbox, langsmith=langsmith)
+    live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
     if missing := [tool for tool in tools or () if tool not in toolbox.tools]:
         raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")

@@ -115,9 +115,7 @@ def write_rescored(store: RunStore, protocol: EvalProtocol, rescored: Sequence[R
     spec = spec_of(store.protocol, protocol, identity, record)
     samples = Loaded(format="rescored", samples=tuple(store.samples.values()), rejected=())
     with closing(RunStore.begin(out, spec, judges_with(store, protocol).values(), samples)) as target:
-        for one in rescored:
-            if one.now is not None:
-                target.add_finding(one.now)
+        target.add_findings([one.now for one in rescored if one.now is not None])
     for name in ("traces", "blobs", "forks"):
         # A trace may be continued later; an image never changes.
         bring(store.folder / name, out / name, link=name == "blobs")
@@ -180,7 +178,9 @@ def _end_again(run: Path, path: Path, finding: Finding) -> None:
     except TraceError:
         return  # not there, or damaged: the finding cannot be checked here either
     with TraceWriter(path, below=run) as writer:
-        writer.append(Note(text="the recorded answer, read again by other options of the protocol (editloupe rescore)"))
+        writer.append(
+            Note(text="the recorded answer, read again by other options of the protocol (editloupe replay --rubric)")
+        )
         writer.finish(finding)
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -32,13 +33,12 @@ from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.lineage import set_aside
-from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, notes_of
+from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, added, notes_of, reach_new
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
 from editloupe.runs.setup import Setup, settled_tools, weights_of
 from editloupe.runs.store import RunStore
-from editloupe.runs.visits import added, reach_new
 from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
 from editloupe.tasks import Task
 from editloupe.tools.cache import ToolCache
@@ -114,11 +114,14 @@ class Driver:
         forgets: bool = False,
     ) -> None:
         self.setup = setup if ledger is None else setup.with_backends(lambda backend: Metered(backend, ledger))
+        if pool is not None:
+            self.setup = replace(self.setup, toolbox=pool.tools(setup.toolbox))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         folder = None if store is None else store.folder
         self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
         self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
         self._ledger, self._forgets = ledger, forgets
+        self._blobs = store.blobs if store is not None else pool.folder if pool is not None else None
         self._lock, self._closed = threading.Lock(), False
         self._busy: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
@@ -176,7 +179,7 @@ class Driver:
         Raises Interrupted once the driver is to stop, or its budget is used up.
         """
         # Of its own for each sample, so that a driver that lives long does not keep every crop.
-        worker = self.worker([sample], ImageStore(None if self.store is None else self.store.blobs))
+        worker = self.worker([sample], ImageStore(self._blobs))
         schedule = self.planned([sample])
         while (place := schedule.next()) is not None:
             schedule.arrived(self.found(place, worker)[0])

@@ -23,7 +23,7 @@ def selected(config: RunConfig, images: ImageStore, *, outputs: bool = True) -> 
     if config.path is None:
         raise ConfigError("PATH is missing: name the folder of edits to judge")
     if config.null_edit and config.edited:
-        raise ConfigError("--null-edit judges the originals themselves; leave --edited out")
+        raise ConfigError("--set null_edit=true judges the originals themselves; leave --edited out")
     needed = outputs and not config.null_edit
     loaded = load(
         config.path, store=images, format=config.format, edited=config.edited, fields=config.fields,

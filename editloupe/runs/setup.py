@@ -183,7 +183,7 @@ def spec_of(name: str, protocol: EvalProtocol, identity: Mapping[str, Json], rec
 
 
 def settled_tools(setup: Setup) -> Setup:
-    """Return the setup with `--tool-protocol auto` settled: text where an endpoint takes no tools, which is asked of it.
+    """Return the setup with `tool_protocol=auto` settled: text where an endpoint takes no tools, which is asked of it.
 
     Raises BackendError.
     """
@@ -267,7 +267,7 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
     unknown = sorted(set(config.role) - set(protocol.roles))
     if unknown:
         known = ", ".join(protocol.roles) or "none: it asks no model"
-        raise ConfigError(f"--role {unknown[0]}: protocol {protocol.name!r} has the roles {known}")
+        raise ConfigError(f"--set role.{unknown[0]}: protocol {protocol.name!r} has the roles {known}")
     if config.repeats > 1 and JUDGE not in protocol.roles:
         asks = f"asks the roles {', '.join(protocol.roles)}, which answer once" if protocol.roles else "asks no model"
         raise ConfigError(f"--repeats {config.repeats}: protocol {protocol.name!r} {asks}; leave --repeats out")
@@ -284,7 +284,7 @@ def _respondents(config: RunConfig, protocol: EvalProtocol, toolbox: Toolbox, qu
         if given is None:
             raise ConfigError(
                 f"protocol {protocol.name!r} needs a backend for the role {role!r} ({protocol.roles[role]}); name one with "
-                f"--role {role}=provider/model"
+                f"--set role.{role}=provider/model"
             )
         found[role] = _respondent(given, toolbox, questions)
     # What a run says of its judge is then said of its first role.
@@ -299,7 +299,7 @@ def _respondent(given: JudgeConfig, toolbox: Toolbox, questions: str) -> Respond
         raise ConfigError(f"{backend.uri} cannot call tools natively; use the tool protocol text (the default) or auto")
     if given.answers == "schema" and not backend.traits.constrains_schema:
         raise ConfigError(
-            f"--answers schema: {backend.uri} cannot hold an answer to a JSON schema; use --answers auto (default) or tags"
+            f"--set answers=schema: {backend.uri} cannot hold an answer to a JSON schema; use auto (default) or tags"
         )
     spec = JudgeSpec(
         backend=backend.uri,

@@ -1,4 +1,4 @@
-"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, people.jsonl, traces/, blobs/, report/, probes/.
+"""The run folder: run.json, config.yaml, samples.jsonl, findings.jsonl, people.jsonl, traces/, blobs/, report/.
 
 Everything that grows is appended; a torn last line is cut off, and the last valid line of a key wins. One process writes
 at a time; any number may read.
@@ -20,13 +20,12 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
-from editloupe.runs.config_file import of_all_visits, read_config, write_config
-from editloupe.runs.contents import RunContents
+from editloupe.runs.config_file import read_config, with_earlier, write_config
+from editloupe.runs.contents import RunContents, list_of, object_of
 from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import JudgeEntry, joined
-from editloupe.runs.record import list_of, object_of
-from editloupe.values import Json, Sample, digest
+from editloupe.values import Json, Sample
 
 
 class RunStore(RunContents):
@@ -131,7 +130,7 @@ class RunStore(RunContents):
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
         with files.writing(self.folder):
             self._write_info(self._visited(spec, judges))
-            self._write_config(config, loaded)
+            self._write_config(config)
             self._appended(SAMPLES).close()
             self._findings_file = self._appended(FINDINGS)
         self._append_samples(loaded)
@@ -153,22 +152,13 @@ class RunStore(RunContents):
         self.info = info
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
-    def _write_config(self, config: Mapping[str, Json] | None, loaded: Loaded) -> None:
-        """Write config.yaml with the run's judges and what all visits asked. Without `config`, its options stay.
-
-        loaded: what is asked about now, which `samples` need not have yet.
-        """
+    def _write_config(self, config: Mapping[str, Json] | None) -> None:
+        """Write config.yaml with the run's judges. Without `config`, its options stay."""
         before = read_config(self.folder)
-        options = config or before
         if config and before:
-            options = of_all_visits(
-                before,
-                config,
-                known={**self.samples, **self.rejected},
-                asked=[row.key for row in loaded.in_order()],
-                free=[name for name, value in object_of(self.spec.record.get("options")).items() if value is None],
-            )
-        if options:
+            options = object_of(self.spec.record.get("options"))
+            config = with_earlier(before, config, [name for name, value in options.items() if value is None])
+        if options := config or before:
             write_config(self.folder, options, self.info["judges"])
 
     def config(self) -> dict[str, Json]:
@@ -226,10 +216,6 @@ class RunStore(RunContents):
             with files.writing(self.folder), self._appended(SAMPLES) as file:
                 file.writelines(lines)
 
-    def add_finding(self, finding: Finding) -> None:
-        """Append one finding of a listed judge and make sure that it is on disk. Raises StorageError."""
-        self.add_findings([finding])
-
     def add_findings(self, findings: Sequence[Finding]) -> None:
         """Append findings of listed judges and make sure that they are on disk. Raises StorageError."""
         assert self._findings_file is not None, "the run is open for reading only"
@@ -244,17 +230,6 @@ class RunStore(RunContents):
         """Write a file into `report/`, whole or not at all. Raises StorageError."""
         with files.writing(self.folder):
             return self._write(f"report/{name}", text)
-
-    def write_probe(self, probed: Mapping[str, Json]) -> Path:
-        """Write what a backend was found to be able to do into `probes/`, one file a backend; the latest one stays.
-
-        A run that is being judged goes on undisturbed. Raises StorageError.
-        """
-        name = str(probed["backend"])
-        plain = "".join(c if c.isalnum() or c in "._" else "-" for c in name).strip("-")[:80]
-        with files.writing(self.folder):
-            text = json.dumps(dict(probed), indent=2, ensure_ascii=False) + "\n"
-            return self._write(f"probes/{plain}-{digest(name)[:6]}.json", text)
 
     def forget(self) -> None:
         """Drop what is on disk from memory, for a writer that runs for long and looks nothing up here."""

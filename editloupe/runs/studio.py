@@ -77,20 +77,16 @@ def graph() -> StudioGraph:
     loop = build_graph()
 
     def judge(state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        return _judge(state, runtime.context, loop)
+        try:
+            return _verdict(state, runtime.context or Wiring(), loop)
+        except (ConfigError, DataError) as error:
+            raise WrongInput(str(error)) from error
 
     made = StateGraph(QuestionAndVerdict, context_schema=Wiring, input_schema=Question, output_schema=Verdict)
     made.add_node("judge", judge)
     made.add_edge(START, "judge")
     made.add_edge("judge", END)
     return made.compile()
-
-
-def _judge(question: Mapping[str, Any], wiring: Wiring | None, loop: Loop) -> dict[str, Any]:
-    try:
-        return _verdict(question, wiring or Wiring(), loop)
-    except (ConfigError, DataError) as error:
-        raise WrongInput(str(error)) from error
 
 
 def _verdict(question: Mapping[str, Any], wiring: Wiring, loop: Loop) -> dict[str, Any]:

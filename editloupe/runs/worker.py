@@ -53,7 +53,7 @@ class Worker:
     cache: ToolCache | None = None
     """What tools have said before in this run; None runs every call."""
     pool: Pool | None = None
-    """Where tools and measures compute; None for this process's threads."""
+    """Where measures compute; None for this process's threads."""
     graph: Loop | None = None
     """The graph of LangGraph's server, which has ways of its own to stop a task and to send traces; None for ours."""
     _listed: dict[tuple[str, ...], list[dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
@@ -123,7 +123,7 @@ class Worker:
         began = self.clock()
         judge_id = self.setup.judge_of(task).id
         made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
-        notes = []
+        events: list[Event] = [self._header(task, 0)]
         try:
             compute = measured_here if self.pool is None else self.pool.measured
             found = compute(task.measure, task.args, views, self.images, self.setup.models)
@@ -131,15 +131,14 @@ class Worker:
                 self.images.add_bytes(data)
             finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
             if found.data:
-                notes.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
+                events.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
         except MeasureError as error:
             finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
         if trace is not None:
             set_aside(trace, below=self.run)
         with TraceWriter(trace, below=self.run) as writer:
-            writer.append(self._header(task, 0))
-            for note in notes:
-                writer.append(note)
+            for event in events:
+                writer.append(event)
             writer.finish(finding)
         return finding
 
@@ -162,16 +161,12 @@ class Worker:
                 raise ReplayMiss(f"the trace is damaged: {'; '.join(writer.problems)}")
             if not writer.events:
                 writer.append(self._header(task, repeat))
-                for note in self._notes(respondent, views, anew):
+                for note in self._notes(respondent, views, repeat, anew):
                     writer.append(note)
-            if repeat and (seed := respondent.spec.sampling.of_repeat(repeat).seed) is not None:
-                data = {"repeat": repeat, "seed": seed}
-                if not any(isinstance(event, Note) and event.data == data for event in writer.events):
-                    writer.append(Note(text=f"repeat {repeat + 1}: seed {seed}", data=data))
             context = Context(
                 backend=respondent.backend,
                 judge=respondent.spec,
-                toolbox=self.setup.toolbox if self.pool is None else self.pool.tools(self.setup.toolbox),
+                toolbox=self.setup.toolbox,
                 images=self.images,
                 recorder=TraceRecorder.resume(writer, stop=self.stop),
                 task=task,
@@ -186,12 +181,15 @@ class Worker:
             writer.finish(finding)
             return finding
 
-    def _notes(self, respondent: Respondent, views: dict[str, View], anew: str) -> Iterator[Note]:
+    def _notes(self, respondent: Respondent, views: dict[str, View], repeat: int, anew: str) -> Iterator[Note]:
         """Yield the remarks at the beginning of a trace: on the images, and on the sizes at which an LMM gets them."""
+        seed = respondent.spec.sampling.of_repeat(repeat).seed
         if anew:
             yield Note(text=anew)
         for alias, view in views.items():
             yield from (Note(text=f"{alias}: {remark}") for remark in self.images.notes(view.image))
+        if repeat and seed is not None:
+            yield Note(text=f"repeat {repeat + 1}: seed {seed}", data={"repeat": repeat, "seed": seed})
         if not respondent.backend.traits.is_lmm:
             return
         policy = respondent.backend.traits.image_policy

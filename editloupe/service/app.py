@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Final
@@ -25,21 +26,32 @@ from starlette.routing import Route
 
 from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
+from editloupe.service.doors import Door, open_door
 from editloupe.service.edits import SentEdit
 from editloupe.service.judging import Service
 from editloupe.values import Json
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+logger: Final = logging.getLogger("editloupe")
 _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_length=256)])
 
 
 def make_app(
-    service: Service, *, max_body: int, token: str | None, hosts: Sequence[str], on_close: Callable[[int], None]
+    service: Service,
+    *,
+    max_body: int,
+    token: str | None,
+    hosts: Sequence[str],
+    on_close: Callable[[int], None],
+    door: str | None = None,
+    group_mean: bool = False,
+    canary: int | None = None,
 ) -> Starlette:
     """Return the ASGI application.
 
     max_body: bytes of a request.   token: that clients must show; None for none.   hosts: names by which the service may be
-    called; () for any.   on_close: called at the end with the number of edits that are still worked on.
+    called; () for any.   on_close: called at the end with the number of edits that are still worked on.   door: the wire of
+    another reward server beside ours, with group_mean and canary as `doors.Door` takes them.
     """
     metrics = _Metrics(service)
 
@@ -91,6 +103,8 @@ def make_app(
         Middleware(RequestBodyLimitMiddleware, max_body_size=max_body),
     ]
     routes = [Route("/v1/judge", judge, methods=["POST"]), Route("/healthz", health), Route("/metrics", prometheus)]
+    if door is not None:
+        routes += open_door(door, Door(service, registry=metrics.registry, group_mean=group_mean, canary=canary))
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 
@@ -128,6 +142,9 @@ async def _judged(service: Service, edit: SentEdit, metrics: _Metrics) -> tuple[
             status, answer = 504, {"error": waited}
         except Interrupted as error:
             status, answer = 503, {"error": str(error)}
+        except Exception:  # a fault of ours must not cost the other edits of a list; its log has it
+            logger.exception("an edit failed")
+            status, answer = 500, {"error": "editloupe itself failed; the log of the service says how"}
     metrics.edits.labels(str(status)).inc()
     return status, answer
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
@@ -16,13 +16,13 @@ from editloupe.errors import ConfigError, Interrupted, SampleError
 from editloupe.findings import Finding
 from editloupe.protocols.base import scored
 from editloupe.protocols.repeats import Repeats
+from editloupe.rewards import Reward
 from editloupe.runs.run import Driver
 from editloupe.runs.schedule import Schedule, ScheduledTask, repeatable
 from editloupe.runs.setup import Setup
 from editloupe.runs.store import RunStore
-from editloupe.scores import MetricSet
+from editloupe.scores import MetricSet, Score
 from editloupe.service.edits import SentEdit, Sources, sample_of
-from editloupe.service.reward import reward_of
 from editloupe.values import Json
 
 _TOLD: Final = ("metric", "turn", "part", "value", "label", "missing")
@@ -48,13 +48,16 @@ class Service:
         concurrency: int,
         waiting: int,
         timeout_s: float,
+        reward: str | None = None,
     ) -> None:
         """Open the run folder `out`. Raises ConfigError, RunMismatch and StorageError as `RunStore.begin` does.
 
         max_pixels: of an image.   concurrency: edits at once.   waiting: edits beside them.   timeout_s: of an edit, with
-        its wait.
+        its wait.   reward: an expression over metrics; None for their mean.
         """
         self.setup, self.sources, self.timeout_s = setup, sources, timeout_s
+        self._reward = reward
+        self._graded((), set(setup.metrics))
         self.capacity, self.taken = concurrency + waiting, 0
         """Edits that may be judged or wait at once, and those that do."""
         self.on_finding: Callable[[Finding], None] = lambda _: None
@@ -121,7 +124,7 @@ class Service:
             "id": edit.id,
             "sample": sample.id,
             "judge": self.setup.judge.id,
-            "reward": reward_of(scores, [metric for metric in protocol.metrics if metric.id in asked]),
+            "reward": self._graded(scores, asked),
             "scores": [{name: getattr(score, name) for name in _TOLD} for score in scores],
             "findings": [self._told(f, reused) for f, reused in found],
         }
@@ -132,6 +135,17 @@ class Service:
         told = {**finding.to_json(), "role": finding.role, "reused": reused}
         return {**told, "reason": reason.replace(self._folder, "the run folder")}
 
+    def _graded(self, scores: Sequence[Score], asked: set[str]) -> Json:
+        """Return the reward of these scores, 0 to 100. Raises ConfigError for an expression that cannot be read."""
+        metrics = [metric for metric in self.setup.protocol.metrics if metric.id in asked]
+        found = Reward(metrics, self._reward).of(scores)
+        each: Any = found["scores"]
+        return {
+            "value": _percent(found["value"]),
+            "why": found["why"],
+            "scores": {metric: _percent(value) for metric, value in each.items()},
+        }
+
     def _asked(self, edit: SentEdit) -> set[str]:
         protocol = self.setup.protocol
         known = MetricSet(id=protocol.name, metrics=tuple(protocol.metrics))
@@ -141,14 +155,16 @@ class Service:
             raise SampleError(f"criteria: {error}") from error
 
 
+def _percent(value: Any) -> float | None:
+    return None if value is None else 100 * value
+
+
 def _open_store(setup: Setup, out: Path) -> RunStore:
     written = out / "findings.jsonl"
     since = written.stat().st_mtime - RECENT_S if written.exists() else 0.0
     store = RunStore.begin(out, setup.spec, setup.entries(), Loaded(format="http", samples=(), rejected=()))
     # A service that was killed has traces that ended, and no line yet for their findings.
-    for finding in store.findings_from_traces(since=since):
-        if finding.key not in store.findings:
-            store.add_finding(finding)
+    store.add_findings([one for one in store.findings_from_traces(since=since) if one.key not in store.findings])
     # A finding is looked up by its trace: a service that runs for weeks must not keep all of them in memory.
     store.forget()
     return store

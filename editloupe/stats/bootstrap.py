@@ -4,7 +4,7 @@ Intervals are percentile bootstrap intervals, resampled by cluster: the edits of
 they share what makes them easy or hard. Clusters stand in the order of their names, so that the same rows give the same
 interval in whatever order they come. Percentile and not BCa: labels are few and heavily tied, so that BCa's bias term is
 often infinite (every resample on one side) where the percentiles are defined. With fewer than some twenty clusters the
-interval is too narrow by a few points of its level (docs/agreement.md has the measured coverage).
+interval is too narrow by a few points of its level (benchmarks/README.md has the measured coverage).
 """
 
 from __future__ import annotations

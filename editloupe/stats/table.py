@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from editloupe.stats.bootstrap import Estimate
 from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.stats.bootstrap import Estimate
 
 NONE = "–"
 """What stands where there is no value."""
@@ -139,6 +141,10 @@ class Row:
     """True for a row that says little: shown grey in a terminal."""
 
 
+UNNAMED: Final = "(not named)"
+"""What a cell calls an editor without a name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """One table."""
@@ -160,6 +166,19 @@ class Table:
     """How many columns behind the fixed ones a terminal shows side by side, at most."""
     plots: tuple[Plot, ...] = ()
     """Pictures of the same figures."""
+
+    def __post_init__(self) -> None:
+        """Call a single editor that has no name nothing: as a row, its name is hidden; as a column, it is all edits."""
+        if [column.title for column in self.columns[self.fixed :]] == [UNNAMED]:
+            only = replace(self.columns[-1], title="All edits")
+            object.__setattr__(self, "columns", (*self.columns[:-1], only))
+        for i, column in enumerate(self.columns[: self.fixed]):
+            unnamed = bool(self.rows) and all(row.cells[i].value == UNNAMED for row in self.rows)
+            if unnamed and not column.files_only and len(self.shown) > 1:
+                hidden = replace(column, files_only=True)
+                object.__setattr__(self, "columns", (*self.columns[:i], hidden, *self.columns[i + 1 :]))
+                object.__setattr__(self, "fixed", max(self.fixed - 1, 0))
+                return
 
     @property
     def shown(self) -> list[int]:

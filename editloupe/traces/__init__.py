@@ -5,5 +5,5 @@ from pathlib import Path
 GALLERY = Path(__file__).parent / "gallery"
 """A small run folder that comes with the package: short traces by the baseline and by scripts.
 
-`examples/make_gallery.py` makes it.
+`docs/site/make_gallery.py` makes it.
 """

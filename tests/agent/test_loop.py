@@ -159,7 +159,7 @@ class TestSchema:
         lmm = ScriptedLMM([final("Wrong Action")], constrains_schema=True)
         assert judged(lmm, sample, store, mode="plain", answers="tags").label == "Wrong Action"
         assert held(lmm) == [False]
-        with pytest.raises(ConfigError, match="cannot hold an answer to a JSON schema; use --answers auto"):
+        with pytest.raises(ConfigError, match="cannot hold an answer to a JSON schema; use auto"):
             open_with(backend=ScriptedLMM([]), answers="schema")
 
 

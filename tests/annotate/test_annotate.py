@@ -85,10 +85,10 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
     for command in (("show", run), ("show", run, "s00"), ("report", run)):
         code, _, err = editloupe(*command)
         assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe compare {run}" in err
-    code, _, err = editloupe("retry", run)
-    assert code == 2 and err.startswith("error: nobody was asked, so that there is nothing to ask again: ")
+    code, _, err = editloupe("judge", run, "--retry")
+    assert code == 2 and err.startswith("error: nobody was asked, so there is nothing to ask again: ")
     assert not (run / "findings.jsonl").read_bytes()
-    assert json.loads(editloupe("runs", run, "--json")[1])["status"] == "no judge"
+    assert json.loads(editloupe("show", run.parent, "--format", "json")[1])["status"] == "no judge"
 
 
 def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_the_reference_and_the_crops_that_a_judge_gets_are_shown(annotate: Sessi
         for view in (*crop["views"], *mask["views"]):
             assert desk("anna").get(f"/picture/{view['sha256']}")[0] == 200
 
-    assert annotate(edits, "--option", "reference=always", "--out", "one", do=whole)[0] == 0
-    code, _, err = annotate(edits, "--mode", "oracle", do=oracle)
+    assert annotate(edits, "--set", "reference=always", "--out", "one", do=whole)[0] == 0
+    code, _, err = annotate(edits, "--set", "mode=oracle", do=oracle)
     assert code == 0, err
     assert (tmp_path / "runs" / "edits-people-oracle" / "run.json").exists()
 
@@ -217,7 +217,7 @@ def test_a_picture_that_cannot_be_made_is_said_and_the_question_can_be_skipped(a
         assert asked["views"] == [] and "op 'crop'" in asked["problem"]
         assert desk("anna").answer(asked, None, "A picture is broken")[0] == 200
 
-    assert annotate(edits, "--protocol", "faulty", "--option", "fault=crop", "--out", "run", do=do)[0] == 0
+    assert annotate(edits, "--protocol", "faulty", "--set", "fault=crop", "--out", "run", do=do)[0] == 0
 
 
 @pytest.mark.usefixtures("toys")
@@ -236,7 +236,7 @@ def test_what_another_role_found_is_not_asked_and_what_rests_on_it_is(
     edits = draw_edits(tmp_path / "edits", 1)
     rows = (edits / "metadata.jsonl").read_text().replace("Make square 0 red.", "Keep all. [objects=cup,cat]")
     (edits / "metadata.jsonl").write_text(rows)
-    words = ("--protocol", "objects", "--backend", "toy/x", "--role", "parser=toy/y")
+    words = ("--protocol", "objects", "--backend", "toy/x", "--set", "role.parser=toy/y")
     assert editloupe("judge", edits, *words, "--out", "run")[0] == 0
 
     def do(desk: Open) -> None:
@@ -567,7 +567,7 @@ def test_simulated_raters_reach_the_alpha_that_is_published(annotate: Session, e
     words = (edits, "--rubric", tmp_path / "five.toml", "--raters", "a,b,c,d", "--out", "run")
     code, _, err = annotate(*words, do=do)
     assert code == 0, err
-    code, out, err = editloupe("compare", "run", "--json", "--resamples", "100")
+    code, out, err = editloupe("compare", "run", "--format", "json", "--resamples", "100")
     assert code == 0, err
     (place,) = json.loads(out)["raters"]
     assert sorted(place["raters"]) == ["a", "b", "c", "d"]
@@ -579,7 +579,7 @@ def test_simulated_raters_reach_the_alpha_that_is_published(annotate: Session, e
     assert by_type == {"One": 6, "Other": 5}
     # The table of a run without judges says the same.
     assert annotate("run", "--labels", "people.csv")[0] == 0
-    code, out, err = editloupe("compare", "--human", "people.csv", "--rubric", tmp_path / "five.toml", "--json")
+    code, out, err = editloupe("compare", "--human", "people.csv", "--rubric", tmp_path / "five.toml", "--format", "json")
     assert code == 0, err
     figures = json.loads(out)["raters"][0]["all"]["ceiling"]
     assert round(figures["alpha_ordinal"]["value"], 3) == 0.815

@@ -15,9 +15,9 @@ import pytest
 from editloupe import Judge, Sample
 from editloupe.backends.base import Traits, open_backend
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Reply, Request, Token, Usage
+from editloupe.chat import Reply, Request, Usage
 from editloupe.config import JudgeConfig, RunConfig
-from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, Unavailable
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -93,20 +93,9 @@ def once_at_a_time(request: Request, images: ImageStore, inside: threading.Lock 
     return Reply(text="ok")
 
 
-def takes_gifs(request: Request, images: ImageStore) -> Reply:
-    for part in request.messages[0].images:
-        images.encoded(part.image, ImagePolicy(formats=("image/png", "image/gif")))
-    return Reply(text="ok")
-
-
 def silent_about_the_schema(request: Request, images: ImageStore) -> Reply:
     sampling = {n: v for n, v in request.sampling.to_json().items() if v is not None}
     return Reply(text="ok", sent={"model": "m", **sampling})
-
-
-def spelling(text: str, *top: float) -> Callable[[Request, ImageStore], Reply]:
-    tokens = (Token(text=text, logprob=-1, top=tuple(("ok", value) for value in top)),)
-    return lambda request, images: Reply(text="ok", tokens=tokens)
 
 
 def boom(request: Request, images: ImageStore) -> Reply:
@@ -122,12 +111,9 @@ BROKEN: list[tuple[ScriptedLMM, str]] = [
     (Broken(lambda r, i: Reply(text="ok", sent={"model": "m"}), is_lmm=True), "temperature was asked for"),
     (Broken(lambda r, i: Reply(text=CANARY)), "its reply shows a secret"),
     (Broken(lambda r, i: Reply(text="ok"), constrains_schema=True), "expected JSON by the schema, found 'ok'"),
-    (Broken(spelling("an"), gives_logprobs=True), "the tokens 'an' do not hold the reply's text"),
-    (Broken(spelling("ok", 0.5), gives_logprobs=True), "at most 0, found 0.5"),
     (Broken(silent_about_the_schema, is_lmm=True), r"a schema was asked for.*sent\['dropped'\] must name it"),
     (Broken(lambda r, i: Reply(text="ok"), image_formats=("image/jpeg",)), "must have image/png"),
     (Broken(lambda r, i: Reply(text="ok"), sampling=("heat",)), r"traits.sampling names \['heat'\]"),
-    (Broken(takes_gifs), r"took images as \['image/gif'\]"),
     (Broken(boom), "did not answer: KeyError"),
     (Broken(once_at_a_time), "did not answer: RuntimeError"),
     (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),

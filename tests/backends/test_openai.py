@@ -273,7 +273,7 @@ def test_what_vllm_refuses_says_what_to_do(bench: Bench) -> None:
     for said, advice in (
         ("At most 2 image(s) may be provided in one prompt.", "--limit-mm-per-prompt"),
         ("The prompt (length 9000) is longer than the maximum model length of 2048.", "lower --max-turns"),
-        ('"auto" tool choice requires --enable-auto-tool-choice', "use --tool-protocol text, or auto"),
+        ('"auto" tool choice requires --enable-auto-tool-choice', "use --set tool_protocol=text, or auto"),
         ("Qwen3-8B is not a multimodal model", "if the model takes no images, name one that does"),
     ):
         with pytest.raises(Rejected, match=advice):

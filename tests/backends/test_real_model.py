@@ -67,7 +67,7 @@ def test_a_language_model_of_135_million_parameters_judges_every_question(editlo
     draw_edits(tmp_path / "edits", 2)
     with llama() as address, OpenAIServer(without_pictures(address), model="smollm2") as proxy:
         backend = f"openai/smollm2?base_url={proxy.url}&timeout_s=600"
-        asked = ("judge", "edits", "--backend", backend, "--max-reply-tokens", "250", "--concurrency", "1")
+        asked = ("judge", "edits", "--backend", backend, "--set", "max_reply_tokens=250", "--concurrency", "1")
         code, _, told = editloupe(*asked, "--mode", "plain", "--out", "plain")
         assert code == 0, told
         findings = RunStore.read(Path("plain")).current()

@@ -76,7 +76,7 @@ def test_patience_begins_anew_with_an_answer_and_ends_with_a_word_on_it(bench: B
     assert (reply.text, reply.sent["attempts"], len(bench.server.seen)) == ("at last", 5, 5)
     error = asked(bench, fails(429), patience_s=60, sleep=slept.append)
     assert isinstance(error, RateLimited) and error.for_all, "nobody else need ask"
-    assert "answered nobody for so long, and the patience is 60 s (--patience)" in str(error)
+    assert "answered nobody for so long, and the patience is 60 s (--set patience=…)" in str(error)
     assert len(bench.server.seen) > 3
 
 

@@ -109,7 +109,7 @@ def look_through(
     good: question → the answer with which a row passes; a row's own answers come first, and None leaves a question open.
     note: beside each no.
     """
-    words = ("--protocol", protocol, "--backend", "toy/b", "--fail-on-error", "1", "--out", out)
+    words = ("--protocol", protocol, "--backend", "toy/b", "--set", "fail_on_error=1", "--out", out)
     code, _, told = editloupe("judge", "set/to_review", *words)
     assert code == 0, told
     store = RunStore.read(Path(out))

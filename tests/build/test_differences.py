@@ -37,7 +37,7 @@ NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
 A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
 B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
 GREY = (150, 148, 152)
-SIMILAR = ("--stage", 1, "--test-share", 0, "--least-similarity", -1, "--seed", 0)
+SIMILAR = ("--set", f"stage={1}", "--set", f"test_share={0}", "--set", "least_similarity=-1", "--set", f"seed={0}")
 """Of a and b the seed draws a as the source."""
 PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
 
@@ -80,7 +80,7 @@ def changed(file: Path, change: Callable[[Any], None]) -> Path:
 
 def build(editloupe: Run, file: Path, *words: object, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel)."""
-    code, said, told = editloupe("build", "differences", file, "--out", out, "--json", *map(str, words))
+    code, said, told = editloupe("build", "differences", file, "--out", out, "--format", "json", *map(str, words))
     assert said, told
     return code, json.loads(said)
 
@@ -179,11 +179,11 @@ def test_a_judge_is_asked_what_the_row_asks_and_understands_what_the_row_answers
     editloupe: Run, tmp_path: Path, stage: int
 ) -> None:
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B} if stage == 1 else {"a.png": OBJECTS})
-    more = SIMILAR[2:] if stage == 1 else ("--unchanged", 0)
-    build(editloupe, file, "--stage", stage, "--test-share", 0, *more)
+    more = SIMILAR[2:] if stage == 1 else ("--set", f"unchanged={0}")
+    build(editloupe, file, "--set", f"stage={stage}", "--set", f"test_share={0}", *more)
     (row,), (pair,) = lines("train/sft.jsonl"), lines("train/metadata.jsonl")
     Path("said.jsonl").write_text(json.dumps(row["messages"][1]["content"][0]["text"]))
-    options = ("--option", "form=lines", "--option", "confidence=none", "--option", "coherence=mask")
+    options = ("--set", "form=lines", "--set", "confidence=none", "--set", "coherence=mask")
     words = ("judge", "set/train", "--protocol", "dice", *options, "--backend", "scripted/said.jsonl", "--out", "run")
     code, _, told = editloupe(*words)
     assert code == 0, told
@@ -205,7 +205,7 @@ def test_two_objects_of_a_kind_apart_from_each_other_are_no_difference(editloupe
     file = annotate(tmp_path / "photos", scenes)
     code, funnel = build(editloupe, file, *SIMILAR)
     assert (code, reasons(funnel)) == (1, {"no_difference": 1})
-    code, _ = build(editloupe, file, *SIMILAR, "--iou", 0.3, out="low")
+    code, _ = build(editloupe, file, *SIMILAR, "--set", f"iou={0.3}", out="low")
     assert (code, answers(out="low")) == (0, ["EDIT: cup, [0.200, 0.100, 0.400, 0.400]"])
 
 
@@ -221,17 +221,17 @@ def test_similar_photographs_are_paired_and_looked_at_once(editloupe: Run, tmp_p
     for number, shade in enumerate(shades):
         Image.fromarray(np.full((100, 200, 3), (200, shade, 40), np.uint8)).save(tmp_path / "photos" / f"{number}.png")
     (tmp_path / "photos" / "c.png").write_bytes((tmp_path / "photos" / "c.png").read_bytes()[:-60])
-    code, funnel = build(editloupe, file, "--stage", 1, "--test-share", 0)
+    code, funnel = build(editloupe, file, "--set", f"stage={1}", "--set", f"test_share={0}")
     rows = lines("train/metadata.jsonl")
     assert (code, funnel["read"], funnel["written"], encoder.seen) == (0, 4, 4, 8)
     assert funnel["unusable"] == {"unreadable_image": 1} and reasons(funnel) == {}
     named = {tuple(sorted((row["lineage"]["source"], row["lineage"]["edited"]))) for row in rows}
     assert named == {("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png"), ("6.png", "7.png")}
     before = written("set")
-    build(editloupe, file, "--stage", 1, "--test-share", 0)
+    build(editloupe, file, "--set", f"stage={1}", "--set", f"test_share={0}")
     assert (written("set"), encoder.seen) == (before, 8)
     # No pair joins the two splits.
-    build(editloupe, file, "--stage", 1, "--test-share", 0.5, out="halves")
+    build(editloupe, file, "--set", f"stage={1}", "--set", f"test_share={0.5}", out="halves")
     seen = [
         {row["lineage"][side] for row in lines(f"{split}/metadata.jsonl", "halves") for side in ("source", "edited")}
         for split in ("train", "test")
@@ -304,7 +304,18 @@ def test_photographs_are_paired_by_dino_itself(editloupe: Run, tmp_path: Path, m
     monkeypatch.setattr(opening, "DINO", DINO)
     dino = encoder_folder(tmp_path / "dino", "dinov2")
     file = annotate(tmp_path / "photos", {"a.png": A, "b.png": B, "c.png": A})
-    words = ("--stage", 1, "--test-share", 0, "--dino", dino, "--device", "cpu", "--least-similarity", -1)
+    words = (
+        "--set",
+        f"stage={1}",
+        "--set",
+        f"test_share={0}",
+        "--set",
+        f"dino={dino}",
+        "--device",
+        "cpu",
+        "--set",
+        "least_similarity=-1",
+    )
     code, funnel = build(editloupe, file, *words)
     found = lines("train/metadata.jsonl")
     alike = next(row for row in found if {row["lineage"]["source"], row["lineage"]["edited"]} == {"a.png", "c.png"})
@@ -327,7 +338,9 @@ def scenes(count: int) -> dict[str, Any]:
 
 def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(12))
-    code, funnel = build(editloupe, file, "--stage", 2, "--jpeg", 0, "--test-share", 0, "--unchanged", 0)
+    code, funnel = build(
+        editloupe, file, "--set", f"stage={2}", "--set", f"jpeg={0}", "--set", f"test_share={0}", "--set", f"unchanged={0}"
+    )
     rows = lines("train/metadata.jsonl")
     assert (code, funnel["read"], len(rows)) == (0, 12, 12)
     ops = [funnel["by_split"]["train"][op] for op in ("ADD", "EDIT", "REMOVE")]
@@ -359,7 +372,7 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
 
 def test_about_a_fifth_stays_as_it_is_and_half_is_compressed(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(60))
-    code, funnel = build(editloupe, file, "--stage", 2)
+    code, funnel = build(editloupe, file, "--set", f"stage={2}")
     counts, rows = funnel["counts"], {split: found["rows"] for split, found in funnel["by_split"].items()}
     assert code == 0 and sum(rows.values()) == 60
     # Binomial: 60 × .2 ± 3 × 3.1 images, 120 × .5 ± 3 × 5.5 files, 60 × .16 ± 3 × 2.8 images.
@@ -386,7 +399,7 @@ def test_a_failing_inpainter_leaves_the_image_for_the_next_call(
 
     monkeypatch.setattr(inpainters, "open_inpainter", lambda name, device: Failing())
     file = annotate(tmp_path / "photos", scenes(2))
-    words = ("--stage", 2, "--unchanged", 0)
+    words = ("--set", f"stage={2}", "--set", f"unchanged={0}")
     code, funnel = build(editloupe, file, *words)
     assert (code, funnel["written"], reasons(funnel)) == (1, 0, {"inpainter_failed": 2})
     assert "no memory is left" in lines("left_out.jsonl")[0]["detail"]
@@ -412,8 +425,8 @@ def test_a_replacer_puts_in_objects_of_other_categories(
         inpainters, "open_inpainter", lambda name, device: Painter() if name == "painter" else OpenCVInpainter()
     )
     file = annotate(tmp_path / "photos", scenes(20))
-    words = ("--stage", 2, "--test-share", 0, "--unchanged", 0, "--jpeg", 0)
-    _, funnel = build(editloupe, file, *words, "--replacer", "painter")
+    words = ("--set", f"stage={2}", "--set", f"test_share={0}", "--set", f"unchanged={0}", "--set", f"jpeg={0}")
+    _, funnel = build(editloupe, file, *words, "--set", "replacer=painter")
     edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
     replaced = [one for one in edits if one["how"].startswith("replaced")]
     # Of 60 objects about 20 are edited, of which about 6 by colour; the seed is fixed.
@@ -426,7 +439,7 @@ def test_a_replacer_puts_in_objects_of_other_categories(
         assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
     _, funnel = build(editloupe, file, *words, out="plain")
     assert funnel["counts"]["coloured"] == len(edits) and "replaced" not in funnel["counts"]
-    said = refused(editloupe, file, *words, "--replacer", "opencv", out="no")
+    said = refused(editloupe, file, *words, "--set", "replacer=opencv", out="no")
     assert "OpenCV (telea) takes no words" in said and not Path("no").exists()
 
 
@@ -473,7 +486,7 @@ def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: P
         ]
         first["segmentation"] = {"size": [10, 10], "counts": [100]}
 
-    code, funnel = build(editloupe, changed(file, worse), "--stage", 2)
+    code, funnel = build(editloupe, changed(file, worse), "--set", f"stage={2}")
     assert (code, funnel["read"], funnel["written"]) == (0, 5, 1)
     assert reasons(funnel) == {"missing_file": 1, "size_differs": 1, "unreadable_image": 1, "no_large_object": 1}
     assert funnel["unusable"] == {"unknown_image": 1, "unknown_category": 1, "box": 1, "segmentation": 1}
@@ -510,7 +523,7 @@ def annotated(folder: Path) -> Path:
 
 
 def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--stage", 3, "--test-share", 0)
+    code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--set", f"stage={3}", "--set", f"test_share={0}")
     assert (code, funnel["read"], funnel["written"], funnel["counts"]["with_reason"]) == (0, 6, 3, 2)
     assert reasons(funnel) == {"no_coherence": 1, "no_differences": 1, "unreadable_differences": 1}
     assert answers() == [
@@ -538,7 +551,7 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 def test_edits_without_annotated_differences_are_refused(
     editloupe: Run, tmp_path: Path, edits: Callable[..., Path]
 ) -> None:
-    said = refused(editloupe, edits(2), "--stage", 3)
+    said = refused(editloupe, edits(2), "--set", f"stage={3}")
     assert "no edit with a column 'differences'" in said and not Path("set").exists()
 
 
@@ -547,20 +560,28 @@ def test_edits_without_annotated_differences_are_refused(
 
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
-    assert "name the stage: --stage 1" in refused(editloupe, file)
-    assert "--iou belongs to stage 1, not to stage 2" in refused(editloupe, file, "--stage", 2, "--iou", 0.1)
-    assert "--images belongs to stage 1 and 2, not" in refused(editloupe, file, "--stage", 3, "--images", tmp_path)
-    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(editloupe, file, "--stage", 2, "--inpainter", "lama")
-    assert "no such folder" in refused(editloupe, file, "--stage", 2, "--images", "nowhere")
-    assert "no such file" in refused(editloupe, tmp_path / "none.json", "--stage", 2)
+    assert "name the stage: --set stage=1" in refused(editloupe, file)
+    assert "--iou belongs to stage 1, not to stage 2" in refused(
+        editloupe, file, "--set", f"stage={2}", "--set", f"iou={0.1}"
+    )
+    assert "--images belongs to stage 1 and 2, not" in refused(
+        editloupe, file, "--set", f"stage={3}", "--set", f"images={tmp_path}"
+    )
+    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(
+        editloupe, file, "--set", f"stage={2}", "--set", "inpainter=lama"
+    )
+    assert "no such folder" in refused(editloupe, file, "--set", f"stage={2}", "--set", "images=nowhere")
+    assert "no such file" in refused(editloupe, tmp_path / "none.json", "--set", f"stage={2}")
     assert not Path("set").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    assert "holds other files (notes.txt)" in refused(editloupe, file, "--stage", 2, out="full")
-    build(editloupe, file, "--stage", 2)
-    assert "was built with seed 0, and this command has 1" in refused(editloupe, file, "--stage", 2, "--seed", 1)
+    assert "holds other files (notes.txt)" in refused(editloupe, file, "--set", f"stage={2}", out="full")
+    build(editloupe, file, "--set", f"stage={2}")
+    assert "was built with seed 0, and this command has 1" in refused(
+        editloupe, file, "--set", f"stage={2}", "--set", f"seed={1}"
+    )
     damaged = tmp_path / "damaged.json"
     damaged.write_text("{")
-    assert "is no JSON" in refused(editloupe, damaged, "--stage", 2, out="damaged")
+    assert "is no JSON" in refused(editloupe, damaged, "--set", f"stage={2}", out="damaged")
     changed(file, lambda data: data["images"].clear())
-    assert "the list 'images' is empty" in refused(editloupe, file, "--stage", 2, out="empty")
+    assert "the list 'images' is empty" in refused(editloupe, file, "--set", f"stage={2}", out="empty")

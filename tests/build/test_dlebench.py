@@ -19,7 +19,19 @@ from tests.build.toys import PX, SQUARE, Finder
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set", editor: str = "drawing") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
-    command = ("build", "dlebench", path, "--out", out, "--backend", "toy/a", "--editor", editor, "--json")
+    command = (
+        "build",
+        "dlebench",
+        path,
+        "--out",
+        out,
+        "--backend",
+        "toy/a",
+        "--set",
+        f"editor={editor}",
+        "--format",
+        "json",
+    )
     code, said, told = editloupe(*command, *words)
     assert said, told
     return code, json.loads(said)
@@ -121,9 +133,9 @@ def test_targets_that_do_not_count_are_left_out_with_the_reason(
 def test_the_bounds_of_a_target_are_options(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     # The square covers 0.75 %.
-    for words, why in ((("--most-area", "0.0074"), "too_large"), (("--least-area", "0.01"), "too_small")):
+    for words, why in ((("--set", "most_area=0.0074"), "too_large"), (("--set", "least_area=0.01"), "too_small")):
         assert left(build(editloupe, images, *words, out=why)[1]) == {"small": {why: 1}}
-    assert build(editloupe, images, "--least-area", "0.0074", "--most-area", "0.008", out="in")[1]["written"] == 1
+    assert build(editloupe, images, "--set", "least_area=0.0074", "--set", "most_area=0.008", out="in")[1]["written"] == 1
 
 
 def test_things_of_one_name_are_one_target(editloupe: Run, tmp_path: Path, finder: Finder, toy: Any) -> None:
@@ -148,7 +160,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
         {"file_name": "2.png", "id": "none"},
         {"file_name": "2.png", "id": "nameless", "bbox": list(PX)},
     )
-    code, funnel = build(editloupe, images, "--grounding", "given")
+    code, funnel = build(editloupe, images, "--set", "grounding=given")
     assert code == 3 and funnel["written"] == 2 and finder.asked == []
     assert funnel["images"]["left_out"] == {"box": 2, "row": 1}
     first, second = lines("set/data.jsonl")
@@ -156,7 +168,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
     targets = {one["id"]: one["target_name"] for one in lines("set/imagefolder/metadata.jsonl")}
     assert targets == {"0-1": "red square", "own-1": "red square"}
     outside, none, nameless = (one["detail"] for one in lines("set/left_out.jsonl"))
-    assert "reaches outside the image of 320×240 px" in outside and "--grounding given takes no others" in none
+    assert "reaches outside the image of 320×240 px" in outside and "--set grounding=given takes no others" in none
     assert "there is a box; expected the name of what it is of" in nameless
     # The model, which would have named a target, was not asked.
     assert "targets" not in {one.metric for one in findings("set/run") if one.status == "ok"}
@@ -173,7 +185,7 @@ def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Pa
         {**asked, "options": "red, blue", "answer": "red"},
         {**asked, "question": "And without options?", "answer": "red"},
     )
-    code, funnel = build(editloupe, images, "--grounding", "given")
+    code, funnel = build(editloupe, images, "--set", "grounding=given")
     assert code == 3 and funnel["written"] == 3
     first, second, third = lines("set/data.jsonl")
     # Without options the model chooses the other answer.
@@ -200,7 +212,7 @@ def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, said: Any, why: str
 ) -> None:
     toy(metadata=said)
-    code, funnel = build(editloupe, pictures(tmp_path / "images", 1), "--fail-on-error", "1")
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 1), "--set", "fail_on_error=1")
     assert (code, left(funnel)) == (1, {"instructed": {why: 1}})
 
 
@@ -234,7 +246,7 @@ def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
 def test_a_later_try_may_give_the_reference(editloupe: Run, tmp_path: Path) -> None:
     assert build(editloupe, pictures(tmp_path / "images", 1), editor="odd:third")[1]["written"] == 1
     assert lines("set/data.jsonl")[0]["tries"] == 3
-    code, funnel = build(editloupe, tmp_path / "images", "--tries", "2", editor="odd:third", out="two")
+    code, funnel = build(editloupe, tmp_path / "images", "--set", "tries=2", editor="odd:third", out="two")
     assert (code, left(funnel)) == (1, {"edited": {"unchanged": 1}})
 
 
@@ -250,16 +262,18 @@ def test_a_seam_is_blended_and_said(editloupe: Run, tmp_path: Path) -> None:
 
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
-    assert "reference images need an editor: it needs an image editor; name one with --editor" in refused(editloupe, images)
-    assert "unknown editor 'paint'" in refused(editloupe, images, "--editor", "paint")
-    words = ("--editor", "drawing", "--least-area", "0.2")
-    assert "--least-area 0.2 and --most-area 0.1 leave no target" in refused(editloupe, images, *words)
-    assert "holds no image" in refused(editloupe, tmp_path / "site", "--editor", "drawing")
+    assert "reference images need an editor: it needs an image editor; name one with --set editor=…" in refused(
+        editloupe, images
+    )
+    assert "unknown editor 'paint'" in refused(editloupe, images, "--set", "editor=paint")
+    words = ("--set", "editor=drawing", "--set", "least_area=0.2")
+    assert "--set least_area=0.2 and most_area=0.1 leave no target" in refused(editloupe, images, *words)
+    assert "holds no image" in refused(editloupe, tmp_path / "site", "--set", "editor=drawing")
     assert not Path("set").exists()
-    code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--editor", "drawing")
-    assert code == 2 and "--role describe=provider/model" in " ".join(told.split())
+    code, _, told = editloupe("build", "dlebench", images, "--out", "y", "--set", "editor=drawing")
+    assert code == 2 and "--set role.describe=provider/model" in " ".join(told.split())
     # Other commands know no such option.
-    assert editloupe("judge", images, "--editor", "drawing")[0] == 2
+    assert editloupe("judge", images, "--set", "editor=drawing")[0] == 2
 
 
 def looked(editloupe: Run, out: str, *said: dict[str, Any], **more: Any) -> Path:
@@ -363,8 +377,10 @@ def test_what_is_removed_with_its_row_is_an_image_of_the_set(editloupe: Run, tmp
 def test_a_review_of_something_else_is_refused(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images)
-    words = ("--editor", "drawing", "--review")
+    words = ("--set", "editor=drawing", "--review")
     assert "is a run of dlebench-build; expected one of dlebench-review" in refused(editloupe, images, *words, "set/run")
     assert "looked" in refused(editloupe, images, *words, "looked")
-    code, _, told = editloupe("judge", images, "--null-edit", "--protocol", "dlebench-review", "--backend", "toy/b")
+    code, _, told = editloupe(
+        "judge", images, "--set", "null_edit=true", "--protocol", "dlebench-review", "--backend", "toy/b"
+    )
     assert code == 2, told

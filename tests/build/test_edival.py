@@ -35,7 +35,7 @@ def pictures(folder: Path, count: int = 3) -> Path:
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy."""
-    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -124,7 +124,7 @@ def test_base_images_have_the_benchmarks_names_and_their_own_bytes(editloupe: Ru
 def test_another_seed_gives_other_chains_and_a_further_image_changes_none(editloupe: Run, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 4)
     build(editloupe, images, out="a")
-    build(editloupe, images, "--seed", "43", out="c")
+    build(editloupe, images, "--set", "seed=43", out="c")
     assert written("c")["edival/instructions.csv"] != written("a")["edival/instructions.csv"]
     pictures(tmp_path / "images", 5)
     build(editloupe, images, out="d")
@@ -180,7 +180,7 @@ def test_an_object_gets_no_name_that_another_one_has(editloupe: Run, tmp_path: P
     # The toy suggests gray and glass: the one mug would be called as the other is.
     for other in ("gray", "glass"):
         toy(objects=objects("red", other, name="a mug"))
-        build(editloupe, images, "--turns", "6", "--grounding", "none", out=other)
+        build(editloupe, images, "--set", "turns=6", "--set", "grounding=none", out=other)
         rows = table(other)
         assert {"color_alter", "material_alter"} <= {kind for row in rows for kind in row["task_type"]}
         for row in rows:
@@ -190,7 +190,7 @@ def test_an_object_gets_no_name_that_another_one_has(editloupe: Run, tmp_path: P
 
 def test_mugs_of_all_colours_leave_no_colour_to_change_to(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(objects=objects(*words()["colors"]))
-    code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9", "--grounding", "none")
+    code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--set", "turns=9", "--set", "grounding=none")
     assert code == 0
     for row in table()[8::9]:
         # A mug that is gone has left no name free: a chain never brings a name back.
@@ -201,7 +201,7 @@ def test_mugs_of_all_colours_leave_no_colour_to_change_to(editloupe: Run, tmp_pa
 def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
-    code, funnel = build(editloupe, images, "--turns", "2", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "turns=2", "--set", "fail_on_error=1")
     lost = left(funnel)["instructed"]
     # Of a type with a list of answers it is none of them.
     assert code == 1 and "unusable_answer" in lost and sum(lost.values()) == 8
@@ -220,7 +220,7 @@ def test_an_imagefolder_names_its_images(editloupe: Run, tmp_path: Path) -> None
 
 
 def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, pictures(tmp_path / "images", 6), "--turns", "9")
+    code, funnel = build(editloupe, pictures(tmp_path / "images", 6), "--set", "turns=9")
     assert code == 0 and len(table()) == 54
     for row in table()[8::9]:
         twice = [kind for kind in EDIT_TYPES if row["task_type"].count(kind) > 1]
@@ -242,12 +242,12 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
     assert not (tmp_path / "set").exists()
     assert "holds other files (0.png)" in refused(editloupe, images, out=str(images))
     assert "is a file; name a new or an empty folder" in refused(editloupe, images, out=str(images / "0.png"))
-    assert "unknown option 'speed'" in refused(editloupe, images, "--option", "speed=1")
+    assert "there is no setting 'speed'" in refused(editloupe, images, "--set", "speed=1")
     build(editloupe, images)
     other = pictures(tmp_path / "other", 1)
     assert f"was built with images {images}, and this command has {other}; name another" in refused(editloupe, other)
-    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--seed", "7")
+    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--set", "seed=7")
     code, _, told = editloupe("build", "edival", images, "--out", "x", "--backend", "toy/a", "--backend", "toy/b")
     assert code == 2 and "takes one judge" in " ".join(told.split())
     code, _, told = editloupe("build", "edival", images, "--out", "y")
-    assert code == 2 and "--role decompose=provider/model" in " ".join(told.split())
+    assert code == 2 and "--set role.decompose=provider/model" in " ".join(told.split())

@@ -22,7 +22,7 @@ from tests.build.toys import PX, Finder, Reds
 
 def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
-    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -81,29 +81,29 @@ def test_types_are_drawn_by_the_seed_and_textual_edits_only_where_text_is(
     assert sorted(all_types) == sorted(EDIT_TYPES)
     at = all_types.index("Textual Edit")
     # Without masks, which are not looked at here.
-    given = ("--masks", "given")
+    given = ("--set", "masks=given")
     few, many = str(max(at, 1)), str(at + 1)
     # Not asked where the type was not drawn.
-    build(editloupe, images, *given, "--edits", few, out="few")
+    build(editloupe, images, *given, "--set", f"edits={few}", out="few")
     assert "text" not in (tmp_path / "asked").read_text().split() or at == 0
     # Asked, and there is none: the next type takes its place.
-    build(editloupe, images, *given, "--edits", many, out="none")
+    build(editloupe, images, *given, "--set", f"edits={many}", out="none")
     assert [row["edit_type"] for row in rows_of("none")] == all_types[:at] + all_types[at + 1 : at + 2]
     toy(text="yes")
-    build(editloupe, images, *given, "--edits", many, out="some")
+    build(editloupe, images, *given, "--set", f"edits={many}", out="some")
     assert [row["edit_type"] for row in rows_of("some")] == all_types[: at + 1]
     toy(refuse="text")
-    _, funnel = build(editloupe, images, *given, "--edits", many, "--fail-on-error", "1", out="refused")
+    _, funnel = build(editloupe, images, *given, "--set", f"edits={many}", "--set", "fail_on_error=1", out="refused")
     # Of an image of which nobody says whether it has text no edit is drawn.
     assert funnel["images"]["left_out"] == {"refused": 1} and rows_of("refused") == []
     assert [one["stage"] for one in lines("refused/left_out.jsonl")] == ["drawn"]
     # The metadata may say it, and nobody is asked.
     (tmp_path / "asked").unlink()
     metadata(images, {"file_name": "0.png", "has_text": True})
-    build(editloupe, images, *given, "--edits", many, out="said")
+    build(editloupe, images, *given, "--set", f"edits={many}", out="said")
     assert [row["edit_type"] for row in rows_of("said")] == all_types[: at + 1]
     metadata(images, {"file_name": "0.png", "has_text": "no"})
-    build(editloupe, images, *given, "--edits", "9", out="never")
+    build(editloupe, images, *given, "--set", "edits=9", out="never")
     assert [row["edit_type"] for row in rows_of("never")] == [name for name in all_types if name != "Textual Edit"]
     assert "text" not in (tmp_path / "asked").read_text().split()
     others = [types_of(images / "0.png", seed=seed) for seed in range(5)]
@@ -136,7 +136,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
     editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
 ) -> None:
     toy(edit=edit)
-    words = ("--edits", "1", "--seed", "1", "--fail-on-error", "1", "--max-reminders", "0")
+    words = ("--set", "edits=1", "--set", "seed=1", "--set", "fail_on_error=1", "--set", "max_reminders=0")
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
     code, funnel = build(editloupe, images, *words)
     assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
@@ -164,7 +164,7 @@ def test_a_question_without_a_right_answer_before_the_edit(
 ) -> None:
     toy(unedited=said)
     images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
-    _, funnel = build(editloupe, images, "--fail-on-error", "1", "--max-reminders", "0")
+    _, funnel = build(editloupe, images, "--set", "fail_on_error=1", "--set", "max_reminders=0")
     # Who cannot tell is not right. What cannot be read is no answer: the row waits for one.
     kept = status == "abstained"
     assert left(funnel) == ({} if kept else {"unedited": {status: 3}})
@@ -221,7 +221,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
         {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
         {"file_name": "2.png", "id": "text", "has_text": "perhaps"},
     )
-    code, funnel = build(editloupe, images, "--masks", "given", "--edits", "8", "--fail-on-error", "1")
+    code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--set", "fail_on_error=1")
     assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
     # An edit of the surroundings is not about the thing that the metadata names: nothing says where it is.
     assert funnel["masks"] == {"absent": 10, "boxes": 7, "data": 7}
@@ -240,7 +240,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
     assert "gone.png" in said["gone"] and "expected true or false, found 'perhaps'" in said["text"]
     _, told, _ = editloupe(
-        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--masks", "given", "--edits", "8"
+        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--set", "masks=given", "--set", "edits=8"
     )
     assert "Rows without a mask, or with one of the entire image: 10." in " ".join(told.split())
 
@@ -257,7 +257,7 @@ def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_pa
         Image.fromarray(rgb).save(Path("blue") / f"{number}.png")
     Path("red.jsonl").write_text(json.dumps("<Start Final Answer>Red</Start Final Answer>") + "\n")
     Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
-    options = ("--option", "measures=mse,psnr", "--option", "align=none", "--edited", "blue=blue")
+    options = ("--set", "measures=mse,psnr", "--set", "align=none", "--edited", "blue=blue")
     for backend, right in (("right", 1.0), ("red", 0.0)):
         words = ("--protocol", "giebench", "--backend", f"scripted/{backend}.jsonl", "--out", f"judged-{backend}")
         code, _, told = editloupe("judge", "set", "--edited", "nothing=nothing", *options, *words)
@@ -273,7 +273,16 @@ def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_pa
         assert len(mse) == 12 and set(mse) == {0.0}
     # And the originals as their own edits, as the filter asked.
     code, _, told = editloupe(
-        "judge", "set", "--protocol", "giebench", "--null-edit", "--backend", "scripted/red.jsonl", "--out", "null"
+        "judge",
+        "set",
+        "--protocol",
+        "giebench",
+        "--set",
+        "null_edit=true",
+        "--backend",
+        "scripted/red.jsonl",
+        "--out",
+        "null",
     )
     assert code == 0, told
 

@@ -1,4 +1,4 @@
-"""`editloupe masks` as a user types it."""
+"""`editloupe build masks` as a user types it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def white(sample: Any) -> tuple[int, int, int, int] | None:
 def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
 ):
-    code, said, told = editloupe("masks", mugs, "--out", "masked")
+    code, said, told = editloupe("build", "masks", mugs, "--out", "masked")
     assert code == 0
     read = samples(Path("masked"))
     assert list(read) == ["boxed", "alpha/named", "beta/named", "grey", "all", "unnamed"]
@@ -130,7 +130,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
 
 
 def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    editloupe("masks", mugs, "--out", "masked")
+    editloupe("build", "masks", mugs, "--out", "masked")
     before, after = samples(mugs), samples(Path("masked"))
     for key, sample in after.items():
         was = before[key]
@@ -150,22 +150,22 @@ def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tu
 def test_the_same_command_goes_on_and_other_weights_make_other_masks(
     editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
 ):
-    editloupe("masks", mugs, "--out", "masked", "--limit", "1")
+    editloupe("build", "masks", mugs, "--out", "masked", "--limit", "1")
     assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (1, 0, 1)
-    editloupe("masks", mugs, "--out", "masked")
+    editloupe("build", "masks", mugs, "--out", "masked")
     # The whole image is looked through, then its tiles: twice for what is not found.
     assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (6, 3, 2)
-    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    assert editloupe("build", "masks", mugs, "--out", "masked")[0] == 0
     # What was not found is not looked for again either.
     assert (len(found[0].asked), len(found[1].asked)) == (3, 2)
     # A process that was killed leaves half a line, or a line whose mask is gone.
     journal = Path("masked/masks.jsonl")
     journal.write_bytes(journal.read_bytes()[:-10])
     next(Path("masked/masks").glob("*.png")).unlink()
-    editloupe("masks", mugs, "--out", "masked")
+    editloupe("build", "masks", mugs, "--out", "masked")
     assert len([sample for sample in samples(Path("masked")).values() if sample.masks]) == 4
     found[1].version = "red pixels 2"
-    editloupe("masks", mugs, "--out", "masked")
+    editloupe("build", "masks", mugs, "--out", "masked")
     assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
 
 
@@ -174,7 +174,7 @@ def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: 
     picture(mugs / "a.png", grey=1)
     write(mugs, {**row, "id": "large", "bbox": [30, 20, 70, 50]}, {**row, "id": "blank", "target_name": "..."})
     for _ in range(2):
-        code, said, _ = editloupe("masks", mugs, "--out", "masked")
+        code, said, _ = editloupe("build", "masks", mugs, "--out", "masked")
         assert code == 1
         assert "no mask: large: RedPixels ran out of memory on this picture alone" in said
         assert "no mask: blank: there is nothing to look for in '...'" in said
@@ -184,7 +184,7 @@ def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: 
 def test_a_box_in_which_nothing_is_found_gives_no_mask_at_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "half", "bboxes": [[30, 20, 70, 50], [100, 50, 150, 90]]}, {**row, "id": "no"})
-    code, said, _ = editloupe("masks", mugs, "--out", "masked")
+    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked")
     assert code == 1
     assert "no mask: half: the segmenter found nothing in the box [100, 50, 150, 90]" in said
     assert not list(Path("masked").glob("masks/*"))
@@ -193,7 +193,7 @@ def test_a_box_in_which_nothing_is_found_gives_no_mask_at_all(editloupe: Run, mu
 def test_several_boxes_give_one_mask_of_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "both", "bboxes": [[40, 30, 50, 40], [55, 30, 60, 40]]})
-    assert editloupe("masks", mugs, "--out", "masked")[0] == 0
+    assert editloupe("build", "masks", mugs, "--out", "masked")[0] == 0
     mask = ImageStore().array(samples(Path("masked"))["both"].masks["edit"])[..., 0]
     # 10·10 and 5·10 px.
     assert np.count_nonzero(mask) == 150 and mask[35, 45] and mask[35, 57] and not mask[35, 52]
@@ -202,7 +202,7 @@ def test_several_boxes_give_one_mask_of_all(editloupe: Run, mugs: Path, found: t
 def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})
-    code, said, _ = editloupe("masks", mugs, "--out", "masked", "--phrase-field", "what", "--json")
+    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked", "--phrase-field", "what", "--format", "json")
     assert code == 0
     data = json.loads(said)
     assert (data["masks"], data["samples"], data["how"], data["median_share"]) == (1, 3, {"detector": 1}, 0.01)
@@ -214,10 +214,10 @@ def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Red
 
 
 def test_masks_that_were_missing_are_made_from_the_folder_itself(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    editloupe("masks", mugs, "--out", "boxed", "--boxes")
+    editloupe("build", "masks", mugs, "--out", "boxed", "--boxes")
     assert [key for key, sample in samples(Path("boxed")).items() if sample.masks] == ["boxed"]
     assert not found[0].asked
-    assert editloupe("masks", "boxed", "--out", "masked")[0] == 0
+    assert editloupe("build", "masks", "boxed", "--out", "masked")[0] == 0
     read = samples(Path("masked"))
     assert [key for key, sample in read.items() if sample.masks] == ["boxed", "alpha/named", "beta/named", "all"]
     assert "mask_missing" not in read["all"].extra and read["boxed"].extra["mask_by"]["how"] == "boxes"
@@ -228,7 +228,7 @@ def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, 
         Path("pairs", name).mkdir(parents=True)
         picture(Path("pairs", name, "mug.png"), grey=100 + len(name))
     Path("pairs/instructions.csv").write_text("name,instruction,what\nmug,Make it blue.,red mug\n")
-    words = ("masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
+    words = ("build", "masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
     assert editloupe(*words, "--out", "masked")[0] == 0
     read = samples(Path("masked"))
     assert {key: white(sample) for key, sample in read.items()} == dict.fromkeys(("a/mug", "b/mug"), (40, 30, 60, 40))
@@ -237,14 +237,14 @@ def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, 
 
 def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     def refused(*words: str | Path) -> str:
-        code, _, said = editloupe("masks", mugs, *words)
+        code, _, said = editloupe("build", "masks", mugs, *words)
         assert code == 2 and not Path("masked").exists()
         return " ".join(said.split())
 
     assert "exclude each other" in refused("--out", "masked", "--boxes", "--phrase-field", "what")
     assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
     assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
-    assert "no such folder" in " ".join(editloupe("masks", "nowhere", "--out", "masked")[2].split())
+    assert "no such folder" in " ".join(editloupe("build", "masks", "nowhere", "--out", "masked")[2].split())
 
 
 def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: Path):
@@ -252,7 +252,19 @@ def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: P
     pytest.importorskip("torch", reason="needs the extra `vision`")
     sam, dino = sam_folder(Path("sam")), grounding_dino_folder(Path("dino"))
     code, said, _ = editloupe(
-        "masks", mugs, "--out", "masked", "--segmenter", sam, "--detector", dino, "--device", "cpu", "--json"
+        "build",
+        "masks",
+        mugs,
+        "--out",
+        "masked",
+        "--set",
+        f"segmenter={sam}",
+        "--detector",
+        dino,
+        "--device",
+        "cpu",
+        "--format",
+        "json",
     )
     data = json.loads(said)
     boxed = samples(Path("masked"))["boxed"]

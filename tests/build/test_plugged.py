@@ -102,25 +102,26 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:
     draw_edits(tmp_path / "edits", 2)
-    code, said, _ = editloupe("build", "lister", "--help")
-    assert code == 0 and "List pairs." in said and "--least" in said and "Least number of pixels." in said
-    words = ("build", "lister", "edits", "--option", "measures=mse")
-    code, said, told = editloupe(*words, "--out", "set", "--json")
+    code, said, _ = editloupe("list", "recipes", "lister")
+    assert code == 0 and "List pairs." in said and "least" in said and "Least number of pixels." in said
+    words = ("build", "lister", "edits", "--set", "measures=mse")
+    code, said, told = editloupe(*words, "--out", "set", "--format", "json")
     assert code == 0, told
     funnel = json.loads(said)
     assert (funnel["read"], funnel["written"], funnel["dropped"]) == (2, 2, 0)
     assert Path("set/list.txt").read_text() == "s00 True\ns01 True\n"
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
-    code, said, _ = editloupe(*words, "--out", "none", "--least", "999999")
+    code, said, _ = editloupe(*words, "--out", "none", "--set", "least=999999")
     assert code == 1 and "0 lines of 2 images; 2 dropped" in said
 
 
 def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Run, tmp_path: Path) -> None:
     (tmp_path / "things").mkdir()
-    code, said, _ = editloupe("build", "counter", "--help")
-    assert code == 0 and "Count files." in said and "--device" in said and "Name of the file." in said
-    assert "--backend" not in said and "--limit" not in said
-    code, said, told = editloupe("build", "counter", "things", "--out", "none", "--json")
+    code, said, _ = editloupe("list", "recipes", "counter")
+    assert code == 0 and "Count files." in said and "Name of the file." in said
+    code, _, told = editloupe("build", "counter", "things", "--out", "none", "--backend", "toy/a")
+    assert code == 2 and "counter asks no model" in told
+    code, said, told = editloupe("build", "counter", "things", "--out", "none", "--format", "json")
     assert (code, json.loads(said)["written"]) == (1, 0), told
     (tmp_path / "things" / "one").write_text("")
     words = ("build", "counter", "things", "--device", "cpu")
@@ -128,7 +129,7 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     assert code == 0 and "1 file of 1 file; 0 dropped" in said
     assert Path("set/blank").read_text() == "(1, 'cpu')"
     assert sorted(path.name for path in Path("set").iterdir()) == ["blank", "build.json", "funnel.json"]
-    code, _, told = editloupe(*words, "--out", "set", "--name", "other")
+    code, _, told = editloupe(*words, "--out", "set", "--set", "name=other")
     assert code == 2 and "was built with name blank, and this command has other" in " ".join(told.split())
     # Stopped: no funnel, and the code of an interruption.
     (tmp_path / "things" / "stop").write_text("")

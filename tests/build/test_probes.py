@@ -66,7 +66,7 @@ def mask(file: Path, box: Sequence[int], size: tuple[int, int] = (640, 480)) -> 
 
 
 def build(editloupe: Run, path: Path | str, *words: str | int | Path, out: str = "set") -> tuple[int, Any]:
-    code, told, error = editloupe("build", "probes", path, "--out", out, "--json", *map(str, words))
+    code, told, error = editloupe("build", "probes", path, "--out", out, "--format", "json", *map(str, words))
     return code, json.loads(told) if told else error
 
 
@@ -87,11 +87,21 @@ def files(folder: str = "set") -> dict[str, str]:
     return found
 
 
-AREAS = ("--areas", "1,3")
+AREAS = ("--set", "areas=1,3")
 
 
 def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--count", 40, "--twins", 0, "--seed", 3, *AREAS)
+    code, funnel = build(
+        editloupe,
+        photographs(tmp_path / "photos"),
+        "--set",
+        f"count={40}",
+        "--set",
+        f"twins={0}",
+        "--set",
+        f"seed={3}",
+        *AREAS,
+    )
     # One photograph has no other place, so that nothing is set into one: recomposed, 2 × 2. No pair is there twice.
     again = funnel["not_made"].pop("the same pair was made before", 0)
     assert (code, funnel["read"], funnel["not_made"]) == (0, 3, {"no photograph of another place": 4})
@@ -116,7 +126,7 @@ def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path:
 
 
 def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 40, "--twins", 0, *AREAS)
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--set", f"count={40}", "--set", f"twins={0}", *AREAS)
     seen = set()
     for row in lines("metadata.jsonl"):
         failure = row["probe"]["failure"]
@@ -150,7 +160,7 @@ def test_only_the_target_changes_where_nothing_else_may(editloupe: Run, tmp_path
 
 
 def test_a_colour_that_is_asked_for_is_the_one_that_is_shown(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, photographs(tmp_path / "photos", beside=True), "--count", 60, "--twins", 0, *AREAS)
+    build(editloupe, photographs(tmp_path / "photos", beside=True), "--set", f"count={60}", "--set", f"twins={0}", *AREAS)
     tried = 0
     for row in lines("metadata.jsonl"):
         made = row["probe"]["parameters"]
@@ -167,7 +177,7 @@ def test_a_colour_that_is_asked_for_is_the_one_that_is_shown(editloupe: Run, tmp
 
 def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", beside=True)
-    code, funnel = build(editloupe, photos, "--count", 90, "--twins", 1, *AREAS)
+    code, funnel = build(editloupe, photos, "--set", f"count={90}", "--set", f"twins={1}", *AREAS)
     rows = {row["id"]: row for row in lines("metadata.jsonl")}
     assert code == 0 and funnel["plain"] == 30
     twins = [row for row in rows.values() if row["probe"]["twin"]]
@@ -200,7 +210,7 @@ def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path
 def test_the_same_call_puts_back_what_was_changed_and_takes_away_what_is_no_file_of_the_set(
     editloupe: Run, tmp_path: Path
 ) -> None:
-    photos, words = photographs(tmp_path / "photos", beside=True), ("--count", 12, *AREAS)
+    photos, words = photographs(tmp_path / "photos", beside=True), ("--set", f"count={12}", *AREAS)
     build(editloupe, photos, *words)
     first = files()
     with Path("set", lines("metadata.jsonl")[0]["edited_file_name"]).open("ab") as file:
@@ -221,7 +231,20 @@ def test_failures_and_shares_take_turns() -> None:
 
 
 def test_the_photographs_that_come_with_it_are_read_without_a_path(editloupe: Run) -> None:
-    code, told, _ = editloupe("build", "probes", "--out", "set", "--count", 10, "--twins", 0, "--longest", 512, "--json")
+    code, told, _ = editloupe(
+        "build",
+        "probes",
+        "--out",
+        "set",
+        "--set",
+        f"count={10}",
+        "--set",
+        f"twins={0}",
+        "--set",
+        f"longest={512}",
+        "--format",
+        "json",
+    )
     funnel = json.loads(told)
     assert code == 0 and funnel["read"] == 42 and funnel["written"] == 10
     folder = ProbeSet.default
@@ -234,7 +257,7 @@ def test_the_photographs_that_come_with_it_are_read_without_a_path(editloupe: Ru
 
 
 def test_the_digest_tells_a_row_or_an_image_that_was_changed(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, photographs(tmp_path / "photos"), "--count", 4, *AREAS)
+    build(editloupe, photographs(tmp_path / "photos"), "--set", f"count={4}", *AREAS)
     for row in lines("metadata.jsonl"):
         shas = {
             column: hashlib.sha256(Path("set", row[column]).read_bytes()).hexdigest()
@@ -266,7 +289,9 @@ def broken(folder: Path) -> Path:
 
 
 def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
-    code, funnel = build(editloupe, broken(tmp_path / "photos"), "--count", 10, "--areas", "3", "--twins", 0)
+    code, funnel = build(
+        editloupe, broken(tmp_path / "photos"), "--set", f"count={10}", "--set", "areas=3", "--set", f"twins={0}"
+    )
     assert (code, funnel["read"]) == (0, 7)
     read, masks, *_ = funnel["stages"]
     assert read["left_out"] == {"row": 2}
@@ -279,14 +304,14 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     told = {line["what"]: line["detail"] for line in lines("left_out.jsonl") if "detail" in line}
     assert "64×48 px, its image 640×480 px" in told["small"] and "100 % of the image" in told["full"]
     assert "no edge" in told["ground"]
-    assert "target_name" in told["nameless"] and "`editloupe masks` makes it of a box" in told["nowhere"]
+    assert "target_name" in told["nameless"] and "`editloupe build masks` makes it of a box" in told["nowhere"]
     assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
 
 
 def test_a_name_that_could_be_either_of_two_is_left_out(editloupe: Run, tmp_path: Path) -> None:
     things = {"mug": THINGS["mug"], "blue mug": THINGS["book"], "Book": THINGS["vase"]}
     photos = photographs(tmp_path / "photos", things)
-    code, funnel = build(editloupe, photos, "--count", 11, "--areas", "3", "--twins", 0)
+    code, funnel = build(editloupe, photos, "--set", f"count={11}", "--set", "areas=3", "--set", f"twins={0}")
     assert (code, funnel["stages"][1]["left_out"]) == (0, {"name_of_several": 1})
     left = next(line for line in lines("left_out.jsonl") if line["what"] == "mug")
     assert "another target of its photograph is 'mug' too" in left["detail"] and "'red mug'" in left["detail"]
@@ -295,7 +320,7 @@ def test_a_name_that_could_be_either_of_two_is_left_out(editloupe: Run, tmp_path
 
 def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos", {"mug": THINGS["mug"]})
-    code, funnel = build(editloupe, photos, "--count", 22, "--areas", "0.1,3", "--twins", 0)
+    code, funnel = build(editloupe, photos, "--set", f"count={22}", "--set", "areas=0.1,3", "--set", f"twins={0}")
     assert code == 0
     # All are made of the share that there is.
     assert funnel["by_area"] == {"0.1": 0, "3": funnel["written"]} and funnel["written"] >= 10
@@ -303,18 +328,18 @@ def test_a_share_that_no_crop_gives_is_left_out_and_said(editloupe: Run, tmp_pat
     assert (left["what"], left["area"]) == ("mug", 0.001)
     # 60·60 of 640·480 px.
     assert "covers 1.17 % of its photograph" in left["detail"] and left["why"] == "too_large_for_an_area_share"
-    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", "--count", 22, "--areas", "0.1,3",
-                                              "--twins", "0")[1].replace("\n", " ")  # fmt: skip
+    words = ("--set", "count=22", "--set", "areas=0.1,3", "--set", "twins=0")
+    assert "No probe has 0.1 %" in editloupe("build", "probes", photos, "--out", "set", *words)[1].replace("\n", " ")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (
-            ("--areas", "0.2"),
-            "--areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
+            ("--set", "areas=0.2"),
+            "--set areas: expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent), with commas between them; found",
         ),
-        (("--count", "0"), "--count"),
+        (("--set", "count=0"), "--set count"),
     ],
 )
 def test_options_that_cannot_be_met_are_said_before_anything_is_written(

@@ -94,10 +94,10 @@ def masked(folder: Path) -> None:
 
 SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 JUDGE = ("--backend", "toy/a", "--concurrency", "1")
-TRAIN = ("--test-share", "0", "--seed", "3")
+TRAIN = ("--set", "test_share=0", "--set", "seed=3")
 CASES = {
     "dlebench": Case(
-        words=("build", "dlebench", "data", "--editor", "drawing", *JUDGE),
+        words=("build", "dlebench", "data", "--set", "editor=drawing", *JUDGE),
         make=lambda folder: pictures(folder, 4),
         rows=4,
         file="data.jsonl",
@@ -105,7 +105,7 @@ CASES = {
         die=5,
     ),
     "giebench": Case(
-        words=("build", "giebench", "data", "--edits", "1", *JUDGE),
+        words=("build", "giebench", "data", "--set", "edits=1", *JUDGE),
         make=lambda folder: pictures(folder, 4),
         rows=4,
         file="gie_bench.json",
@@ -129,29 +129,41 @@ CASES = {
         die=3,
     ),
     "similar": Case(
-        words=("build", "differences", "data/all.json", "--stage", "1", "--least-similarity", "-1", *TRAIN),
+        words=("build", "differences", "data/all.json", "--set", "stage=1", "--set", "least_similarity=-1", *TRAIN),
         make=photographs,
         rows=3,
         file="train/sft.jsonl",
         die=2,
     ),
     "inpainted": Case(
-        words=("build", "differences", "data/all.json", "--stage", "2", "--least-area", "0.005", *TRAIN),
+        words=("build", "differences", "data/all.json", "--set", "stage=2", "--set", "least_area=0.005", *TRAIN),
         make=photographs,
         rows=4,
         file="train/sft.jsonl",
         die=2,
     ),
     "coherence": Case(
-        words=("build", "differences", "data", "--stage", "3", *TRAIN),
+        words=("build", "differences", "data", "--set", "stage=3", *TRAIN),
         make=judged,
         rows=4,
         file="train/sft.jsonl",
         die=2,
     ),
-    "masks": Case(words=("masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
+    "masks": Case(words=("build", "masks", "data"), make=boxed, rows=4, file="metadata.jsonl", die=2),
     "probes": Case(
-        words=("build", "probes", "data", "--count", "8", "--areas", "0.3,1", "--twins", "0", "--least", "4"),
+        words=(
+            "build",
+            "probes",
+            "data",
+            "--set",
+            "count=8",
+            "--set",
+            "areas=0.3,1",
+            "--set",
+            "twins=0",
+            "--set",
+            "least=4",
+        ),
         make=masked,
         rows=8,
         file="metadata.jsonl",
@@ -162,7 +174,7 @@ CASES = {
 
 def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
     """(exit code, what is told)."""
-    code, said, told = editloupe(*case.words, "--out", out, "--json")
+    code, said, told = editloupe(*case.words, "--out", out, "--format", "json")
     assert said, told
     return code, json.loads(said)
 
@@ -248,7 +260,7 @@ def test_an_endpoint_that_breaks_off_is_asked_again_by_the_same_command(
     case.make(Path("data"))
     kind, stage = case.refuse
     toy(stop=kind)
-    code, _, told = editloupe(*case.words, "--out", "set", "--json")
+    code, _, told = editloupe(*case.words, "--out", "set", "--format", "json")
     assert code in (1, 3), told
     assert not lines("set/left_out.jsonl") or {row["stage"] for row in lines("set/left_out.jsonl")} == {stage}
     toy()
@@ -277,7 +289,7 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
 def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Run) -> None:
     case = CASES[name]
     case.make(Path("data"))
-    code, _, told = editloupe(*case.words, "--out", "set", "--run-tokens", "20")
+    code, _, told = editloupe(*case.words, "--out", "set", "--set", "run_tokens=20")
     assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
     assert not (Path("set") / case.file).exists()
     assert build(editloupe, case)[0] == 0
@@ -287,7 +299,7 @@ def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Ru
 @pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
 @pytest.mark.parametrize(
     ("name", "words", "images"),
-    [("dlebench", ("--grounding", "given"), "Reference_Images"), ("giebench", ("--masks", "given"), "images")],
+    [("dlebench", ("--set", "grounding=given"), "Reference_Images"), ("giebench", ("--set", "masks=given"), "images")],
 )
 def test_photographs_with_small_objects_become_a_set(
     name: str, words: tuple[str, ...], images: str, editloupe: Run
@@ -296,7 +308,7 @@ def test_photographs_with_small_objects_become_a_set(
     known = {"bbox_format": "unit", "target_name": "object", "has_text": False}
     rows = [{**row, **known, "bbox": row["object_box_xyxy_normalised"]} for row in lines(SMALL / "metadata.jsonl")]
     metadata(Path("data"), *rows)
-    code, told, error = editloupe(*CASES[name].words, *words, "--out", "set", "--json")
+    code, told, error = editloupe(*CASES[name].words, *words, "--out", "set", "--format", "json")
     assert code == 0 and json.loads(told)["written"] == len(rows), error
     code, told, error = editloupe("check", "set", "--edited", f"same=set/{images}")
     assert code == 0, error
@@ -353,7 +365,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editlou
         ("dlebench", "targets need a detector, and there is none: no weights. Name one with --detector, or choose"),
         (
             "giebench",
-            "masks need a detector, and there is none: no weights. Name one with --detector, or choose --masks given",
+            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose",
         ),
         ("edival", "grounding needs a detector, and there is none: no weights. Name one with --detector, or choose"),
         ("masks", "cannot be made: no weights"),
@@ -380,6 +392,6 @@ def test_a_set_of_other_options_is_not_written_over(name: str, editloupe: Run) -
     case.make(Path("data"))
     build(editloupe, case)
     files = written("set")
-    code, _, told = editloupe(*case.words, "--seed", "7", "--out", "set")
+    code, _, told = editloupe(*case.words, "--set", "seed=7", "--out", "set")
     assert code == 2 and "was built with seed" in " ".join(told.split()), told
     assert written("set") == files

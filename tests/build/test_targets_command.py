@@ -54,7 +54,9 @@ def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_boxes_of_the_data_need_no_model(editloupe: Run):
-    code, said, _ = editloupe("targets", EXAMPLES, "--plot", "cdf.svg", "--histogram", "bars.svg", "--out", "areas.json")
+    code, said, _ = editloupe(
+        "build", "targets", EXAMPLES, "--plot", "cdf.svg", "--histogram", "bars.svg", "--out", "areas.json"
+    )
     assert code == 0
     assert "edits: 11 from the data's boxes." in said
     assert "rules" not in said
@@ -68,7 +70,7 @@ def test_boxes_of_the_data_need_no_model(editloupe: Run):
 
 
 def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs: Path, reds: Reds):
-    code, said, _ = editloupe("targets", mugs, EXAMPLES, "--out", "areas.csv")
+    code, said, _ = editloupe("build", "targets", mugs, EXAMPLES, "--out", "areas.csv")
     assert code == 0
     told = " ".join(said.split())
     assert "named by rules on the instruction's words, not by an LMM; name one with --backend" in told
@@ -83,19 +85,19 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
 
 def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
     Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
-    code, said, _ = editloupe("targets", mugs, "--backend", "scripted/names.jsonl", "--json")
+    code, said, _ = editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl", "--format", "json")
     assert code == 0
     data = json.loads(said)
     assert data["summary"][0]["how"] == {"detector": 3} and data["summary"][0]["under"] == {"0.001": 0, "0.01": 0, "0.1": 1}
     assert {row["phrase_by"].split("@")[0] for row in data["targets"]} == {"scripted/names.jsonl"}
     # The same command again asks nobody.
-    assert "Spent" not in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
+    assert "Spent" not in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
     shutil.rmtree("runs")
-    assert "3 calls" in editloupe("targets", mugs, "--backend", "scripted/names.jsonl")[1]
+    assert "3 calls" in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
 def test_without_a_detector_there_are_phrases_and_no_numbers(editloupe: Run, mugs: Path, no_detector: None):
-    code, said, _ = editloupe("targets", mugs, "--out", "areas.json")
+    code, said, _ = editloupe("build", "targets", mugs, "--out", "areas.json")
     assert code == 0
     assert "Areas are unknown: no detector (it needs an object detector)" in " ".join(said.split())
     rows = {row["item"]: row for row in json.loads(Path("areas.json").read_text())["targets"]}
@@ -103,10 +105,10 @@ def test_without_a_detector_there_are_phrases_and_no_numbers(editloupe: Run, mug
 
 
 def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):
-    code, _, said = editloupe("targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
+    code, _, said = editloupe("build", "targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
     assert code == 0
     assert "1 box added in mugs/metadata-boxes.jsonl" in said
-    code, said, _ = editloupe("targets", mugs / "metadata-boxes.jsonl", "--json")
+    code, said, _ = editloupe("build", "targets", mugs / "metadata-boxes.jsonl", "--format", "json")
     row = json.loads(said)["targets"][0]
     assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
 
@@ -116,17 +118,17 @@ def test_columns_of_any_name(editloupe: Run, mugs: Path):
     row = {"photo": "mug.png", "result": "mug.png", "what": "Make the mug blue.", "bbox": [0, 0, 50, 50]}
     Path("shop/metadata.jsonl").write_text(json.dumps(row) + "\n")
     Path("shop/mug.png").write_bytes(next(mugs.glob("*.png")).read_bytes())
-    named = ("--columns", "source=photo,edited=result,instruction=what")
-    code, said, told = editloupe("targets", "shop", *named, "--json")
+    named = ("--set", "columns=source=photo,edited=result,instruction=what")
+    code, said, told = editloupe("build", "targets", "shop", *named, "--format", "json")
     assert code == 0 and '"boxes"' in said, told
-    code, _, told = editloupe("targets", "shop", *named, "--write", "shop/boxes.jsonl")
+    code, _, told = editloupe("build", "targets", "shop", *named, "--write", "shop/boxes.jsonl")
     assert code == 2 and "--write and --columns exclude each other" in told
     assert not Path("shop/boxes.jsonl").exists()
 
 
 def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detector: None, tmp_path: Path):
     folder = draw_folder(tmp_path / "dle", boxes=False)
-    code, _, said = editloupe("targets", folder, "--write", folder / "boxes.jsonl")
+    code, _, said = editloupe("build", "targets", folder, "--write", folder / "boxes.jsonl")
     assert (code, "no box was found" in said and "is not written" in said) == (0, True)
     assert not (folder / "boxes.jsonl").exists()
 
@@ -147,17 +149,17 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     judge = ("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", "run")
     code, _, said = editloupe(*judge)
     assert code == 2
-    assert "`editloupe targets PATH --write PATH/boxes.jsonl`, then judge again" in said
-    code, _, said = editloupe("targets", folder, "--write", folder / "metadata-boxes.jsonl")
+    assert "`editloupe build targets PATH --write PATH/boxes.jsonl`, then judge again" in said
+    code, _, said = editloupe("build", "targets", folder, "--write", folder / "metadata-boxes.jsonl")
     assert (code, f"expected --write {folder / 'boxes.jsonl'}" in said, reds.asked) == (2, True, [])
-    code, _, said = editloupe("targets", folder, "--write", folder / "boxes.jsonl")
+    code, _, said = editloupe("build", "targets", folder, "--write", folder / "boxes.jsonl")
     assert code == 0, said
     assert "2 boxes added" in said
     lines = [json.loads(line) for line in (folder / "boxes.jsonl").read_text().splitlines()]
     assert [line["id"] for line in lines] == ["colour", "gone"] and lines[0]["bbox_format"] == "xyxy"
     code, _, said = editloupe(*judge)
     assert code == 0, said
-    data = json.loads(editloupe("targets", folder, "--json")[1])
+    data = json.loads(editloupe("build", "targets", folder, "--format", "json")[1])
     # The disc of "colour" is drawn in [100, 100, 132, 120], a px inside.
     assert data["targets"][0]["box"] == pytest.approx([100, 100, 132, 120], abs=2)
     assert data["targets"][0]["how"] == "boxes"
@@ -180,7 +182,7 @@ def test_a_wrong_word_is_answered_before_anything_is_spent(
     words: tuple[str, ...], message: str, editloupe: Run, mugs: Path, reds: Reds, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    code, _, said = editloupe("targets", mugs, *words)
+    code, _, said = editloupe("build", "targets", mugs, *words)
     assert code == 2
     assert message in said
     assert reds.asked == []
@@ -189,4 +191,4 @@ def test_a_wrong_word_is_answered_before_anything_is_spent(
 def test_nothing_known_is_a_failure(editloupe: Run, mugs: Path, no_detector: None):
     row = {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."}
     (mugs / "metadata.jsonl").write_text(json.dumps(row) + "\n")
-    assert editloupe("targets", mugs)[0] == 1
+    assert editloupe("build", "targets", mugs)[0] == 1

@@ -221,7 +221,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["table", "csv", "md", "json"])
 def test_every_form_names_the_figures(form: str, run: Path, editloupe: Editloupe):
-    code, told, err = editloupe("trial", run, "--format", form)
+    code, told, err = editloupe("trial", run, "--format", form, *(("--table", "trial-judges") if form == "csv" else ()))
     assert code == 0, err
     words = {"table": "Accuracy, small targets", "csv": "accuracy", "md": "| Accuracy | 100.0", "json": '"figures"'}
     assert words[form] in told and "refused" in told
@@ -271,6 +271,6 @@ def test_a_judge_that_is_kind_on_one_metric_and_harsh_on_another_is_not_fair(edi
     rows = [probe(f"p{i}") for i in range(4)]
     given = {IF: "Flawless Execution", VC: "Single Anomaly"}
     folder = run_of(tmp_path / "run", {"mine": [f for row in rows for f in said(row, given)]}, rows)
-    code, told, err = editloupe("trial", folder, "--markdown")
+    code, told, err = editloupe("trial", folder, "--format", "md")
     assert code == 0, err
     assert "| Leniency, IF | +100.0 (4/4) |" in told and "| Leniency, VC | -100.0 (4/4) |" in told

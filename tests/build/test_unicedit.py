@@ -27,7 +27,7 @@ from tests.conftest import pngs
 Run = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
-VERIFY = ("--protocol", "unicverify", "--option", "matching=none", "--backend", "toy/a")
+VERIFY = ("--protocol", "unicverify", "--set", "matching=none", "--backend", "toy/a")
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
@@ -52,7 +52,7 @@ def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
 
 def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy verifier."""
-    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--json", *words)
+    code, said, told = editloupe("build", "unicedit", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
@@ -117,7 +117,7 @@ def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(edi
 
 def test_the_imagefolder_is_data_of_editloupe_again(editloupe: Run, tmp_path: Path) -> None:
     assert build(editloupe, draw(tmp_path / "edits", ["Paint it red", "none", "Remove it"]))[0] == 0
-    code, said, told = editloupe("check", "set/imagefolder", "--json")
+    code, said, told = editloupe("check", "set/imagefolder", "--format", "json")
     assert code == 0, said + told
     rows = lines(Path("set/imagefolder/metadata.jsonl"))
     assert [row["id"] for row in rows] == ["s0", "s2"]
@@ -198,7 +198,7 @@ def test_what_retry_mends_joins_the_set(editloupe: Run, tmp_path: Path, toy: Any
     edits = draw(tmp_path / "edits", ["Paint it red", "mumble"])
     assert build(editloupe, edits)[0] == 3
     toy(speaks=True)
-    assert editloupe("retry", "set/run", "--status", "unparsed", "--trust")[0] == 0
+    assert editloupe("judge", "set/run", "--retry", "unparsed", "--trust")[0] == 0
     code, funnel = build(editloupe, edits)
     assert (code, funnel["written"]) == (0, 2)
 
@@ -240,22 +240,22 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     Image.new("RGB", (320, 240), (200, 0, 0)).save(edits / "images" / "0-edited.png")
     Image.new("RGB", (320, 240), (100, 0, 0)).save(edits / "images" / "1-edited.png")
-    code, funnel = build(editloupe, edits, "--least-aesthetic", "150", "--most-persons", "1")
+    code, funnel = build(editloupe, edits, "--set", "least_aesthetic=150", "--set", "most_persons=1")
     assert (code, funnel["written"], funnel["dropped"]) == (0, 1, 1) and finder.asked == ["person"]
     assert [(one["key"], one["why"], one["detail"]) for one in left_out()] == [
         ("s1", "low_aesthetic", "100; expected 150 at least")
     ]
     # Other bounds on the same run; and a failure is no verdict.
     code, _ = build(editloupe, edits, out="v")
-    words = ("build", "unicedit", "v/run", "--most-persons", "0", "--json")
+    words = ("build", "unicedit", "v/run", "--set", "most_persons=0", "--format", "json")
     code, said, _ = editloupe(*words, "--out", "crowds")
     assert code == 1 and {one["why"] for one in left_out("crowds")} == {"too_many_persons"}
     finder.broken = "person"
     code, said, _ = editloupe(*words, "--out", "broken")
     assert (code, json.loads(said)["not_judged"], json.loads(said)["dropped"]) == (1, 2, 0)
     monkeypatch.undo()
-    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--least-aesthetic", "5")
-    assert code == 2 and "needs a file with an aesthetic head; name one by --aesthetic" in " ".join(told.split())
+    code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--set", "least_aesthetic=5")
+    assert code == 2 and "needs a file with an aesthetic head; name one by --set aesthetic=…" in " ".join(told.split())
     assert not Path("none").exists()
 
 
@@ -280,7 +280,7 @@ class Head:
 def test_rules_may_settle_what_nobody_changed(editloupe: Run, tmp_path: Path) -> None:
     edits = draw(tmp_path / "edits", ["Paint it red", "Paint it blue"])
     shutil.copy(edits / "images" / "1-source.png", edits / "images" / "1-edited.png")
-    code, funnel = build(editloupe, edits, "--option", "rules=first")
+    code, funnel = build(editloupe, edits, "--set", "rules=first")
     assert (code, funnel["written"], funnel["dropped"]) == (0, 1, 1)
     (one,) = left_out()
     assert one["why"] == "no_edit" and one["lineage"]["task_id"]

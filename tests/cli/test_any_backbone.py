@@ -207,28 +207,6 @@ def failures(provider: str) -> dict[str, Act]:
     return found
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_a_user_can_do_stands_in_the_reason(provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path):
-    fails: Callable[..., Act] = gemini_server.fails if provider == "google" else openai_server.fails
-    options = ("--criteria", "if", "--concurrency", "1", "--out")
-    for number, told in enumerate(("Image input modality is not enabled for this model", "No endpoints take image input")):
-        house = serve(provider, [fails(400 + 4 * number, told)])
-        blind = tmp_path / f"blind-{number}"
-        assert editloupe("judge", edits(3, name=f"blind {number}"), "--backend", house.uri, *options, blind)[0] == 1
-        (finding,) = RunStore.read(blind).current()
-        assert (finding.status, len(house.server.seen)) == ("backend_failed", 1)
-        assert "if the model takes no images, name one that does" in finding.reason
-    too_long = "maximum context length is 8192 tokens; the input token count exceeds the maximum"
-    house = serve(provider, [says(provider, LOOK), fails(400, too_long)])
-    assert editloupe("judge", edits(1), "--backend", house.uri, *options, tmp_path / "run")[0] == 1
-    (long,) = RunStore.read(tmp_path / "run").current()
-    assert (long.status, long.turns) == ("over_budget", 1)
-    assert "the conversation does not fit: lower --max-turns" in long.reason
-    nobody = house.uri.replace(str(house.server.port), "9")
-    code, _, err = editloupe("judge", edits(1, name="more"), "--backend", nobody, *options, tmp_path / "gone")
-    assert (code, "check the address, and that a server answers there" in err) == (1, True)
-
-
 def opened(uri: str) -> LMM:
     parsed = parse_uri(uri)
     backend: LMM = importlib.import_module(f"editloupe.backends.{parsed.provider}").open_backend(parsed)

@@ -46,7 +46,9 @@ def tables(task: str, judge: str, folder: Path) -> tuple[Path, Path]:
 def aligned(editloupe: Run, task: str, judge: str, folder: Path, *more: str) -> dict[str, dict[str, Any]]:
     """The report by criterion."""
     people, scores = tables(task, judge, folder)
-    code, text, err = editloupe("compare", "--scores", scores, "--human", people, "--json", "--resamples", "100", *more)
+    code, text, err = editloupe(
+        "compare", "--scores", scores, "--human", people, "--format", "json", "--resamples", "100", *more
+    )
     assert code == 0, err
     return {c["criterion"]: c for c in json.loads(text)["human_agreement"]}
 
@@ -155,7 +157,9 @@ GENAI_BENCH = {
 def test_the_accuracies_of_genai_bench(editloupe: Run, judge: str):
     votes = DATA / "genaibench_image_edit_pairwise.csv"
     words = ("--scores", votes, "--score-columns", f"item=idx,label={judge}_vote", "--human", votes)
-    code, text, err = editloupe("compare", *words, "--columns", "item=idx,label=human_vote", "--json", "--resamples", "100")
+    code, text, err = editloupe(
+        "compare", *words, "--columns", "item=idx,label=human_vote", "--format", "json", "--resamples", "100"
+    )
     assert code == 0, err
     # Votes are words without an order: the same word, or another one.
     exact = json.loads(text)["human_agreement"][0]["all"]["figures"]["exact"]

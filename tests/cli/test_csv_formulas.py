@@ -92,13 +92,13 @@ def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Pat
         ("export", judged, "--findings", out / "findings.csv"),
         ("report", judged, "--out", out / "report"),
         ("compare", judged, "--out", out / "compare"),
-        ("targets", tmp_path / "edits", "--out", out / "targets.csv"),
-        ("compare", judged, "--full", "--format", "csv"),
+        ("build", "targets", tmp_path / "edits", "--out", out / "targets.csv"),
+        ("show", judged, "--format", "csv"),
     )
     for command in commands:
         code, said, err = editloupe(*command)
         assert code == 0, (command, err)
-    (out / "compared.csv").write_text(said, newline="")
+    (out / "shown.csv").write_text(said, newline="")
     written = sorted(path for path in out.rglob("*") if path.suffix in (".csv", ".tsv"))
     assert len(written) > 6
     cells = []
@@ -116,7 +116,7 @@ def test_what_we_wrote_is_read_back_with_the_same_names(editloupe: Run, judged: 
     assert editloupe("export", judged, "--findings", scores, "--judge", first)[0] == 0
     rows = [{"sample": f"=id{n}", "editor": "+editor", "metric": "instruction_following", "value": n} for n in range(2)]
     people.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, said, err = editloupe("compare", "--scores", scores, "--human", people, "--json")
+    code, said, err = editloupe("compare", "--scores", scores, "--human", people, "--format", "json")
     assert code == 0, err
     (criterion,) = json.loads(said)["human_agreement"]
     assert criterion["all"]["figures"]["mae"]["judged"] == 2

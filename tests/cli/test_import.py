@@ -72,7 +72,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     code, out, _ = editloupe("show", "run", f"bagel/{key}.en")
     assert code == 0 and "Parse error" in out and "Because of nc." in out
     assert editloupe("export", "run", "--findings", "findings.jsonl", "--html", "pages")[0] == 0
-    assert editloupe("runs", ".")[0] == 0
+    assert editloupe("show", ".")[0] == 0
     write_results(folder / "second", [result(one) for one in rows()], judge="qwen25vl")
     beside = ("--edited", "bagel=results/bagel")
     assert editloupe("import", "unicbench", "second", "--data", "unic", "--out", "other", *beside)[0] == 0
@@ -91,7 +91,7 @@ def test_an_imported_number_off_another_scale_is_no_number_there(folder: Path, e
     text = rubric_path("unicbench").read_text(encoding="utf-8")
     (folder / "seven.toml").write_text(text.replace("high = 10}", "high = 7}"), encoding="utf-8")
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
-    code, out, err = editloupe("rescore", "run", "--rubric", "seven.toml", "--out", "again")
+    code, out, err = editloupe("replay", "run", "--rubric", "seven.toml", "--out", "again")
     # Of IF and NC the 9s and 8s are off it: in each language 6 and 8 of 8.
     assert code == 0 and "28 of 52 findings change" in out and "Mean 0 (2 of 16 judged)" in out, out + err
     frame = Run("again").frame()
@@ -102,7 +102,7 @@ def test_an_imported_number_off_another_scale_is_no_number_there(folder: Path, e
 def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
-    code, _, err = editloupe("retry", "run")
+    code, _, err = editloupe("judge", "run", "--retry")
     assert code == 2 and "run has no config.yaml, so that its judges cannot be asked again: it was imported" in words(err)
     code, _, err = editloupe("judge", "unic", "--edited", "bagel=results/bagel", "--protocol", "unicbench", "--out", "run")
     assert code == 2 and "run belongs to another run" in words(err) and "importer: was unicbench, is not set" in words(err)
@@ -128,7 +128,7 @@ def test_the_same_command_again_adds_what_is_new(folder: Path, editloupe: Progra
 def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Program) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
     write_results(folder / "more", [result(one) for one in rows()], editor="omni")
-    code, out, _ = editloupe("import", "unicbench", "more", "--data", "unic", "--out", "run", "--json")
+    code, out, _ = editloupe("import", "unicbench", "more", "--data", "unic", "--out", "run", "--format", "json")
     assert code == 0
     data = json.loads(out)
     assert (data["findings"], data["known"]) == (26, 0)
@@ -143,8 +143,8 @@ def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Progr
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("unicbench", "results", "--out", "run"), "--data is missing: result files hold no source images"),
-        (("unicbench", "results", "--data", "unic"), "--out is missing: name the run folder to write"),
+        (("unicbench", "results", "--out", "run"), "Missing option '--data'"),
+        (("unicbench", "results", "--data", "unic"), "Missing option '--out'"),
         (
             ("rise", "results", "--data", "unic", "--out", "run"),
             "no result files 'rise' are known; expected one of edival, gedit, imgedit, kris, unicbench",

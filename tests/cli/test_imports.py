@@ -33,7 +33,7 @@ call("show", run)
 call("export", run, "--html", run + "-pages")
 call("compare", run, copy)
 call("gate", run, "--require", "unjudged<=1")
-call("rescore", run, "--rubric", "dlebench")
+call("replay", run, "--rubric", "dlebench")
 import editloupe.viewer.serve
 """
 

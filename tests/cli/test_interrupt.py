@@ -119,5 +119,5 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
         late.set()
     assert (code, len(server.seen)) == (130, 3)
     assert seconds < 3
-    for text in ("2 calls were still under way", "The same command goes on from here."):
+    for text in ("2 calls were still under way", "The same command continues."):
         assert (text in drawn) == (presses == 1)

@@ -12,10 +12,6 @@ import yaml
 
 from editloupe.backends import openai as adapter
 from editloupe.backends.retry import RetryPolicy
-from editloupe.backends.scripted import ScriptedLMM
-from editloupe.config import JudgeConfig, RunConfig
-from editloupe.runs.run import drive
-from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Act, Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
@@ -70,7 +66,7 @@ def test_a_fourth_judge_costs_no_call_of_the_three_before(editloupe: Run, serve:
     assert [f"Judge {n} of 3:" in said for n in (1, 2, 3)] == [True] * 3
     # Values 2, 4 and 3 on 1..4; the tools ran for the first judge.
     assert "Judges side by side" in said and "IF − first" in said
-    assert said.count("Tools: 3 calls, 3 of them answered from equal ones before.") == 2
+    assert said.count("Tools: 3 calls, 3 from cache.") == 2
     code, said, _ = editloupe("judge", folder, "--criteria", "if", *judges)
     assert code == 0
     assert [len(s.seen) for s in servers] == [6, 6, 6, 6]
@@ -92,7 +88,7 @@ def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
     assert "Judges side by side" in said
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"] == {uri(s): {"backend": uri(s)} for s in (first, second)}
-    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust", "--out", out, "--json")
+    code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust", "--out", out, "--format", "json")
     events = [json.loads(line) for line in said.splitlines()]
     lines = [event for event in events if event["event"] not in ("progress", "finding")]
     assert [line["event"] for line in lines] == ["done", "done", "judges"]
@@ -119,7 +115,7 @@ def test_a_failing_judge_stops_no_other_and_retry_asks_all_of_them(
     assert list(statuses(out).values()) == [["backend_failed"] * 2, ["ok"] * 2]
     broken.script[:] = [looks("Wrong Action")]
     fine_before = len(fine.seen)
-    code, _, told = editloupe("retry", out, "--trust")
+    code, _, told = editloupe("judge", out, "--retry", "--trust")
     assert (code, len(fine.seen)) == (0, fine_before)
     assert "warning" not in told
     assert list(statuses(out).values()) == [["ok"] * 2, ["ok"] * 2]
@@ -153,7 +149,7 @@ def test_judges_have_names_and_options_of_their_own(editloupe: Run, serve: Serve
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["judges"]["warm"] == {"backend": uri(server), "temperature": 1, "seed": 7, "reply_tokens": 99}
     assert config["judges"]["other"] == {"backend": uri(server), "seed": 5}
-    assert editloupe("retry", out, "--trust")[0] == 0
+    assert editloupe("judge", out, "--retry", "--trust")[0] == 0
     assert len(server.seen) == before + 4
     assert len(statuses(out)) == 5
 
@@ -180,36 +176,19 @@ def test_what_is_wrong_with_a_judge_is_said_before_anything_is_asked(editloupe: 
     assert not Path("run").exists()
 
 
-def test_several_judges_of_one_name_are_refused_wherever_they_are_named(editloupe: Run, edits: Edits, tmp_path: Path):
-    (tmp_path / "judges.yaml").write_text("baseline:\n  backend: scripted/a.jsonl\n")
-    (tmp_path / "a.jsonl").write_text('"a"\n')
-    folder = edits(1)
-    code, said, told = editloupe("judge", folder, "--judges-file", "judges.yaml", "--backend", "baseline", "--out", "run")
-    assert (code, said) == (2, "")
-    assert "several judges are called baseline; each needs a name of its own" in " ".join(told.split())
-    code, said, told = editloupe("judge", folder, "--backend", "baseline", "--backend", "baseline", "--out", "run")
-    assert (code, said) == (2, "") and "are the same judge" in " ".join(told.split())
-    (tmp_path / "config.yaml").write_text(
-        f"path: {folder}\nbackend: baseline\njudges: {{x: baseline}}\nbackend: baseline\n"
-    )
-    code, _, told = editloupe("judge", "--config", "config.yaml")
-    assert code == 2 and "config.yaml, line 4: 'backend' stands twice" in told
-    assert not Path("run").exists()
-
-
 def test_a_budget_is_that_of_all_judges_together(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
     first, second = serve(looks("Wrong Action")), serve(looks("Wrong Action"))
     words = ("judge", edits(2), "--criteria", "if", "--concurrency", "1", "--out", tmp_path / "run")
     words += ("--backend", uri(first), "--backend", uri(second))
     # 14 tokens an answer: four answers of the first judge and one of the second are 70.
-    code, said, _ = editloupe(*words, "--run-tokens", "70")
+    code, said, _ = editloupe(*words, "--set", "run_tokens=70")
     assert (code, len(first.seen), len(second.seen)) == (5, 4, 1)
     assert "Stopped by the budget (tokens: 14 of 14 used)" in said
     # What the first has used up leaves nothing.
-    code, _, told = editloupe(*words[:-4], *words[-2:], "--backend", uri(first), "--run-tokens", "42")
+    code, _, told = editloupe(*words[:-4], *words[-2:], "--backend", uri(first), "--set", "run_tokens=42")
     assert (code, len(second.seen)) == (5, 4)
     assert "The budget is used up before" in told
-    assert editloupe("retry", tmp_path / "run", "--trust")[0] == 0
+    assert editloupe("judge", tmp_path / "run", "--retry", "--trust")[0] == 0
 
 
 def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
@@ -220,7 +199,7 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
 
     server, out = serve(act), tmp_path / "run"
     words = ("judge", edits(2), "--criteria", "if", "--backend", uri(server), "--out", out, "--repeats", "3")
-    words += ("--temperature", "1", "--seed", "1")
+    words += ("--temperature", "1", "--set", "seed=1")
     code, said, _ = editloupe(*words)
     said = " ".join(said.split())
     assert (code, len(server.seen)) == (0, 6)
@@ -229,13 +208,13 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
     assert "33.33 (2/2)" in said
     assert "3 repeats a question, the median label counts. Repeats agree on 0 of 2 scores" in said
     assert "mean entropy of labels 0.92 bits" in said
-    code, said, _ = editloupe(*words, "--abstain-above", "0.5")
+    code, said, _ = editloupe(*words, "--set", "abstain_above=0.5")
     assert (code, len(server.seen)) == (0, 6)
     assert "– (0/2)" in said
     assert "Wrong Action ×2" in editloupe("show", out)[1]
     assert "repeat 3" in editloupe("show", out, "s00")[1]
     assert "Self-consistency: 3 repeats a question" in editloupe("report", out)[1]
-    assert editloupe("retry", out, "--trust")[0] == 0
+    assert editloupe("judge", out, "--retry", "--trust")[0] == 0
     assert len(server.seen) == 6
 
 
@@ -243,7 +222,7 @@ def test_a_dry_run_tells_of_each_judge_and_of_all_together(editloupe: Run, serve
     first, second, out = serve(looks("Wrong Action")), serve(looks("Flawless Execution")), tmp_path / "run"
     words = ("judge", edits(2), "--criteria", "if", "--max-turns", "2", "--repeats", "3", "--out", out)
     both = (*words, "--backend", uri(first), "--backend", uri(second))
-    code, said, _ = editloupe(*both, "--dry-run", "--json")
+    code, said, _ = editloupe(*both, "--dry-run", "--format", "json")
     lines = [json.loads(line) for line in said.splitlines()]
     assert (code, [line["event"] for line in lines]) == (0, ["dry_run", "dry_run", "dry_run_total"])
     # Two questions, three times each; two turns, two reminders and a last word are five calls.
@@ -260,97 +239,3 @@ def test_a_dry_run_tells_of_each_judge_and_of_all_together(editloupe: Run, serve
     assert f"2 samples, 6 tasks (3 repeats a question): 6 stand in {out}, 0 to ask." in said
     assert f"2 samples, 6 tasks (3 repeats a question): none stands in {out} yet, 6 to ask." in said
     assert ("Judge 2 of 2:" in said, "All 2 judges together" in said, second.seen) == (True, True, [])
-
-
-def test_a_judge_that_is_sent_nothing_adds_its_calls_alone(editloupe: Run, edits: Edits):
-    words = ("judge", edits(2), "--criteria", "if", "--backend", "baseline", "--backend", "openai/gpt-4.1?env=none")
-    _, said, _ = editloupe(*words, "--dry-run", "--json")
-    embedded, lmm, together = (json.loads(line) for line in said.splitlines())
-    for end in ("least", "most"):
-        calls = embedded[end]["calls"] + lmm[end]["calls"]
-        assert together[end] == lmm[end] | {"calls": calls}
-
-
-def test_a_name_that_is_taken_is_refused_by_a_dry_run_too(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
-    file, out = tmp_path / "judges.yaml", tmp_path / "run"
-    words = ("judge", edits(1), "--criteria", "if", "--out", out, "--judges-file", file)
-    file.write_text("one: baseline\n")
-    assert editloupe(*words)[0] == 0
-    file.write_text(f"one: {uri(serve(looks('Wrong Action')))}\n")
-    code, _, told = editloupe(*words, "--dry-run")
-    assert (code, "has a judge 'one' already" in told) == (2, True)
-
-
-def test_show_fork_report_and_compare_call_judges_by_their_names(
-    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
-):
-    mild, harsh, out = serve(looks("Flawless Execution")), serve(looks("Wrong Action")), tmp_path / "run"
-    file = tmp_path / "judges.yaml"
-    file.write_text(f"mild: {uri(mild)}\nharsh: {{backend: {uri(harsh)!r}, temperature: 1, seed: 7}}\n")
-    words = ("judge", edits(3), "--criteria", "if", "--judges-file", file, "--repeats", "2", "--out", out)
-    assert editloupe(*words)[0] == 0
-    _, said, _ = editloupe("show", out)
-    assert [f"Judge: {name}, openai/m" in said for name in ("mild", "harsh")] == [True, True]
-    assert said.count("Wrong Action ×2") == said.count("Flawless Execution ×2") == 3
-    code, said, _ = editloupe("show", out, "s01", "--judge", "harsh", "--repeat", "2")
-    assert (code, said.count("Verdict:"), "Verdict: Wrong Action" in said) == (0, 1, True)
-    assert "s01: instruction following, repeat 2" in said
-    assert "Judge: harsh, openai/m" in said
-    code, _, told = editloupe("show", out, "s01", "--judge", "third")
-    assert (code, "no finding for judge 'third'; the run's judges are mild, harsh" in " ".join(told.split())) == (2, True)
-    code, _, told = editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh")
-    assert (code, "choose one with --criterion, --judge or --repeat" in " ".join(told.split())) == (2, True)
-    harsh.seen.clear()
-    assert editloupe("fork", out, "s01", "--at", "1", "--judge", "harsh", "--repeat", "2", "--trust")[0] == 0
-    # The second repeat's own seed, in what goes on from it too.
-    assert [body["seed"] for body in harsh.seen] == [8]
-    _, said, _ = editloupe("report", out)
-    assert "Judge: mild, openai/m" in " ".join(said.split())
-    code, said, _ = editloupe("compare", out, "--json")
-    told = json.loads(said)
-    assert (code, [judge["name"] for judge in told["judges"]]) == (0, ["mild, tool", "harsh, tool"])
-    # Of two repeats one verdict comes; 1 against 1/3 of the scale on every sample.
-    assert [d["labels"] for d in told["disagreements"]] == [
-        {"mild, tool": "Flawless Execution", "harsh, tool": "Wrong Action"}
-    ] * 3
-    assert editloupe("compare", out, "--judges", "harsh,mild")[0] == 0
-    code, said, _ = editloupe("replay", out, "--json")
-    lines = [json.loads(line) for line in said.splitlines()]
-    assert (code, len(lines), {line["verdict"] for line in lines}) == (0, 12, {"same"})
-
-
-def test_weights_that_only_the_run_folder_names_are_not_opened(
-    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    out, weights = tmp_path / "run", str(tmp_path / "stranger.pth")
-    assert editloupe("judge", edits(1), "--criteria", "if", "--out", out)[0] == 0
-    config = yaml.safe_load((out / "config.yaml").read_text())
-    (out / "config.yaml").write_text(yaml.safe_dump({**config, "detector": weights}))
-    code, _, told = editloupe("replay", out, "--observations", "live")
-    assert code == 2
-    assert "EDITLOUPE_DETECTOR" in told
-    monkeypatch.setenv("EDITLOUPE_DETECTOR", weights)
-    assert "if you trust" not in " ".join(editloupe("replay", out, "--observations", "live")[2].split())
-
-
-def test_a_judge_has_one_name_and_every_command_takes_it(edits: Edits, tmp_path: Path, editloupe: Run):
-    folder, out = edits(2), tmp_path / "runs" / "run"
-    for answer, uri, name in (("Wrong Action", "org/model-x", ""), ("Flawless Execution", "org/model-y", "mine")):
-        lmm = ScriptedLMM(lambda r, a=answer: final(a), name=uri)
-        config = RunConfig(
-            path=folder, judge=JudgeConfig(backend=lmm, name=name), option={"criteria": "if", "mode": "plain"}
-        )
-        drive(open_setup(config), out)
-    # The model's name, and the one that was given.
-    assert json.loads(editloupe("runs", out.parent, "--json")[1])["judges"] == ["model-x", "mine"]
-    judges = json.loads(editloupe("compare", out, "--json")[1])["judges"]
-    assert [one["name"] for one in judges] == ["model-x, plain", "mine, plain"]
-    assert "Judge: model-x, scripted/org/model-x" in editloupe("show", out)[1]
-    for said, name in (("model-x", "model-x"), ("scripted/org/model-x", "model-x"), ("mine", "mine")):
-        code, told, _ = editloupe("gate", out, "--require", "asked>=2", "--judge", said, "--json")
-        assert (code, [one["judge"] for one in json.loads(told)["checked"]]) == (0, [f"{name}, plain"])
-        code, told, _ = editloupe("show", out, "s00", "--judge", said)
-        assert code == 0 and ("Wrong Action" in told) is (name == "model-x")
-        assert editloupe("compare", out, "--judges", f"{said},{'mine' if name == 'model-x' else 'model-x'}")[0] == 0
-    code, _, told = editloupe("gate", out, "--require", "asked>=2", "--judge", "nobody")
-    assert code == 2 and "it has model-x (" in told and "mine (" in told

@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.data import images
 from editloupe.data.images import RGB
 from editloupe.runs.store import RunStore
-from editloupe.traces.events import Note
-from editloupe.traces.read import read_trace
 from tests.imaging.drawn import textured, with_square
 
 Run = Callable[..., tuple[int, str, str]]
@@ -108,22 +103,6 @@ def test_several_editors_are_measured_apart(editloupe: Run, edits: Path) -> None
     assert sum(map(float, means.values())) == pytest.approx(255, abs=0.1)
 
 
-def test_an_alignment_is_recorded(editloupe: Run, edits: Path) -> None:
-    editloupe("measure", edits, "--measures", "mse,alignment", "--align", "register", "--out", "m")
-    findings = found("m")
-    shifted = findings["shifted", "mse"]
-    assert shifted.value < 1 and "aligned by register, mean squared difference" in shifted.reason
-    assert "aligned by register" in editloupe("show", "m", "shifted")[1]
-    notes = [event for event in read_trace(Path("m") / shifted.trace).events if isinstance(event, Note)]
-    assert np.allclose(notes[0].data["alignment"]["matrix"], [[1, 0, 4], [0, 1, 3]], atol=0.1)
-    assert findings["shifted", "alignment"].answer.data == notes[0].data["alignment"]
-    told = editloupe("report", "m")[1]
-    assert "Alignment" in told
-    # An alignment that was not accepted is no number.
-    same = findings["same", "alignment"]
-    assert same.answer.data["accepted"] is False
-
-
 def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None:
     editloupe("judge", edits, "--out", "judged")
     for file in edits.iterdir():
@@ -139,20 +118,13 @@ def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None
     assert editloupe("verify", "judged")[0] == 0
 
 
-def test_a_run_without_a_picture_to_measure_says_so(editloupe: Run, edits: Path) -> None:
-    editloupe("judge", edits, "--sample", "square", "--out", "judged")
-    shutil.rmtree("judged/blobs")
-    code, said, told = editloupe("measure", "judged", "--measures", "mse", "--out", "m")
-    assert code == 1 and "does not keep the edited image; name the folder of edits itself" in said, told
-
-
 def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
     line = ("measure", edits, "--sample", "square", "--sample", "shifted")
     for out, words in {
         "none": ("--mask", "none"),
         "official": ("--mask", "official"),
         "apply": ("--mask", "apply"),
-        "own": ("--side", "0"),
+        "own": ("--set", "side=0"),
     }.items():
         editloupe(*line, *words, "--out", out)
     none, official, apply, own = (found(name) for name in ("none", "official", "apply", "own"))
@@ -162,7 +134,7 @@ def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
     assert own["square", "ssim"].value != apply["square", "ssim"].value
     assert apply["shifted", "mse"].status == "not_defined" and "no mask" in apply["shifted", "mse"].reason
     code, _, told = editloupe(*line, "--mask", "none", "--out", "apply")
-    assert code == 2 and "apply belongs to another run, with other settings. --option " in told
+    assert code == 2 and "apply belongs to another run, with other settings. --set " in told
 
 
 @pytest.mark.parametrize(
@@ -200,18 +172,3 @@ def test_measuring_imports_no_agent_and_no_torch(edits: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
     assert RunStore.read(Path("m")).findings
-
-
-def test_each_image_is_decoded_once(editloupe: Run, edits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[str] = []
-    plain = images.decode
-
-    def counted(data: bytes, *, name: str, max_pixels: int) -> Any:
-        decoded.append(name)
-        time.sleep(0.02)  # so that another thread asks meanwhile
-        return plain(data, name=name, max_pixels=max_pixels)
-
-    monkeypatch.setattr(images, "decode", counted)
-    line = ("measure", edits, "--measures", "mse,psnr,ssim,l1", "--out", "m", "--concurrency", "4")
-    editloupe(*line)
-    assert sorted(Path(name).name for name in decoded) == ["mask.png", "shifted.png", "source.png", "square.png"]

@@ -233,7 +233,7 @@ def test_a_run_ends_in_few_lines(editloupe: Cli, edits: Callable[..., Path], rep
     lines = [line for line in said.splitlines() if line.strip()]
     assert len(lines) <= 10, said
     assert any("backend_failed" in line or "off_menu" in line for line in lines)
-    assert any(line.startswith("Judge these again: editloupe retry r") for line in lines)
+    assert any(line.startswith("Judge these again: editloupe judge r") for line in lines)
 
 
 def test_compare_and_report_answer_in_few_lines_in_a_terminal(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from editloupe.backends.probe import COLOURS, draw
 from tests.backends.loopback import Act
 from tests.backends.openai_server import OpenAIServer, fails, says
 
@@ -25,7 +22,7 @@ MODELS = [{"id": "other", "max_model_len": 1}, {"id": "tiny-vl", "max_model_len"
 def asked(editloupe: Run, *script: Act, models: list[dict[str, Any]] | None = None) -> tuple[int, dict[str, Any]]:
     """Exit code and report; the server has seen nothing that breaks the protocol."""
     with OpenAIServer(*script, models=models) as server:
-        code, said, _ = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}", "--json")
+        code, said, _ = editloupe("check", "--backend", f"openai/tiny-vl?base_url={server.url}", "--format", "json")
     assert server.complaints == []
     return code, json.loads(said)
 
@@ -36,7 +33,7 @@ def results(report: dict[str, Any]) -> dict[str, str]:
 
 def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Run) -> None:
     with OpenAIServer(READY, SEES, APART, CALLING, FORMED, models=MODELS) as server:
-        code, said, noted = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}")
+        code, said, noted = editloupe("check", "--backend", f"openai/tiny-vl?base_url={server.url}")
     assert (code, server.complaints) == (0, [])
     assert "A red disc" in said and "32,768 tokens" in said and "It can judge edits." in said
     assert "(5 questions answered, 70 tokens)" in said
@@ -81,22 +78,7 @@ def test_the_first_that_shows_that_it_cannot_judge_is_the_last(
     assert report["verdict"] == f"It cannot judge edits: {last[0]}: {last[1]}."
 
 
-def test_the_table_is_kept_in_a_run_and_shown_with_it(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert editloupe("judge", edits(1), "--criteria", "if", "--out", run)[0] == 0
-    with OpenAIServer(READY, SEES, APART, CALLING, FORMED, models=MODELS) as server:
-        code, _, noted = editloupe("backends", "probe", f"openai/tiny-vl?base_url={server.url}", "--run", run)
-    assert (code, "kept in" in noted) == (0, True)
-    assert "Probed: openai/tiny-vl" in editloupe("show", run)[1]
-
-
 def test_the_baseline_judges_and_there_is_nothing_to_probe(editloupe: Run) -> None:
-    code, said, _ = editloupe("backends", "probe", "baseline")
+    code, said, _ = editloupe("check", "--backend", "baseline")
     assert (code, "there is nothing to probe" in said) == (0, True)
-    assert editloupe("backends", "probe", "openai/m?base_url=nowhere")[0] == 2
-
-
-def test_a_drawn_picture_holds_its_colour_and_no_other() -> None:
-    for name, colour in COLOURS.items():
-        drawn = {tuple(map(int, px)) for px in np.unique(np.asarray(draw(name)).reshape(-1, 3), axis=0)}
-        assert drawn == {(255, 255, 255), colour}
+    assert editloupe("check", "--backend", "openai/m?base_url=nowhere")[0] == 2

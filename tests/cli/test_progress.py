@@ -41,12 +41,6 @@ def state(**given: Any) -> State:
     return State(progress=Progress(**{**usual, **given}), elapsed_s=192, rate=2.0)
 
 
-def test_what_is_not_known_or_nothing_is_not_said() -> None:
-    unknown = State(progress=Progress(done=0, total=10, grows=True), elapsed_s=1, rate=0.0)
-    assert unknown.line() == "judging: 0 of 10 questions (0%), more may follow, 0:01 elapsed, 0.0 a second"
-    assert state().line() == f"judging: {', '.join(STANDS + COSTS + TROUBLES)}"
-
-
 @pytest.mark.parametrize("width", [120, 80, 60, 40])
 def test_the_panel_says_what_the_log_says_and_fits_the_terminal(width: int) -> None:
     file = io.StringIO()
@@ -90,26 +84,6 @@ def test_a_log_has_a_line_after_ten_seconds_or_five_per_cent(said: list[str]) ->
     arrives(12.1, done=1000, total=1000)
     assert said[-1].startswith("judging: 1,000 of 1,000 questions (100%), 0:12 elapsed, ")
     assert "left" not in said[-1]
-
-
-def test_a_slow_backend_is_heard_of_although_nothing_arrives(said: list[str]) -> None:
-    clock = Clock()
-    watch, told = Watch(clock), ProgressLines(events=False)
-    watch.take(Progress(done=0, total=4, spent=lambda: Spent(in_flight=4)))
-    for second in range(31):
-        clock.now = second
-        told.tell(watch.state())
-    line = "judging: 0 of 4 questions (0%), 0:{}0 elapsed, 0.0 a second, 4 calls in flight"
-    assert said == [line.format(tens) for tens in (1, 2, 3)]
-
-
-def test_the_rate_is_that_of_the_last_minute() -> None:
-    clock = Clock()
-    watch = Watch(clock)
-    for second in range(200):
-        clock.now = second
-        watch.take(Progress(done=second if second < 100 else 100 + 10 * (second - 100), total=5000))
-    assert watch.state().rate == pytest.approx(10, rel=0.02)
 
 
 def test_events_say_where_the_run_stands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,16 +22,11 @@ Run = Callable[..., tuple[int, str, str]]
 MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 
 COMMANDS: dict[str, list[str]] = {
-    "retry": ["retry", "RUN", "--status", "unparsed"],
+    "retry": ["judge", "RUN", "--retry", "unparsed"],
     "replay": ["replay", "RUN", "--model", "live"],
-    "replay of misses": ["replay", "RUN", "--record-mode", "all"],
-    "fork": ["fork", "RUN", "s00", "--at", "0"],
+    "fork": ["replay", "RUN", "s00", "--at", "0"],
     "judge": ["judge", "--config", "RUN/config.yaml", "--out", "new"],
-    "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--seed", "5", "--out", "new"],
-    "rank": [
-        *("rank", "--source", "edits/source/s00.png", "--instruction", "Make it red.", "--config", "RUN/config.yaml"),
-        *("edits/edited/s00.png", "edits/edited/s01.png", "--by", "if", "--out", "new"),
-    ],
+    "judge into the run": ["judge", "--config", "RUN/config.yaml", "--limit", "1", "--set", "seed=5", "--out", "new"],
 }
 """Every command that may ask the model that a run names."""
 
@@ -70,7 +65,7 @@ def test_no_key_goes_to_an_address_that_only_the_run_names(
     # Trusted, the server is asked, with the user's usual key; never with what the run's env= names.
     told = editloupe(*words, "--trust")[2]
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
-    if name not in ("replay", "replay of misses", "fork"):
+    if name not in ("replay", "fork"):
         # run.json and the traces hold no env=.
         assert "A run's env= is never obeyed" in " ".join(told.split())
 
@@ -107,7 +102,7 @@ def test_an_address_of_the_users_own_environment_is_the_users(
     editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
-    assert editloupe("retry", foreign, "--status", "unparsed")[0] == 0
+    assert editloupe("judge", foreign, "--retry", "unparsed")[0] == 0
     assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
@@ -145,7 +140,7 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: 
     plain = (own / "config.yaml").read_text()
     for options, what in NAMED:
         (own / "config.yaml").write_text(yaml.safe_dump({**yaml.safe_load(plain), **options}))
-        for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("retry", "run")):
+        for command in (("judge", "--config", "run/config.yaml", "--out", "new"), ("judge", "run", "--retry")):
             code, said, told = editloupe(*command)
             assert (code, said) == (2, ""), (options, command)
             assert what in " ".join(told.split()) and "--trust" in told, (options, command)
@@ -160,7 +155,7 @@ def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
     assert editloupe(*words)[0] == 2
     assert editloupe(*words, "--trust")[0] == 0
     assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
-    assert editloupe("retry", "run", "--trust")[0] == 0
+    assert editloupe("judge", "run", "--retry", "--trust")[0] == 0
 
 
 def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -183,7 +178,7 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
         ("report", "run"),
         ("compare", "run"),
         ("gate", "run", "--require", "mean(if) >= 0"),
-        ("rescore", "run", "--option", "mask_pad=0.1"),
+        ("replay", "run", "--set", "mask_pad=0.1"),
     ):
         code, _, told = editloupe(*words)
         assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words

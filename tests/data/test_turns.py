@@ -181,7 +181,7 @@ def test_every_command_takes_a_chain(
     asked = {(row["sample_id"], row["turn"], row["instruction"]) for row in rows}
     assert asked == {("mug", 1, TURNS[0]), ("mug", 2, TURNS[1]), ("mug", 3, TURNS[2]), ("cup", 1, "Go.")}
     # The original is the output of each turn.
-    assert editloupe(*judge, "--null-edit", "--out", "null")[0] == 0
+    assert editloupe(*judge, "--set", "null_edit=true", "--out", "null")[0] == 0
     nulls = {sample.id: sample for sample in opened(Path("null")).samples}
     assert [turn.edited for turn in nulls["mug"].turns] == [nulls["mug"].source] * 3
     # A protocol that knows no turns compares the source with the last image, by all that was asked for.

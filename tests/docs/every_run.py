@@ -89,15 +89,15 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     judge("targets", data, "--protocol", "targets")
     judge("giebench", "gie", "--protocol", "giebench", "--edited", "omni=omni", "--backend", "scripted/option.jsonl")
     judge("unicbench", "unic", "--protocol", "unicbench", "--edited", "bagel=bagel", "--backend", "scripted/score.jsonl")
-    roles = ("--role", "verify=scripted/verified.jsonl", "--role", "parse=scripted/tasks.jsonl")
+    roles = ("--set", "role.verify=scripted/verified.jsonl", "--set", "role.parse=scripted/tasks.jsonl")
     judge("unicverify", data, "--protocol", "unicverify", *roles)
-    roles = ("--option", "detector=lmm", "--role", "detector=scripted/differences.jsonl")
+    roles = ("--set", "option.detector=lmm", "--set", "role.detector=scripted/differences.jsonl")
     judge("dice", data, "--protocol", "dice", *roles, "--backend", "scripted/yes.jsonl")
     judge("edival", "chains", "--protocol", "edival", "--edited", "painter=painter", "--backend", "scripted/yes.jsonl")
-    roles = ("--role", "decompose=scripted/objects.jsonl", "--role", "instruct=scripted/words.jsonl")
-    judge("edival-build", data, "--protocol", "edival-build", "--option", "grounding=none", *roles)
-    roles = ("--role", "describe=scripted/words.jsonl", "--role", "instruct=scripted/edit.jsonl")
-    words = ("--grounding", "given", "--editor", "drawing", "--out", at / "small")
+    roles = ("--set", "role.decompose=scripted/objects.jsonl", "--set", "role.instruct=scripted/words.jsonl")
+    judge("edival-build", data, "--protocol", "edival-build", "--set", "grounding=none", *roles)
+    roles = ("--set", "role.describe=scripted/words.jsonl", "--set", "role.instruct=scripted/edit.jsonl")
+    words = ("--set", "grounding=given", "--set", "editor=drawing", "--out", at / "small")
     named = sorted((data / "source").iterdir())
     boxed = [{"image": f"edits/source/{one.name}", "bbox": [20, 20, 44, 44], "target_name": "speck"} for one in named]
     (at / "boxed.jsonl").write_text("".join(json.dumps(one) + "\n" for one in boxed), encoding="utf-8")
@@ -108,20 +108,20 @@ def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
     benchmarks.imgedit(at / "imgedit")
     benchmarks.write(at / "replies/bagel/result.json", {"1082": "A: 4\nB: 4\nC: 5", "673": "A: 4"})
     run("published", "import", "imgedit", at / "replies", "--data", at / "imgedit")
-    roles = tuple(word for role in ("write", "target", "answer") for word in ("--role", f"{role}=scripted/{role}.jsonl"))
-    words = ("--masks", "given", "--edits", "1", "--seed", "1", "--out", at / "asked")
+    roles = tuple(word for role in ("write", "target", "answer") for word in ("--set", f"role.{role}=scripted/{role}.jsonl"))
+    words = ("--set", "masks=given", "--set", "edits=1", "--set", "option.seed=1", "--out", at / "asked")
     code, said, failed = editloupe("build", "giebench", data / "source", *roles, *words)
     assert code == 0, said + failed
     shutil.copytree(at / "asked" / "run", at / "giebench-build")
     judge("giebench-review", at / "asked" / "to_review", "--protocol", "giebench-review", "--backend", "scripted/yes.jsonl")
     judge("recorded", data, "--backend", f"recorded/{at / 'plain'}", "--mode", "plain")
-    run("rescored", "rescore", at / "dlebench", "--rubric", "dlebench")
+    run("rescored", "replay", at / "dlebench", "--rubric", "dlebench")
     edited = sorted((data / "edited").glob("*.png"))
     run("ranked", "rank", "--source", next((data / "source").glob("*.png")), "--instruction", "Paint it.", *edited)
     shutil.copytree(at / "plain", at / "shard")
     run("merged", "merge", at / "merged", at / "plain", at / "shard")
     code, said, failed = editloupe(
-        "fork", at / "plain", "s00", "--criterion", "if", "--at", "0", "--backend", "scripted/label.jsonl"
+        "replay", at / "plain", "s00", "--criterion", "if", "--at", "0", "--backend", "scripted/label.jsonl"
     )
     assert code == 0, said + failed
     return {path.parent.name: path.parent for path in at.glob("*/run.json")}

@@ -123,7 +123,7 @@ def step(name: str, inputs: dict[str, str], at: Path) -> tuple[int, str]:
 
 def test_the_action_judges_and_lets_pass_what_holds_its_requirements(tmp_path: Path):
     draw_edits(tmp_path / "edits", 2)
-    inputs = {"path": "edits", "arguments": "--protocol=measures\n\n--option=measures=mse\n--limit=1\n", "out": "its run"}
+    inputs = {"path": "edits", "arguments": "--protocol=measures\n\n--set=measures=mse\n--limit=1\n", "out": "its run"}
     code, told = step("Judge", inputs, tmp_path)
     assert code == 0 and "1 of 1 findings judged" in told, told
     code, told = step("Gate", inputs | {"require": "unjudged<=0.02\nasked>=1\n"}, tmp_path)

@@ -53,7 +53,7 @@ def test_the_example_goes_through_the_commands_of_the_page(
     for words in commands:
         code, said, err = editloupe(*[given.get(word, word) for word in words[1:]])
         assert code == (3 if words[1] == "judge" else 0), (words, said, err)
-    assert "my-bench 0.1" in editloupe("protocols")[1]
+    assert "my-bench 0.1" in editloupe("list", "protocols")[1]
     rows = Run(tmp_path / "run").frame().to_dicts()
     assert {(r["sample"], r["metric"]): (r["value"], r["missing"]) for r in rows} == {
         ("s00", "quality"): (8.0, None),

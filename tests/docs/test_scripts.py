@@ -1,9 +1,10 @@
-"""The scripts beside the package: what makes the gallery, and what measures a report."""
+"""The scripts beside the package: the examples, what makes the gallery, and what measures."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,18 +30,23 @@ def labels(folder: Path) -> list[tuple[str, str, str | None]]:
 
 @pytest.mark.slow
 def test_the_gallery_is_made_again_with_the_same_labels(tmp_path: Path):
-    assert "7 traces" in run("examples/make_gallery.py", str(tmp_path / "gallery"))
+    assert "7 traces" in run("docs/site/make_gallery.py", str(tmp_path / "gallery"))
     assert labels(tmp_path / "gallery") == labels(GALLERY)
 
 
-@pytest.mark.slow
-def test_the_benchmark_of_a_report_measures_one():
-    assert run("-m", "benchmarks.report", "--samples", "50", "--rounds", "1").startswith("2 editors × 50 samples: ")
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_the_rules_of_unicverify_counts_pairs_a_minute():
-    assert "| edited | " in run("-m", "benchmarks.verify", "--pairs", "3")
+def test_a_script_for_each_job_judges_looks_and_compares(tmp_path: Path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    edits = tmp_path / "edits"
+    shutil.copytree(ROOT / "examples" / "edits", edits)
+    rows = (edits / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
+    (edits / "metadata.jsonl").write_text("\n".join(row for row in rows if '"kitchen-mug"' in row), encoding="utf-8")
+    assert "instruction_following" in run("examples/judge_a_folder.py", str(edits), "baseline", str(first))
+    told = run("examples/look_into_a_verdict.py", str(first), "kitchen-mug")
+    assert "calls:  localize_differences(" in told
+    shutil.copytree(first, second)
+    assert "of 2 scores are equal; 0 were not judged by both" in run("examples/compare_judges.py", str(first), str(second))
+    scripts = [path for path in (ROOT / "examples").glob("*.py") if path.name != "preference_worker.py"]
+    assert len(scripts) == 3 and all(len(path.read_text(encoding="utf-8").splitlines()) < 40 for path in scripts)
 
 
 @pytest.mark.slow

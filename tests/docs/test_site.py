@@ -16,7 +16,7 @@ import yaml
 
 import editloupe
 from docs.site import hooks, reference
-from editloupe.cli import _MODULES, COMMANDS, OF_TOOLS, PANELS, _imported, app, gate
+from editloupe.cli import COMMANDS, NAMES, app, gate
 from editloupe.tools.settings import ToolSettings
 from tests import clients
 from tests.docs.every_run import every_run
@@ -39,14 +39,14 @@ def test_every_page_stands_in_the_navigation_once():
     generated = {"reference/commands.md", "reference/python.md", "changelog.md", "contributing.md"}
     listed = list(pages_of(nav))
     assert sorted(listed) == sorted({path.name for path in DOCS.glob("*.md")} | generated)
-    assert [next(iter(part)) for part in nav] == ["Home", "Quick start", "Guides", "Methods", "Reference"]
+    assert [next(iter(part)) for part in nav] == ["Start", "Guides", "Papers", "Reference"]
 
 
 def test_every_command_and_option_is_in_the_reference():
     text = reference.commands_page()
     group = typer.main.get_command(app)
     context = typer.Context(group, info_name="editloupe")
-    for name in COMMANDS:
+    for name in NAMES:
         start = text.index(f"\n### editloupe {name}\n")
         own = text[start : text.find("\n### ", start + 1)]
         _, command, _ = group.resolve_command(context, [name])
@@ -54,8 +54,8 @@ def test_every_command_and_option_is_in_the_reference():
             for parameter in one.params:
                 if parameter.param_type_name == "option" and not parameter.hidden:
                     assert f"`{parameter.opts[0]}" in own, f"{name} {parameter.opts[0]}"
-    assert "EDITLOUPE_TASK_TOKENS" in text and "EDITLOUPE_DETECTOR" in text
-    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(PANELS)
+    assert "| `task_tokens` |" in text and "| `detector` |" in text
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [*COMMANDS, "Settings"]
 
 
 def test_every_public_name_is_in_the_reference():
@@ -96,7 +96,7 @@ def codes(path: Path) -> dict[str, set[int]]:
 
 
 def test_exit_codes_are_those_of_the_program():
-    text = page("exit-codes.md")
+    text = page("reference.md").partition("## Exit codes")[2].partition("## Files")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     cli = ROOT / "editloupe" / "cli"
     sources = [*cli.glob("*.py"), ROOT / "editloupe/runs/replay.py"]
@@ -108,9 +108,9 @@ def test_exit_codes_are_those_of_the_program():
         for row in re.findall(r"^\| ((?:`[\w-]+`(?:, )?)+) \| (.+) \|$", text, re.MULTILINE)
         for name in re.findall(r"`([\w-]+)`", row[0])
     }
-    assert set(rows) <= set(COMMANDS)
-    for name in COMMANDS:
-        module = "import_" if name == "import" else _MODULES.get(name, name)
+    assert set(rows) <= set(NAMES)
+    for name in NAMES:
+        module = f"{name}_" if name in ("import", "list") else name
         own = {code for function, of in codes(cli / f"{module}.py").items() if function != "exit_code" for code in of}
         told = {int(code) for code in re.findall(r"\b\d+\b", rows.get(name, ""))}
         assert own - {0, 2, 130} <= told, f"{name} ends with {own}, the page says {told}"
@@ -128,21 +128,16 @@ def variables() -> set[str]:
 
 
 def test_environment_variables_are_those_of_the_program():
-    listed = set(re.findall(r"^\| `([A-Z_]+)` \|", page("environment.md"), re.MULTILINE))
+    listed = set(re.findall(r"^\| `([A-Z_]+)` \|", page("reference.md").partition("## Environment")[2], re.MULTILINE))
     elsewhere = {"LANGSMITH_API_KEY", "LANGSMITH_ENDPOINT", "COLUMNS", "HF_HUB_OFFLINE"}
     assert listed - elsewhere == variables()
-    # Options of tools are no exception: each has its line.
-    assert {f"EDITLOUPE_{name.upper()}" for name in OF_TOOLS} <= listed
-
-
-def test_options_have_the_variables_that_the_page_says():
-    command = _imported("judge")
-    option = next(p for p in command.params if "--task-tokens" in p.opts)
-    assert option.envvar == "EDITLOUPE_TASK_TOKENS"
 
 
 def test_every_file_of_a_run_is_described(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
-    named = re.findall(r"^\| `([^`]+)` \|", page("files.md").partition("## What you write")[0], re.MULTILINE)
+    table = page("traces.md").partition("## A run folder")[2].partition("| status |")[0]
+    named = re.findall(
+        r"`([^`\s]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    )
     runs = every_run(editloupe, tmp_path)
     seen = set()
     for run in runs.values():
@@ -152,7 +147,7 @@ def test_every_file_of_a_run_is_described(tmp_path: Path, editloupe: Callable[..
                 assert fitting, f"{path.relative_to(run)} is not described"
                 seen.update(fitting)
     # Made by other commands, or in large runs alone.
-    assert set(named) - seen <= {"probes/*.json"}
+    assert set(named) - seen <= {"people.jsonl"}
 
 
 @pytest.mark.slow
@@ -161,7 +156,7 @@ def test_the_site_builds_without_a_warning():
     clients.run("make", "site", f"PYTHON={python}", cwd=ROOT, timeout=600)
     built = ROOT / "build" / "site"
     commands = (built / "reference" / "commands.html").read_text(encoding="utf-8")
-    assert 'id="editloupe-judge"' in commands and "EDITLOUPE_TASK_TOKENS" in commands
+    assert 'id="editloupe-judge"' in commands and "task_tokens" in commands
     names = (built / "reference" / "python.html").read_text(encoding="utf-8")
     assert 'id="editloupe.runs.judge.Judge.judge"' in names and 'id="editloupe.answers.Scale"' in names
     # Nothing is loaded from elsewhere.

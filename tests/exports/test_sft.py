@@ -161,11 +161,11 @@ def test_native_calls_and_unusable_replies_are_no_example_of_all_turns(editloupe
 
 def test_only_answers_that_agree_with_people(editloupe: Cli, run: Path, tmp_path: Path):
     people = ratings(tmp_path / "p.csv", [("s00", "Flawless Execution"), ("s01", "Over Modification")])
-    code, out, _ = editloupe("export", run, "--sft", "o", "--agree-with", people)
+    code, out, _ = editloupe("export", run, "--sft", "o", "--human", people)
     assert code == 0 and "1 disagree with people" in out and "1 are rated by nobody" in out
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00"]
     # The samples' own column says "Wrong Action" throughout.
-    editloupe("export", run, "--sft", "o", "--agree-with", "samples")
+    editloupe("export", run, "--sft", "o", "--human", "samples")
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s01"]
 
 
@@ -174,7 +174,7 @@ def test_repeats_that_agree_and_disagree_with_people_are_pairs(editloupe: Cli, t
     answers = {0: (LABELS[0], LABELS[1], LABELS[0]), 1: (LABELS[0],) * 3, 2: (LABELS[1], LABELS[1], LABELS[2])}
     run = judged(tmp_path, lambda number, repeat: final(answers[number][repeat]), repeats=3)
     people = ratings(tmp_path / "p.csv", [("s00", LABELS[0]), ("s01", LABELS[0]), ("s02", LABELS[0])])
-    code, out, _ = editloupe("export", run, "--sft", "o", "--dpo", "--agree-with", people)
+    code, out, _ = editloupe("export", run, "--sft", "o", "--dpo", "--human", people)
     assert code == 0 and "1 pairs in o/dpo.jsonl with 2 pictures" in out and "2 of 9 findings are used" in out
     # s00's third answer, all of s01 and all of s02: 1 + 3 + 3.
     assert "7 have no answer of the other kind to be paired with" in out
@@ -189,7 +189,7 @@ def test_two_judges_make_pairs(editloupe: Cli, run: Path, tmp_path: Path):
     shutil.copytree(run.parent / "edits", tmp_path / "edits")
     other = judged(tmp_path, lambda number, _: final(LABELS[2 - number]), name="other")
     people = ratings(tmp_path / "p.csv", [("s00", LABELS[2]), ("s01", LABELS[1]), ("s02", LABELS[2])])
-    code, _, _ = editloupe("export", run, other, "--sft", "o", "--dpo", "--agree-with", people)
+    code, _, _ = editloupe("export", run, other, "--sft", "o", "--dpo", "--human", people)
     assert code == 0
     rows = rows_of(tmp_path / "o" / "dpo.jsonl")
     # s00: the second judge is right; s01: both are; s02: the first is.
@@ -220,7 +220,7 @@ def test_a_verifiers_dialogue_is_an_example_where_people_rate_the_score_that_res
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s00", "s01"]
     # Without a parser only "No Edit" is a class; of s00 people say the same of what it is not.
     (tmp_path / "p.csv").write_text("item,editor,edit_class\ns00,painter,Normal\ns01,painter,No Edit\n", encoding="utf-8")
-    code, out, _ = editloupe("export", "run", "--sft", "o", "--agree-with", "p.csv")
+    code, out, _ = editloupe("export", "run", "--sft", "o", "--human", "p.csv")
     assert code == 0 and "1 are rated by nobody" in out
     assert [row["lineage"]["sample"] for row in rows_of(tmp_path / "o" / "sft.jsonl")] == ["s01"]
 
@@ -232,8 +232,8 @@ def test_a_verifiers_dialogue_is_an_example_where_people_rate_the_score_that_res
         (("--sft", "o", "--columns", "item=id"), "--columns says how something else is written"),
         (("--sft", "o", "--dpo"), "nothing says which answer is the better one"),
         (("--sft", "o", "--dpo", "--turns", "all"), "--turns goes with dialogues"),
-        (("--sft", "o", "--dpo", "--agree-with", "samples"), "nothing to export to dpo.jsonl: of 3 findings"),
-        (("--sft", "o", "--agree-with", "gone.csv"), "gone.csv"),
+        (("--sft", "o", "--dpo", "--human", "samples"), "nothing to export to dpo.jsonl: of 3 findings"),
+        (("--sft", "o", "--human", "gone.csv"), "gone.csv"),
         (("--sft", "other"), "holds other files"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
@@ -253,7 +253,7 @@ def test_a_folder_is_written_again_and_an_empty_export_leaves_it(editloupe: Cli,
     before = file.read_bytes()
     assert editloupe(*words)[0] == 0 and file.read_bytes() == before
     people = ratings(tmp_path / "p.csv", [("s00", LABELS[1])])
-    assert editloupe(*words, "--agree-with", people)[0] == 2 and file.read_bytes() == before
+    assert editloupe(*words, "--human", people)[0] == 2 and file.read_bytes() == before
     assert not list(file.parent.rglob("*.part*")) and len(rows_of(file)) == 3
 
 

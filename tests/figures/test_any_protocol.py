@@ -67,7 +67,7 @@ def reported(editloupe: Program) -> Callable[[Path], dict[str, list[Row]]]:
     """The records of each table."""
 
     def report(folder: Path) -> dict[str, list[Row]]:
-        code, out, err = editloupe("report", folder, "--json")
+        code, out, err = editloupe("report", folder, "--format", "json")
         assert code == 0, err
         (judge,) = json.loads(out)["judges"]
         return {name: table["records"] for name, table in judge["tables"].items()}
@@ -186,7 +186,7 @@ def test_a_table_that_cannot_be_made_says_why(tables: str, message: str, run: Ca
 def test_a_gate_takes_numbers_and_yes_or_no(
     requirement: str, code: int, found: str, run: Callable[..., Path], editloupe: Program
 ):
-    ended, out, err = editloupe("gate", run(), "--require", requirement, "--json")
+    ended, out, err = editloupe("gate", run(), "--require", requirement, "--format", "json")
     assert ended == code, err
     (checked,) = json.loads(out)["checked"]
     assert ("undefined" if checked["value"] is None else f"{checked['value']:.6g}") == found
@@ -202,7 +202,7 @@ def test_two_judges_stand_side_by_side_turn_by_turn(tmp_path: Path, editloupe: P
     other = [answered(A, "kept", "yes", turn=1), answered(A, "kept", "yes", turn=2)]
     judges: dict[str, Any] = {"toy/one": FINDINGS[:2], "toy/two": other}
     folder = write_protocol_run(tmp_path / "two", "checks", Checks.metrics, [A], judges)
-    code, out, err = editloupe("report", folder, "--json")
+    code, out, err = editloupe("report", folder, "--format", "json")
     assert code == 0, err
     one, two = json.loads(out)["together"]["records"]
     assert (one["mean"], two["mean"], two["difference"], two["common"], two["asked"]) == (0.5, 1.0, 0.5, 2, 2)

@@ -72,8 +72,10 @@ def compared(write: Callable[..., Path], tmp_path: Path, editloupe: Callable[...
             words += ["--human", tmp_path / "people.csv"]
         if prices:
             (tmp_path / "prices.toml").write_text(prices, encoding="utf-8")
-            words += ["--prices", tmp_path / "prices.toml"]
-        code, told, problem = editloupe("compare", write(judges, backends=backends), *words, "--resamples", "200", "--json")
+            words += ["--set", "prices=" + tmp_path / "prices.toml"]
+        code, told, problem = editloupe(
+            "compare", write(judges, backends=backends), *words, "--resamples", "200", "--format", "json"
+        )
         assert code == 0, problem
         # No figure is infinite or NaN.
         return dict(json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} in the JSON")))
@@ -311,7 +313,7 @@ def test_compare_on_the_command_line(
     human = tmp_path / "human.csv"
     human.write_text("item,if\n" + "".join(f"s{i:02},{LEVELS[v]}\n" for i, v in enumerate(A)))
     words = ("compare", *made.values(), "--human", human)
-    code, told, said = editloupe(*words, "--json")
+    code, told, said = editloupe(*words, "--format", "json")
     assert code == 0, said
     data = json.loads(told)
     pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
@@ -325,7 +327,7 @@ def test_compare_on_the_command_line(
     assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
         assert float(next(csv.DictReader(file))["weighted_kappa"]) == pytest.approx(0.85)
-    code, told, said = editloupe("compare", *made.values(), "--judges", "nobody,scripted/first", "--json")
+    code, told, said = editloupe("compare", *made.values(), "--judges", "nobody,scripted/first", "--format", "json")
     assert (code, "--judges nobody: no judge of that name" in said) == (2, True)
     code, told, said = editloupe("compare", made["first"])
     assert (code, "one judge only" in said) == (2, True)
@@ -352,7 +354,7 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
         judge = ScriptedLMM(lambda r, v=labels: final(LEVELS[v[number_of(r)]]), name="one")
         made.append(tmp_path / month / "run")
         run_over(open_with(backend=judge, criteria=("if",)), folder, made[-1])
-    code, told, said = editloupe("compare", *made, "--json")
+    code, told, said = editloupe("compare", *made, "--format", "json")
     assert code == 0, said
     data = json.loads(told)
     jan, feb = (j["name"] for j in data["judges"])
@@ -374,7 +376,7 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
 
     for name, criteria in (("both", ("if", "vc")), ("if", ("if",)), ("vc", ("vc",))):
         run_over(open_with(backend=ScriptedLMM(script, name=name), criteria=criteria), folder, runs[name])
-    code, out, err = editloupe("compare", runs["both"], runs["if"], "--json")
+    code, out, err = editloupe("compare", runs["both"], runs["if"], "--format", "json")
     told = json.loads(out)
     assert code == 0 and {pair["criterion"] for pair in told["pairs"]} == {IF}
     assert "compared on what all runs have: Instruction Following (IF)" in told["notes"]

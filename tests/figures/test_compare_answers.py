@@ -54,7 +54,7 @@ def with_rows(folder: Path, more: Callable[[int], dict[str, Any]]) -> Path:
 def test_numbers_have_correlations_and_errors_in_their_unit(edits: Callable[..., Path], tmp_path: Path, editloupe: Program):
     data = with_rows(edits(4), lambda i: {"human_follows": [1, 4, 8, 10][i]})
     runs = judged("stars", data, tmp_path, {"a": ["0", "4", "8", "10"], "b": ["2", "5", "6.5", "9"]})
-    code, text, err = editloupe("compare", *runs, "--json", "--resamples", "100")
+    code, text, err = editloupe("compare", *runs, "--format", "json", "--resamples", "100")
     assert code == 0, err
     found = json.loads(text)
     pair = next(p for p in found["pairs"] if p["criterion"] == "follows")
@@ -75,7 +75,7 @@ def test_numbers_have_correlations_and_errors_in_their_unit(edits: Callable[...,
     assert code == 0, err
     assert "Spearman ρ" in text and "Quadratic κ" not in text
     assert Path("out/agreement-follows.svg").exists()
-    code, text, err = editloupe("compare", runs[0], "--json", "--resamples", "100")
+    code, text, err = editloupe("compare", runs[0], "--format", "json", "--resamples", "100")
     assert code == 0, err
     (metric,) = json.loads(text)["human_agreement"]
     assert (metric["criterion"], metric["confusion"]) == ("follows", [])
@@ -92,7 +92,7 @@ def test_options_have_no_order_and_two_wrong_ones_are_not_the_same(
 
     data = with_rows(edits(4), question)
     runs = judged("choice", data, tmp_path, {"a": ["x", "y", "z", "x"], "b": ["x", "z", "z", "y"]})
-    code, text, err = editloupe("compare", *runs, "--json", "--resamples", "100")
+    code, text, err = editloupe("compare", *runs, "--format", "json", "--resamples", "100")
     assert code == 0, err
     found = json.loads(text)
     (pair,) = found["pairs"]
@@ -118,14 +118,14 @@ def test_turns_are_questions_of_their_own(tmp_path: Path, edits: Callable[..., P
     runs = judged("turns", data, tmp_path, {"a": ["yes", "yes"], "b": ["yes", "no"]})
     human = tmp_path / "human.csv"
     human.write_text("item,turn,passed\ntwo,1,yes\ntwo,2,no\n")
-    code, text, err = editloupe("compare", *runs, "--human", human, "--json", "--resamples", "100")
+    code, text, err = editloupe("compare", *runs, "--human", human, "--format", "json", "--resamples", "100")
     assert code == 0, err
     found = json.loads(text)
     (pair,) = found["pairs"]
     assert (pair["common"], figures(pair)["exact"]) == (3, pytest.approx(1 / 3))
     assert [(d["sample"], d.get("turn", 0)) for d in found["disagreements"]] == [("two", 0), ("two", 2)]
     assert [figures(h["all"])["exact"] for h in found["human_agreement"]] == [0.5, 1.0]
-    code, text, err = editloupe("compare", runs[0], "--human", human, "--json", "--resamples", "100")
+    code, text, err = editloupe("compare", runs[0], "--human", human, "--format", "json", "--resamples", "100")
     assert code == 0, err
     (metric,) = json.loads(text)["human_agreement"]
     # Yes, yes against yes, no: one hit, one false alarm. The sample as a whole has no human label.

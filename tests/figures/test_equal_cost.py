@@ -53,7 +53,7 @@ def compared(compare: Callable[..., tuple[int, str, str]]) -> Compared:
     """The second judge's effort, and what is told."""
 
     def run(tool: list[Row], plain: list[Row], *words: str | Path) -> tuple[dict[str, Any], list[str]]:
-        code, told, said = compare(tool, plain, "--json", *words)
+        code, told, said = compare(tool, plain, "--format", "json", *words)
         assert code == 0, said
         data = json.loads(told)
         standing = data["summaries"][1]
@@ -83,7 +83,7 @@ def test_the_median_is_of_the_repeats_that_count(tokens: int, repeats: int, mean
 def test_money_counts_where_every_price_is_known(compared: Compared, tmp_path: Path):
     prices = tmp_path / "prices.toml"
     prices.write_text("[models.tool]\ninput = 10.0\noutput = 0.0\n[models.plain]\ninput = 20.0\noutput = 0.0\n")
-    plain, notes = compared(once([4, 4], tokens=350), repeated(PLAIN, tokens=100), "--prices", prices)
+    plain, notes = compared(once([4, 4], tokens=350), repeated(PLAIN, tokens=100), "--set", f"prices={prices}")
     # 0.0035 USD a question buy one of 0.002.
     assert plain["findings"] == 2
     assert "0.0035 USD" in notes[0] and "1 of 5 repeats count, 0.002 USD" in notes[1]

@@ -56,7 +56,7 @@ def figures(folder: Path, editloupe: Program) -> dict[str, tuple[Any, ...]]:
         return json.loads(out)
 
     found: dict[str, tuple[Any, ...]] = {}
-    report = told("report", folder, "--json")
+    report = told("report", folder, "--format", "json")
     (strict,) = (judge for judge in report["judges"] if judge["judge"].startswith("strict"))
     for table in strict["tables"].values():
         for one in table["records"]:
@@ -64,11 +64,11 @@ def figures(folder: Path, editloupe: Program) -> dict[str, tuple[Any, ...]]:
             if one.get("edit_type") == "mean of all samples":
                 about = f"report {one['metric']} {one['editor']}"
                 found[about] = tuple(one[name] for name in ("mean", "low", "high", "judged", "asked"))
-    for one in told("compare", folder, "--json")["summaries"]:
+    for one in told("compare", folder, "--format", "json")["summaries"]:
         if one["judge"].startswith("strict"):
             mean = one["mean"]
             found[f"compare {one['criterion']}"] = tuple(mean[n] for n in ("value", "low", "high", "judged", "asked"))
-    (gated,) = told("gate", folder, "--judge", "strict", "--require", "mean(if)>=1", "--json")["checked"]
+    (gated,) = told("gate", folder, "--judge", "strict", "--require", "mean(if)>=1", "--format", "json")["checked"]
     found["gate"] = (gated["value"],)
     reader = RunReader(folder)
     (judge,) = (one for one in Numbers().overview(reader) if one["judge"] in str(strict["judge_id"]))
@@ -102,7 +102,7 @@ def test_a_trial_is_the_same_in_any_order(tmp_path: Path, editloupe: Program) ->
         if order:
             random.Random(order).shuffle(rows)
             random.Random(order).shuffle(findings)
-        code, out, err = editloupe("trial", run_of(tmp_path / str(order), {"j": findings}, rows), "--json")
+        code, out, err = editloupe("trial", run_of(tmp_path / str(order), {"j": findings}, rows), "--format", "json")
         assert code == 0, err
         (judge,) = json.loads(out)["judges"]
         told.append((judge["figures"], {m["metric"]: (m["figures"], m["cells"], m["threshold"]) for m in judge["metrics"]}))
@@ -118,7 +118,7 @@ def test_agreement_with_people_is_the_same_in_any_order(tmp_path: Path, editloup
             random.Random(order).shuffle(rows)
         human = tmp_path / f"human{order}.csv"
         human.write_text("sample,editor,rater,if\n" + "".join(rows))
-        code, out, err = editloupe("compare", run(tmp_path / str(order), order), "--human", human, "--json")
+        code, out, err = editloupe("compare", run(tmp_path / str(order), order), "--human", human, "--format", "json")
         assert code == 0, err
         found = json.loads(out)
         told.append(
@@ -140,9 +140,19 @@ def test_all_failed_all_equal_and_one_sample_are_told_without_nan(
     judges = {n: [finding(row, label) for row, label in zip(rows, given, strict=True)] for n in ("a", "b")}
     folder = write_run(tmp_path / "run", rows, judges)
     for command in ("report", "compare"):
-        for form in ((), ("--json",), ("--markdown",)):
+        for form in (
+            (),
+            (
+                "--format",
+                "json",
+            ),
+            (
+                "--format",
+                "md",
+            ),
+        ):
             code, out, err = editloupe(command, folder, *form)
             assert code == 0 and "nan" not in out.replace("Perfect", "").lower().split(), err
             assert "NaN" not in out and "Infinity" not in out and "Traceback" not in err
-    code, out, _ = editloupe("gate", folder, "--require", "mean(if)>=1", "--json")
+    code, out, _ = editloupe("gate", folder, "--require", "mean(if)>=1", "--format", "json")
     assert code == (2 if given[0].startswith("(") else 0)

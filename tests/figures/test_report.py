@@ -61,7 +61,7 @@ def reported(editloupe: Program) -> Callable[..., dict[str, Any]]:
     """What `report --json` tells of runs."""
 
     def report(*runs: Path) -> dict[str, Any]:
-        code, told, said = editloupe("report", *runs, "--json")
+        code, told, said = editloupe("report", *runs, "--format", "json")
         assert code == 0, said
         return dict(json.loads(told))
 
@@ -135,7 +135,7 @@ def test_a_missing_output_is_left_out_and_counted_as_the_worst(
     # (100 + 33.3 + 0) / 3; the refusal is the judge's and stays out.
     worst = figures(rows, "mean of all samples, missing outputs as the worst")
     assert (worst["mean"], worst["judged"], worst["asked"]) == (pytest.approx(400 / 9), 3, 4)
-    _, markdown, _ = editloupe("report", run, "--markdown")
+    _, markdown, _ = editloupe("report", run, "--format", "md")
     assert re.findall(r"^\| (?:\*\*)?(Mean of [^|*]*?)(?:\*\*)? \|", markdown, flags=re.MULTILINE)[:4] == [
         "Mean of all samples", "Mean of 1 of 7 benchmark types",
         "Mean of all samples, missing outputs as the worst", "Mean of 1 of 7 benchmark types, missing outputs as the worst",
@@ -184,7 +184,7 @@ def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_me
 
 def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
     run = write({("a", IF): LOST, ("b", IF): LOST, ("c", IF): BEST, ("d", IF): "(refused)"})
-    code, markdown, _ = editloupe("report", run, "--markdown")
+    code, markdown, _ = editloupe("report", run, "--format", "md")
     assert code == 0
     table = markdown.split("Instruction Following: labels")[1].split("| Label |")[1]
     cells = [[c.strip(" *") for c in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
@@ -211,7 +211,7 @@ def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width
         for table in section.tables:
             Console(file=drawn, width=width).print(render.terminal(table))
     shown = drawn.getvalue()
-    _, markdown, _ = editloupe("report", run, "--markdown")
+    _, markdown, _ = editloupe("report", run, "--format", "md")
     lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
     assert lines
     assert max(map(len, lines)) <= width
@@ -368,7 +368,7 @@ def test_judges_of_other_data_do_not_stand_side_by_side(
     assert report["together"] is None
     (note,) = report["notes"]
     assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
-    _, markdown, _ = editloupe("report", first, second, "--markdown")
+    _, markdown, _ = editloupe("report", first, second, "--format", "md")
     assert f"> {note}" in markdown
     (note,) = reported(first, write({("z", IF): LOST}, name="third"))["notes"]
     assert "no sample was given to all of them" in note
@@ -440,7 +440,7 @@ def test_plots_for_a_paper_are_written_whatever_is_printed(
     runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("matplotlib", reason="it is in the extra `plots`")
-    code, out, said = editloupe("report", runs["plain"], "--json", "--figures", tmp_path / "paper")
+    code, out, said = editloupe("report", runs["plain"], "--format", "json", "--figures", tmp_path / "paper")
     assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
     assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
@@ -483,7 +483,7 @@ def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
 
 
 def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
-    code, told, said = editloupe("report", runs["plain"], runs["oracle"], "--json")
+    code, told, said = editloupe("report", runs["plain"], runs["oracle"], "--format", "json")
     assert (code, said) == (0, "")
     data = json.loads(told)
     assert [j["mode"] for j in data["judges"]] == ["plain", "oracle"]
@@ -528,7 +528,7 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     (found,) = read_judged([out])
     bad = [s for s in found.scores if s.missing == "input_error"]
     assert {s.sample_id for s in bad} == {"colour", "border"}
-    code, told, _ = editloupe("report", out, "--markdown")
+    code, told, _ = editloupe("report", out, "--format", "md")
     assert code == 0
     assert "| (input_error) | 2 | 2 |" in told
 
@@ -546,7 +546,7 @@ def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editl
     rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
     human = tmp_path / "human.csv"
     human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))
-    code, told, said = editloupe("compare", tmp_path / "run", "--human", human, "--json")
+    code, told, said = editloupe("compare", tmp_path / "run", "--human", human, "--format", "json")
     assert code == 0, said
     # |2 − 2|, |4 − 4|, |4 − 3|: the first target of "several" alone would make it 1.
     mae = find(json.loads(told), "mae")

@@ -51,7 +51,7 @@ def means(program: Program, *folders: Path, types: bool = True) -> Found:
 
     types: those of single edit types too.
     """
-    code, out, err = program("report", *folders, "--json")
+    code, out, err = program("report", *folders, "--format", "json")
     assert code == 0, err
     found: Found = {}
     for judge in json.loads(out)["judges"]:

@@ -163,7 +163,7 @@ LABELS = said({"Instruction Following": "Flawless Execution", "Visual Consistenc
 EDITORS = "--edited a={data}/a --edited b={data}/b"
 OUTPUTS = {"edited_file_name": None}
 JUDGE = "judge {data} --backend {uri} --out {out} --fail-on-error 1"
-EDIVAL = f"{JUDGE} --protocol edival --option cc=none --option quality=none"
+EDIVAL = f"{JUDGE} --protocol edival --set cc=none --set quality=none"
 
 SCENARIOS: Mapping[str, Scenario] = {
     "dlebench-plain": Scenario(f"{JUDGE} --mode plain", LABELS, {}),
@@ -178,14 +178,16 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "edival-plain": Scenario(EDIVAL, said({"[Rr]ead|text": "shut"}), CHAIN),
     "edival-official": Scenario(
-        f"{EDIVAL} --option rules=official --role shorten={{uri}}", said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}), CHAIN
+        f"{EDIVAL} --set rules=official --set role.shorten={{uri}}",
+        said({"[Rr]ead|text": "shut", "[Ss]hort": "mug"}),
+        CHAIN,
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(
-        f"{JUDGE} --protocol dice --option form=lines --option marks=official", said({"": "no differences"}), {}
+        f"{JUDGE} --protocol dice --set form=lines --set marks=official", said({"": "no differences"}), {}
     ),
     "giebench-plain": Scenario(f"{JUDGE} --protocol giebench", said({"": "B"}), GIE),
-    "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --option answer=text", said({"": "Green"}), GIE),
+    "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --set answer=text", said({"": "Green"}), GIE),
     "pairwise-plain": Scenario(
         f"{JUDGE} --protocol pairwise --mode plain --criteria if {EDITORS}", said({"": "A"}), OUTPUTS
     ),
@@ -197,7 +199,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         f"{JUDGE} --protocol giebench-review", said({}), {**GIE, "mask_file_name": "mask.png", "row_digest": "0"}
     ),
     "dlebench-build": Scenario(
-        "build dlebench {data} --backend {uri} --editor drawing --grounding given --out {out}",
+        "build dlebench {data} --backend {uri} --set editor=drawing --set grounding=given --out {out}",
         said({"small things": {"targets": []}, "": WRITTEN}),
         {**IMAGES, "bbox": list(BOX), "target_name": "mug"},
     ),

@@ -51,7 +51,7 @@ def test_it_is_shown_with_the_same_labels(run: Path, editloupe: Program) -> None
 
 
 def test_it_is_compared_with_the_same_numbers(run: Path, editloupe: Program) -> None:
-    code, out, err = editloupe("compare", run, "--json", "--resamples", "200")
+    code, out, err = editloupe("compare", run, "--format", "json", "--resamples", "200")
     assert code == 0, err
     told = json.loads(out)
     found: Found = {}

@@ -24,7 +24,7 @@ from tests.protocols import edival_published, giebench_published, unicbench_publ
 
 DATA = Path(__file__).parents[1] / "protocols"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-FEW = ("--json", "--resamples", "100")
+FEW = ("--format", "json", "--resamples", "100")
 Row: TypeAlias = dict[str, str]
 
 

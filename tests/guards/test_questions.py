@@ -61,7 +61,7 @@ def test_a_protocol_asks_what_is_frozen(name: str, tmp_path: Path, editloupe: Pr
 @pytest.mark.parametrize("protocol", ["text", "native"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_dialect_carries_a_dialogue_as_frozen(dialect: str, protocol: str, tmp_path: Path, editloupe: Program) -> None:
-    command = f"{SCENARIOS['dlebench-tool'].command} --tool-protocol {protocol}"
+    command = f"{SCENARIOS['dlebench-tool'].command} --set tool_protocol={protocol}"
     scenario = Scenario(command, with_tools("Flawless Execution"), {})
     asked = ask(scenario, DIALECTS[dialect], tmp_path, editloupe)
     last = max(asked, key=lambda one: one.turn)

@@ -266,7 +266,6 @@ KINDS: dict[str, Kind] = {
     "a list of the report's files that names others": content(
         "report/.files.json", '["../../outside/victim.jsonl", "/etc/hostname", "..", ""]'
     ),
-    "probes of other types": content("probes/a.json", '{"probes": [1, {"a": null}], "backend": []}'),
     "an owner that is everybody": content("run.owner", '{"process": -1, "host": "' + socket.gethostname() + '"}'),
     "an owner that is no JSON": content("run.owner", "\xff"),
     "a cache of garbage": lambda run, outside: [

@@ -19,19 +19,19 @@ PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "
           "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
 
-NAMES = ("report", "retry", "gc", "merge", "merge into it", "fork", "rescore", "show", "judge", "pages",
+NAMES = ("report", "retry", "verify", "merge", "merge into it", "fork", "rescore", "show", "judge", "pages",
          "exports", "rescore into it", "compare into it")  # fmt: skip
 """Commands that write into a run, or read one and write elsewhere."""
 WRITTEN = ("run.lock", "run.owner", "report/report.md")
 """Files that commands write anew."""
-DAILY = ("report", "gc", "merge into it", "judge")
+DAILY = ("report", "verify", "merge into it", "judge")
 """What writes reports, deletes, adds files and goes on: the other commands are `slow`."""
 
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The links come after the look."""
-    for module in ("record", "contents", "store"):
+    for module in ("contents", "store"):
         monkeypatch.setattr(f"editloupe.runs.{module}.check_contents", lambda folder: None)
 
 

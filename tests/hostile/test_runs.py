@@ -16,17 +16,15 @@ from tests.hostile.kinds import KINDS
 COMMANDS = {
     "show": "show RUN",
     "show a sample": "show RUN s01",
-    "show a difference": "show RUN s01 --diff OTHER",
     "report": "report RUN",
     "compare": "compare RUN OTHER",
     "gate": "gate RUN --require mean(if)>=0",
-    "verify": "verify RUN",
+    "verify": "verify RUN --prune",
     "replay": "replay RUN",
-    "rescore": "rescore RUN --rubric dlebench --out NEW",
-    "fork": "fork RUN s01 --at 0 --criterion if --backend baseline",
+    "rescore": "replay RUN --rubric dlebench --out NEW",
+    "fork": "replay RUN s01 --at 0 --criterion if --backend baseline",
     "merge": "merge NEW RUN",
     "merge into it": "merge RUN OTHER",
-    "gc": "gc RUN --delete",
     "retry": "retry RUN",
     "judge": "judge DATA --out RUN",
     "judge again": "judge --config RUN/config.yaml --out NEW",
@@ -34,13 +32,13 @@ COMMANDS = {
     "judge its samples": "judge RUN --out NEW",
     "pages": "export RUN --html NEW",
     "exports": "export RUN --otel NEW/a --inspect NEW/c --findings NEW/d.csv --sft NEW/e --content",
-    "runs": "runs ALL",
+    "runs": "show ALL",
     # What writes into a run that was there before.
-    "rescore into it": "rescore OTHER --rubric dlebench --out RUN",
+    "rescore into it": "replay OTHER --rubric dlebench --out RUN",
     "compare into it": "compare RUN OTHER --out RUN",
 }
 """Every command that opens a run."""
-WITH_ANOTHER = ("show a difference", "compare", "merge into it", "runs", "rescore into it", "compare into it")
+WITH_ANOTHER = ("compare", "merge into it", "runs", "rescore into it", "compare into it")
 
 
 def words(command: str, run: Path) -> list[str]:

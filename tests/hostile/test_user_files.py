@@ -35,7 +35,7 @@ FILES = {
     "a prompt": ("x.md", "judge data --out out --prompt x.md --dry-run"),
     "a config": ("x.yaml", "judge --config x.yaml --out out"),
     "judges": ("x.yaml", "judge data --out out --judges-file x.yaml"),
-    "prices": ("x.toml", "judge data --out out --prices x.toml"),
+    "prices": ("x.toml", "judge data --out out --set prices=x.toml"),
     "prices to compare by": ("x.toml", "compare run --prices x.toml"),
     "weights of a detector": ("x.safetensors", "judge data --out out --detector x.safetensors"),
     "a detector's folder": ("detector/config.json", "judge data --out out --detector detector"),

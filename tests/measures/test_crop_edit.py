@@ -182,5 +182,5 @@ def test_a_box_outside_the_image_is_refused(image: RGB) -> None:
 
 
 def test_without_an_editor_it_says_so(image: RGB) -> None:
-    with pytest.raises(MeasureError, match="name one with --editor"):
+    with pytest.raises(MeasureError, match="name one with --set editor=…"):
         measured("crop_edit", {"boxes": [BOX]}, {"image": image}, Models())

@@ -165,7 +165,7 @@ def test_the_command_measures_faces(editloupe: Cli, tmp_path: Path) -> None:
     words = ("measure", tmp_path, "--measures", "face", "--out", "run")
     code, out, err = editloupe(*words)
     assert code == 1 and "face is not defined here: it needs a detector and an embedder" in " ".join(err.split())
-    code, out, _ = editloupe(*words, "--faces", tiny_faces.folder(tmp_path / "weights"))
+    code, out, _ = editloupe(*words, "--set", "faces=" + tiny_faces.folder(tmp_path / "weights"))
     assert code == 0 and "0.800 (2/4)" in out, out
     found = {r["sample"]: (r["value"], r["missing"]) for r in Run(tmp_path / "run").frame().to_dicts()}
     assert found == {
@@ -174,7 +174,7 @@ def test_the_command_measures_faces(editloupe: Cli, tmp_path: Path) -> None:
         "lost": (None, "not_defined"),
         "faceless": (None, "not_defined"),
     }
-    code, out, _ = editloupe(*words[:-1], "place", "--faces", "weights", "--face-match", "place")
+    code, out, _ = editloupe(*words[:-1], "place", "--set", "faces=weights", "--set", "face_match=place")
     found = {r["sample"]: r["reason"] for r in Run(tmp_path / "place").frame().to_dicts()}
     assert "no face of the edited image overlaps" in found["other"]
 
@@ -185,6 +185,6 @@ def test_a_wrong_file_is_a_message_before_anything_is_measured(editloupe: Cli, t
     Image.fromarray(portrait()).save(tmp_path / "a.png")
     row = {"id": "a", "source_file_name": "a.png", "edited_file_name": "a.png", "instruction": "Smile."}
     (tmp_path / "metadata.jsonl").write_text(json.dumps(row) + "\n")
-    code, out, err = editloupe("measure", tmp_path, "--measures", "face", "--faces", weights, "--out", "run")
+    code, out, err = editloupe("measure", tmp_path, "--measures", "face", "--set", f"faces={weights}", "--out", "run")
     assert (code, out) == (2, "") and "not the network that its name says" in " ".join(err.split())
     assert not (tmp_path / "run").exists()

@@ -293,7 +293,7 @@ def test_a_run_judges_with_a_folder_and_is_not_opened_for_somebody_who_does_not_
     text = json.loads((mine / "config.json").read_text())["text_config"]
     rewrite(mine / "config.json", text_config={**text, "max_position_embeddings": 20_000})
     monkeypatch.chdir(mine.parent)
-    words = ("--backend", "transformers/mine", "--max-reply-tokens", "20", "--max-turns", "1", "--out", out)
+    words = ("--backend", "transformers/mine", "--set", "max_reply_tokens=20", "--max-turns", "1", "--out", out)
     code, _, told = editloupe("judge", folder, *words)
     # Random weights give no label: nothing could be judged.
     assert code == 1, told

@@ -123,7 +123,7 @@ def test_a_name_that_cannot_be_used_says_what_is_expected(name: str, said: str) 
 
 
 def test_without_a_name_there_is_no_editor() -> None:
-    with pytest.raises(ModelAbsent, match="name one with --editor"):
+    with pytest.raises(ModelAbsent, match="name one with --set editor=…"):
         models.get("edit")
 
 

@@ -51,7 +51,7 @@ def test_any_size_is_looked_at(weights: Path, width: int, height: int) -> None:
 
 def test_without_a_folder_the_files_and_their_place_are_named() -> None:
     with pytest.raises(
-        ModelAbsent, match=r"face_detection_yunet_….onnx \(MIT\) and face_recognition_sface_.*--faces or EDIT"
+        ModelAbsent, match=r"face_detection_yunet_….onnx \(MIT\) and face_recognition_sface_.*--set faces=… or EDIT"
     ):
         models.get("faces")
 

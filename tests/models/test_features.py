@@ -229,7 +229,7 @@ def test_lpips_of_a_pair(perceptual: dict[str, Path]) -> None:
 
 
 def test_files_that_are_no_lpips_weights_are_named(tmp_path: Path, perceptual: dict[str, Path]) -> None:
-    with pytest.raises(ModelAbsent, match="it needs a file of LPIPS weights; name one by --lpips or EDITLOUPE_LPIPS"):
+    with pytest.raises(ModelAbsent, match="it needs a file of LPIPS weights; name one by --set lpips=… or EDITLOUPE_LPIPS"):
         models.get("lpips")
     with pytest.raises(ConfigError, match="no such file"):
         models.get("lpips", str(tmp_path / "gone.pth"))

@@ -146,7 +146,7 @@ def test_upscalers_segmenters_and_encoders_are_kinds_too(tmp_path: Path, monkeyp
     red = np.zeros((16, 16, 3), np.uint8)
     red[..., 0] = 9
     assert run_measure("clip_text_similarity", {"text": "red"}, {"edited": red}, door).value == pytest.approx(1)
-    with pytest.raises(ConfigError, match="--clip means: this kind has no texts, so that it is no CLIP with a text part"):
+    with pytest.raises(ConfigError, match="--set clip=means: this kind has no texts, so that it is no CLIP"):
         models.get("clip_text", "means")
     with pytest.raises(ConfigError, match=r"segmenter 'fails' \(toyset 1.0\) cannot open 'x': RuntimeError: no licence"):
         models.get("segment", "fails=x")

@@ -100,7 +100,7 @@ def test_an_image_is_scored_as_it_is_with_its_prompt() -> None:
 
 def test_without_an_address_it_is_absent_with_a_reason() -> None:
     with pytest.raises(
-        ModelAbsent, match=r"start examples/preference_worker.py .* by --preference or EDITLOUPE_PREFERENCE"
+        ModelAbsent, match=r"start examples/preference_worker.py .* by --set preference=… or EDITLOUPE_PREFERENCE"
     ):
         models.get("preference")
     with pytest.raises(MeasureError) as raised:

@@ -148,7 +148,7 @@ def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None
 
 
 def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
-    with pytest.raises(ModelAbsent, match=f"{SEGMENTER.default} is not in the local Hugging Face cache.*--segmenter"):
+    with pytest.raises(ModelAbsent, match=f"{SEGMENTER.default} is not in the local Hugging Face cache.*--set segmenter=…"):
         models.get("segment", device="cpu")
     snapshot = no_hub / f"models--{SEGMENTER.default.replace('/', '--')}" / "snapshots" / SEGMENTER.revision
     shutil.copytree(folders["sam"], snapshot)

@@ -116,7 +116,7 @@ def test_a_prompt_without_end_stops_a_command_before_anything_is_asked(
         for options in (info["identity"]["options"], info["record"]["options"]):
             options["prompt"]["text"] = hostile
         Path("run/run.json").write_text(json.dumps(info))
-        words = ("rescore", "run", "--rubric", "dlebench")
+        words = ("replay", "run", "--rubric", "dlebench")
     code, _, told = editloupe(*words)
     assert (code, told.count("\n")) == (2, 1)
     assert "prompt 'mine.md'" in told and TOO_LARGE in told

@@ -222,7 +222,7 @@ def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_pa
 
 def test_options_are_part_of_the_run(folder: Path, tmp_path: Path):
     judged(folder, tmp_path / "run", "oracle")
-    with pytest.raises(ConfigError, match=r"--option mask_pad: was 0\.05, is 0\.2"):
+    with pytest.raises(ConfigError, match=r"--set mask_pad: was 0\.05, is 0\.2"):
         judged(folder, tmp_path / "run", "oracle", options={"mask_pad": "0.2"})
 
 

@@ -185,9 +185,7 @@ def test_the_edit_type_or_an_option_says_whether_the_targets_are_one_set(tmp_pat
     for edit, how, times in ((swap, "auto", 3), (COUNT, "auto", 1), (COUNT, "each", 3), (swap, "together", 1)):
         assert len(asked(sample_of(edit, reference_of(edit), tmp_path), targets=how)[0]) == times, how
     untyped = replace(sample_of(COUNT, reference_of(COUNT), tmp_path), edit_type=None)
-    with pytest.raises(
-        DataError, match=r"1 of 1 samples have several targets and no edit type: .*--option targets=each or"
-    ):
+    with pytest.raises(DataError, match=r"1 of 1 samples have several targets and no edit type: .*--set targets=each or"):
         make_protocol("dlebench", {"mode": "oracle"}).check([untyped])
     assert {f.status for f in asked(untyped)[1]} == {"input_error"}
     assert len(asked(untyped, targets="each")[0]) == 3

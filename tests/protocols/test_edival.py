@@ -326,7 +326,7 @@ def test_a_recorded_run_is_judged_by_other_thresholds_without_a_model(
     # 0.32 is under 0.35: the cup counts as gone.
     assert [s.value for s in outcome.scores] == [1, 1] and Seer.asked == 2
     (tmp_path / "low.toml").write_text("remove_threshold = 0.3\n")
-    code, said, _ = editloupe("rescore", "run", "--option", "rules=low.toml", "--out", "lower")
+    code, said, _ = editloupe("replay", "run", "--set", "rules=low.toml", "--out", "lower")
     assert code == 0 and "no model was asked" in said and Seer.asked == 2
     assert "0 of 2 findings change" in said and "follow the new options: " in said
     (before,), (after,) = (Run(name).frame().filter(metric="instruction_following").to_dicts() for name in ("run", "lower"))
@@ -344,7 +344,7 @@ def test_what_consistency_rests_on_stays_where_verdicts_are_judged_again(
     judged(replace(boxed, samples=(replace(sample, extra=extra),)), tmp_path / "run", cc="l1")
     for out, rule in (("other", "remove_threshold = 0.5"), ("zero", "cc_no_box = 'zero'")):
         (tmp_path / "own.toml").write_text(rule)
-        code, said, err = editloupe("rescore", "run", "--option", "rules=own.toml", "--out", out)
+        code, said, err = editloupe("replay", "run", "--set", "rules=own.toml", "--out", out)
         assert code == 0 and "left out" not in said + err
     assert {f.task_id for f in Run("other").findings} == {f.task_id for f in Run("run").findings}
     for folder, due in (("run", (None, "not_defined")), ("other", (None, "not_defined")), ("zero", (0, None))):

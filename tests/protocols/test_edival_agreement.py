@@ -43,7 +43,7 @@ class Typed(Checks):
 
 def judges_of(program: Program, *words: str) -> list[Any]:
     """What `editloupe compare` says of each judge, of its one criterion."""
-    code, out, err = program("compare", *words, "--human", "people.csv", "--json", "--resamples", "100")
+    code, out, err = program("compare", *words, "--human", "people.csv", "--format", "json", "--resamples", "100")
     assert code == 0, err
     judges: list[Any] = json.loads(out)["human_agreement"]
     return judges

@@ -89,7 +89,7 @@ def test_without_outputs_the_chains_load(tmp_path: Path, editloupe: Program) -> 
         opened(root)
     loaded = opened(root, outputs=False)
     assert {sample.id: there(sample) for sample in loaded.samples} == {"0": [False] * 3, "1": [False] * 3}
-    code, said, _ = editloupe("judge", root, "--null-edit", "--out", "run")
+    code, said, _ = editloupe("judge", root, "--set", "null_edit=true", "--out", "run")
     assert code == 0, said
     (first, *_) = opened(Path("run")).samples
     assert [turn.edited for turn in first.turns] == [first.source] * 3
@@ -272,6 +272,8 @@ def test_the_sample_of_the_benchmark_loads_whole(tmp_path: Path, editloupe: Prog
         assert chain.edits[turn - 1].edit_type == ast.literal_eval(line["task_type"])[-1]
     types = Counter(edit.edit_type for id_, chain in chains.items() if "." not in id_ for edit in chain.edits)
     assert sum(types.values()) == 120 and set(types) == set(EDIT_TYPES)
-    code, said, told = editloupe("check", tmp_path / "data.csv", "--edited", f"bagel={tmp_path / 'bagel'}", "--json")
+    code, said, told = editloupe(
+        "check", tmp_path / "data.csv", "--edited", f"bagel={tmp_path / 'bagel'}", "--format", "json"
+    )
     assert code == 0, (said, told)
     assert json.loads(said)["rows"] == 160

@@ -108,7 +108,7 @@ IMPORT = ("import", "edival", "results", "--data", "data", "--out", "run")
 
 
 def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
-    code, out, err = editloupe(*IMPORT, "--json")
+    code, out, err = editloupe(*IMPORT, "--format", "json")
     assert code == 0, err
     data = json.loads(out)
     means = {
@@ -149,14 +149,14 @@ def test_the_run_is_read_by_report_and_compare(folder: Path, editloupe: Program)
     assert [scores["1", turn, ""] for turn in (1, 2, 3)] == [(None, "not_defined")] * 3
     assert [scores["2", turn, ""] for turn in (1, 2, 3)] == [(1.0, None), (0.0, None), (0.0, None)]
     assert [scores["1.c3", 1, f"instruction {n}"] for n in (1, 2, 3)] == [(0.0, None)] * 3
-    code, out, err = editloupe("report", "run", "--json")
+    code, out, err = editloupe("report", "run", "--format", "json")
     assert code == 0, err
     tables = json.loads(out)["judges"][0]["tables"]
     assert {"multi-turn-success", "complex-success", "complex-by-type", "multi-turn-success-whole", "published"} <= {
         *tables
     }
     put(folder / "people.csv", PEOPLE)
-    code, out, err = editloupe("compare", "run", "--human", "people.csv", "--json", "--resamples", "100")
+    code, out, err = editloupe("compare", "run", "--human", "people.csv", "--format", "json", "--resamples", "100")
     assert code == 0, err
     found = json.loads(out)["human_agreement"][0]["all"]["figures"]["accuracy"]
     # Yes to yes, no to yes, yes to no, yes to yes.
@@ -195,7 +195,7 @@ def test_an_image_of_which_an_edit_has_no_number_is_in_no_published_success(
     folder: Path, editloupe: Program, turns: dict[str, Any]
 ) -> None:
     put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
-    code, out, err = editloupe(*IMPORT, "--json")
+    code, out, err = editloupe(*IMPORT, "--format", "json")
     assert code == 0, err
     found = {
         (one["turns"], one["metric"]): (one["published"], one["published_count"])

@@ -268,10 +268,10 @@ def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli)
     said, _ = done("show", "run", "omni/0")
     assert "Judge: key, key/key" in said and "Verdict: Red" in said
     assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("rescore", "run", "--option", "abstain=wrong", "--out", "again")
+    said, _ = done("replay", "run", "--set", "abstain=wrong", "--out", "again")
     assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
     # A letter is not read again by another order.
-    _, err = done("rescore", "run", "--option", "shuffle_options=1", "--out", "other")
+    _, err = done("replay", "run", "--set", "shuffle_options=1", "--out", "other")
     assert "its options were shown under other letters" in err
 
 
@@ -364,7 +364,7 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
         (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--json", *few)
+        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--format", "json", *few)
         assert code == 0, err
         (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]
@@ -377,7 +377,7 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
         # The mask covers 50 to 100 of 224 cells, px 21 to 43 of 96 and 14 to 29 of 64, and the spot lies inside.
         draw(tmp_path / "omni" / f"{n}.png", spot=(200, 0, 0))
     (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
-    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--option", "measures=ssim,psnr,mse")
+    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--set", "measures=ssim,psnr,mse")
 
     def measured(name: str) -> dict[tuple[str, str], Any]:
         return {(s["sample"], s["metric"]): s for s in Run(tmp_path / name).frame().to_dicts()}
@@ -387,9 +387,9 @@ def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Pa
     # The source is a JPEG and the edit a PNG of the pixels before it: all that differs outside the mask is its noise.
     assert 0 < found["0", "masked_mse"]["value"] < 1000 and found["0", "masked_ssim"]["value"] > 0.5
     assert found["2", "masked_mse"]["missing"] == "missing_output"
-    assert "not measured now, or with other arguments" in editloupe("rescore", "run", "--option", "mask=official")[2]
+    assert "not measured now, or with other arguments" in editloupe("replay", "run", "--set", "mask=official")[2]
     # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
-    assert editloupe("judge", "gie", "--null-edit", *words, "--out", "null")[0] == 0
+    assert editloupe("judge", "gie", "--set", "null_edit=true", *words, "--out", "null")[0] == 0
     found = measured("null")
     assert (found["0", "masked_mse"]["value"], found["0", "masked_ssim"]["value"]) == (0.0, 1.0)
     assert found["0", "masked_psnr"]["missing"] == "not_defined"

@@ -51,7 +51,7 @@ def test_check_counts_rows_whose_question_cannot_be_asked_apart(tmp_path: Path, 
     code, said, _ = editloupe("check", root, "--edited", f"a={tmp_path / 'out'}")
     told = "1 of 4 samples can be judged, 8 images; 1 outputs missing, 2 questions cannot be asked, errors: 0"
     assert code == 0 and told in " ".join(said.split()), said
-    code, said, _ = editloupe("check", root, "--edited", f"a={tmp_path / 'out'}", "--json")
+    code, said, _ = editloupe("check", root, "--edited", f"a={tmp_path / 'out'}", "--format", "json")
     assert [json.loads(said)[name] for name in ("rows", "usable", "blocked")] == [4, 1, 2]
 
 

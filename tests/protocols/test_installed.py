@@ -71,7 +71,7 @@ CALLS = {"stars": 7, "choice": 3, "turns": 10 + 9, "pixels": 0, "checklist": 3 +
 """What a whole run asks. One answer of stars and of checklist is asked again by a reminder, and turn 3 of c
 has no second wave."""
 
-ROLES: dict[str, list[str]] = {"pixels": [], "objects": ["--backend", "toy/judge", "--role", "parser=toy/reader"]}
+ROLES: dict[str, list[str]] = {"pixels": [], "objects": ["--backend", "toy/judge", "--set", "role.parser=toy/reader"]}
 """Words that name who answers, where that is not `--backend toy/judge`."""
 
 VALUES: dict[str, dict[tuple[str, int, str], float | str]] = {
@@ -145,7 +145,7 @@ def judge_words(protocol: str, data: Path, out: Path) -> list[str | Path]:
 def faulty_words(tmp_path: Path, fault: str) -> list[str | Path]:
     """The words that judge with a protocol that goes wrong for sample b."""
     data = draw(tmp_path / "data", "faulty")
-    words = ("--option", f"fault={fault}", "--backend", "toy/judge", "--out", tmp_path / "run")
+    words = ("--set", f"fault={fault}", "--backend", "toy/judge", "--out", tmp_path / "run")
     return ["judge", data, "--protocol", "faulty", *words]
 
 
@@ -182,7 +182,7 @@ def test_a_protocol_of_another_package_goes_through_every_command(
         # One sample of three passes as a whole, whatever the first table shows.
         done("gate", out, "--require", "mean(passed)>0.33", "--require", "mean(passed)<0.34")
     if protocol == "stars":
-        done("rescore", out, "--option", "polite=true")
+        done("replay", out, "--set", "polite=true")
     assert len(calls()) == CALLS[protocol]
 
 
@@ -267,7 +267,7 @@ def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe
         (["compare", out, other], "installed"),
         (["gate", out, "--require", "unjudged<=1"], "installed"),
         (["retry", out], told),
-        (["rescore", out, "--option", "polite=true"], told),
+        (["replay", out, "--set", "polite=true"], told),
     ):
         code, _, err = editloupe(*words)
         assert code == 2 and "gone" in err and said in err, (words, err)
@@ -324,7 +324,7 @@ def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
     what: str, message: str, tmp_path: Path, editloupe: Cli
 ) -> None:
     data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--option", f"what={what}", "--out", out)
+    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--set", f"what={what}", "--out", out)
     assert code == 3, said + err
     found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
     given = {id_: (f.status, f.value) for id_, f in found.items()}
@@ -333,7 +333,7 @@ def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
 
 
 def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(tmp_path: Path, editloupe: Cli) -> None:
-    words = ("--protocol", "wrong", "--option", "what=unopened", "--out", tmp_path / "run")
+    words = ("--protocol", "wrong", "--set", "what=unopened", "--out", tmp_path / "run")
     code, _, err = editloupe("judge", draw(tmp_path / "data", "faulty"), *words)
     told = "measure 'toy-unopened' (editloupe-toys 0.1) cannot be opened: TypeError: no weights file"
     assert code == 2 and told in err, err
@@ -346,7 +346,7 @@ def test_a_fault_in_score_is_told_by_judge_and_by_report(tmp_path: Path, editlou
     assert code == 3 and f"warning: {told}" in err and "; no score of b" in err, err
     assert "3 of 3 findings judged" in said and "1 sample has no score" in said, said
     # One of three is tolerated.
-    code, said, err = editloupe(*words, "--fail-on-error", "0.4", "--json")
+    code, said, err = editloupe(*words, "--fail-on-error", "0.4", "--format", "json")
     done = next(line for line in map(json.loads, said.splitlines()) if line["event"] == "done")
     assert code == 0 and told in done["unscored"]["b"] and told in err
     code, said, err = editloupe("report", out)
@@ -384,7 +384,7 @@ def test_a_package_that_cannot_be_imported_spoils_no_other(
         with monkeypatch.context() as patch:
             patch.syspath_prepend(str(other))
             plugins.forget()
-            code, said, err = editloupe("protocols")
+            code, said, err = editloupe("list", "protocols")
         assert code == 0 and "stars" in said and "broken-toys" in said, err
         told = f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}"
         assert told in " ".join(err.split())

@@ -207,7 +207,7 @@ def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
     outcome = judged(folder, tmp_path / "run", backend)
     assert len(backend.requests) == 2  # of p01 alone
     assert values(outcome.scores, RIGHT_IF) == {"p01": 0.0, "p00": "input_error"}
-    code, said, _ = editloupe("check", folder, "--json")
+    code, said, _ = editloupe("check", folder, "--format", "json")
     (problem,) = (one for one in json.loads(said)["problems"] if one["severity"] == "error")
     assert code == 1 and (problem["sample"], problem["kind"]) == ("p00", "changed_probe") and what in problem["message"]
 
@@ -257,7 +257,7 @@ def test_options_are_those_of_the_protocol_that_asks(options: Mapping[str, str],
 
 
 def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path, editloupe: Cli) -> None:
-    words = ("--protocol", "probes", "--asks", "dlebench", "--mode", "plain", "--out", "run")
+    words = ("--protocol", "probes", "--set", "asks=dlebench", "--mode", "plain", "--out", "run")
     assert editloupe("judge", draw_probes(tmp_path / "p"), *words)[0] == 0
     code, said, _ = editloupe("report", "run", "--full")
     assert code == 0 and "Share of right verdicts by failure" in said and "restyled" in said
@@ -269,7 +269,7 @@ def test_the_command_line_judges_reports_replays_and_scores_again(tmp_path: Path
     # Wrong Action counts 1.5 now: the mean changes, and no verdict is more or less right.
     text = rubric_path("dlebench").read_text(encoding="utf-8")
     Path("mine.toml").write_text(text.replace("value = 2", "value = 1.5"), encoding="utf-8")
-    code, said, told = editloupe("rescore", "run", "--rubric", "mine.toml", "--out", "again")
+    code, said, told = editloupe("replay", "run", "--rubric", "mine.toml", "--out", "again")
     assert code == 0, told
     after = judged_in(RunStore.read(Path("again")))[0].scores
     assert values(after, RIGHT_IF) == values(before, RIGHT_IF) and values(after, IF) != values(before, IF)

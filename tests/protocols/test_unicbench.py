@@ -318,22 +318,22 @@ def folder_of(root: Path, count: int) -> Path:
 def test_recorded_numbers_are_read_by_another_scale_and_never_converted(tmp_path: Path, editloupe: Cli) -> None:
     folder_of(tmp_path / "unic", 2)
     (tmp_path / "says.jsonl").write_text(json.dumps(final(SEVEN)) + "\n", encoding="utf-8")
-    words = ("--protocol", "unicbench", "--backend", "scripted/says.jsonl", "--option", "language=cn")
-    code, said, err = editloupe("judge", "unic", *words, "--option", "prompt_language=sample", "--out", "run")
+    words = ("--protocol", "unicbench", "--backend", "scripted/says.jsonl", "--set", "language=cn")
+    code, said, err = editloupe("judge", "unic", *words, "--set", "prompt_language=sample", "--out", "run")
     # The geometric mean of three sevens is 7, and no sample in English was asked about.
     assert code == 0 and "7.00 (2/2)" in said and "English" not in said, said + err
     text = rubric_path("unicbench").read_text(encoding="utf-8")
     (tmp_path / "five.toml").write_text(text.replace("high = 10}", "high = 5}"), encoding="utf-8")
-    code, said, err = editloupe("rescore", "run", "--rubric", "five.toml")
+    code, said, err = editloupe("replay", "run", "--rubric", "five.toml")
     flat = " ".join(said.split())
     assert code == 0 and "instruction_following: 7 → (off_menu)" in flat and "6 of 6 findings change" in flat, said + err
     # A mean of numbers is in their unit, and not on 0 to 100.
     assert "Mean 7 (2 of 2 judged)" in flat and "0 of 2 judged" in flat and "of 100" not in flat, said
     assert "Numbers stay as the judge gave them" in flat and "one outside it is off_menu" in flat
     (tmp_path / "other.toml").write_text(text.replace("low = 3, high = 3", "low = 1, high = 1"), encoding="utf-8")
-    code, said, err = editloupe("rescore", "run", "--rubric", "other.toml")
+    code, said, err = editloupe("replay", "run", "--rubric", "other.toml")
     assert code == 0 and "0 of 6 findings change" in said, said + err
-    code, _, err = editloupe("rescore", "run", "--rubric", "dlebench")
+    code, _, err = editloupe("replay", "run", "--rubric", "dlebench")
     assert code == 2 and "protocol 'unicbench' asks for numbers (a scale)" in " ".join(err.split())
 
 
@@ -345,7 +345,7 @@ def test_numbers_that_differ_are_named_in_replays_and_forks(tmp_path: Path, edit
     assert editloupe("judge", "unic", *words, "--out", "run")[0] == 0
     code, said, err = editloupe("replay", "run", "--model", "live", "--backend", "scripted/three.jsonl")
     assert "recorded '7', now '3'" in said, said + err
-    code, said, err = editloupe("fork", "run", "0.en", "--at", "0", "--backend", "scripted/three.jsonl")
+    code, said, err = editloupe("replay", "run", "0.en", "--at", "0", "--backend", "scripted/three.jsonl")
     assert code == 0 and "Parent: 7\nFork:   3" in said, said + err
 
 

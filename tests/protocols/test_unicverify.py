@@ -123,13 +123,13 @@ def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, 
     Path("a.jsonl").write_text(json.dumps(verified(False)) + "\n")
     judge, one = ("judge", folder, "--protocol", "unicverify"), ("--backend", "scripted/a.jsonl")
     for backends, said in (
-        ((), "--role verify=provider/model"),
+        ((), "--set role.verify=provider/model"),
         (one * 2, "has the roles verify, parse, and a run has one"),
     ):
         code, _, told = editloupe(*judge, *backends, "--out", "a")
         assert code == 2 and said in told and not Path("a").exists()
     # An output that is missing is not asked about.
-    role = ("--role", "verify=scripted/a.jsonl", "--option", "matching=none")
+    role = ("--set", "role.verify=scripted/a.jsonl", "--set", "matching=none")
     for words, out in ((one, "a"), (role, "b")):
         assert editloupe(*judge, *words, "--out", out)[0] == 3
         scores = Run(out).frame().filter(metric="is_changed")
@@ -367,7 +367,7 @@ def test_rules_first_ask_no_model_about_what_shows_the_same(pairs: Path, tmp_pat
 
 
 def test_rules_alone_need_no_backend_and_say_what_they_cannot(editloupe: Cli, pairs: Path) -> None:
-    words = ("judge", pairs, "--protocol", "unicverify", "--option", "rules=only", "--option", "no_edit=differences")
+    words = ("judge", pairs, "--protocol", "unicverify", "--set", "rules=only", "--set", "no_edit=differences")
     code, _, told = editloupe(*words, "--out", "run")
     assert code == 0, told
     scores = Run("run").frame()

@@ -20,7 +20,6 @@ from editloupe.errors import ConfigError, Interrupted
 from editloupe.runs.budget import Ledger, RunBudget
 from editloupe.runs.judge import Judge
 from editloupe.runs.outcome import Outcome
-from editloupe.tasks import Budget
 from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with, run_over
@@ -150,24 +149,6 @@ def test_a_budget_holds_or_stops_the_run_where_the_endpoint_tells_no_usage(
         assert reason in outcome.ledger.reason
 
 
-def test_without_a_budget_nothing_stops_for_missing_usage(tmp_path: Path):
-    outcome = run(tmp_path, prices=CHEAP, lmm=silent(None))
-    assert (outcome.ledger.calls, outcome.ledger.calls_without_usage, outcome.ledger.cost) == (12, 12, None)
-    told = spent_message(outcome.ledger, outcome.setup.backend)
-    assert told.endswith("12 calls told no usage, and no rule is known to estimate it.")
-
-
-def test_a_task_budget_holds_where_the_endpoint_tells_no_usage(tmp_path: Path):
-    call = '<tool_call>{"name": "zoom_in", "parameters": {"bbox_2d": [0, 0, 500, 500]}}</tool_call>'
-    for rule, reason in ((HUNDRED, "tokens: about "), (None, "tokens: the endpoint tells no usage")):
-        lmm = silent(rule)
-        lmm._script = [Reply(text=call), Reply(text=final("Wrong Action"))]
-        setup = open_with(backend=lmm, criteria=("if",), budget=Budget(max_tokens=300))
-        outcome = run_over(setup, EXAMPLES, tmp_path / reason[8:13], config={}, limit=1)
-        (finding,) = outcome.findings
-        assert (finding.status, finding.reason[: len(reason)]) == ("over_budget", reason)
-
-
 def test_time_ends_a_run_too(tmp_path: Path):
     outcome = run(tmp_path, max_seconds=1e-6)
     assert outcome.interrupted
@@ -205,7 +186,7 @@ def test_an_unknown_price_is_no_zero(tmp_path: Path):
     outcome = run(tmp_path, "vllm/own")
     assert outcome.ledger.cost is None
     assert outcome.ledger.prices.basis(outcome.setup.backend) == "no price is known"
-    with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --prices FILE"):
+    with pytest.raises(ConfigError, match=r"no price is known for vllm/own; give one with --set prices=FILE"):
         run(tmp_path / "other", "vllm/own", max_cost=1.0)
     assert not (tmp_path / "other").exists()
 

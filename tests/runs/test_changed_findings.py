@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from editloupe import Run
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.errors import ConfigError, Unavailable
-from editloupe.findings import PENDING, Finding
+from editloupe.errors import Unavailable
+from editloupe.findings import PENDING
 from editloupe.rubrics import rubric_path
 from editloupe.runs.merge import merge
 from editloupe.runs.outcome import Outcome
@@ -23,7 +22,6 @@ from editloupe.runs.store import RunStore
 from editloupe.runs.verify import verify
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
-from editloupe.viewer.reader import RunReader
 from tests.conftest import LOOK, draw_edits, final
 from tests.setups import open_with, run_over
 
@@ -108,32 +106,6 @@ def test_a_finding_without_a_number_of_its_metric_is_named_and_left_out(good: Pa
     assert len(problems) == 6 and problems[-1] == "findings.jsonl: 4 more lines are not of the expected shape, left out"
 
 
-def test_no_command_counts_it_and_all_say_so(run: Path, tmp_path: Path, editloupe: Program):
-    # Three of four are 3 of 1 to 4: (3 - 1) / 3 of 100.
-    change(run, answer={"value": 400.0}, value=400.0)
-    people = tmp_path / "people.csv"
-    people.write_text("id,if_ann\n" + "".join(f"s0{n},Over Modification\n" for n in range(4)), encoding="utf-8")
-    shutil.copytree(run, run.with_name("other"))
-    shown = {}
-    for code, *words in (
-        (0, "show", run),
-        (0, "report", run, "--json"),
-        (0, "gate", run, "--require", "mean(if)<=66.7", "--require", "mean(if)>=66.6"),
-        (0, "compare", run, run.with_name("other"), "--resamples", "100"),
-        (0, "compare", run, "--human", people, "--resamples", "100"),
-        (0, "rescore", run, "--rubric", "dlebench"),
-        (1, "export", run, "--findings", tmp_path / "findings.jsonl"),
-    ):
-        found, shown[words[0]], err = editloupe(*words)
-        assert found == code, (words, err)
-        assert "s00 (instruction_following): label 'Over Modification' has the value 400" in shown[words[0]] + err, words
-    assert '"judged": 3, "asked": 4' in shown["report"] and "400" not in shown["compare"]
-    seen = [f.sample_id for one in RunReader(run).samples() for f in one.findings]
-    assert seen == [f.sample_id for f in Run(run).findings] == ["s01", "s02", "s03"]
-    with pytest.raises(ConfigError, match=r"cannot be merged: .* has the value 400"):
-        merge(tmp_path / "whole", [run])
-
-
 def test_an_answer_on_a_scale_of_its_questions_own_counts_while_its_trace_ends_in_it(
     toys: None, good: Path, tmp_path: Path
 ):
@@ -152,13 +124,6 @@ def test_what_is_left_out_is_read_from_its_trace_again_by_the_same_command(good:
     outcome, lmm = judge(good / "data", run)
     assert lmm.requests == [] and {f.value for f in outcome.store.current()} == {3.0}
     assert any("has the value 400" in note for note in outcome.notes)
-
-
-def test_a_changed_verdict_counts_until_it_is_verified(run: Path):
-    change(run, answer={"name": "Flawless Execution", "value": 4.0}, label="Flawless Execution", value=4.0)
-    store = RunStore.read(run)
-    assert store.problems == [] and [f.value for f in store.current()] == [4.0, 3.0, 3.0, 3.0]
-    assert wrong(run) == [("s00 (instruction_following)", "it is not what its trace ends in")]
 
 
 def test_a_trace_whose_lines_were_changed_is_not_gone_on_from(good: Path, tmp_path: Path):
@@ -182,18 +147,6 @@ def test_findings_are_not_rebuilt_from_traces_that_were_changed_or_have_no_end(g
     outcome, lmm = judge(good / "data", run)
     # Without its end a trace still holds every reply.
     assert outcome.failed == 0 and len(lmm.requests) == 2 and wrong(run) == []
-
-
-def test_a_trace_that_ends_in_another_repeat_is_not_taken_for_the_answer(good: Path, run: Path):
-    path = trace(run)
-    events = rows(path)
-    write(path, events[:-2])
-    finding = {**next(e for e in events if e["kind"] == "finding")["finding"], "repeat": 7}
-    with TraceWriter(path) as writer:
-        writer.finish(Finding.from_json(finding))
-    (run / "findings.jsonl").unlink()
-    outcome, lmm = judge(good / "data", run)
-    assert [f.repeat for f in outcome.findings] == [0] * 4 and lmm.requests
 
 
 def test_merged_and_re_scored_findings_can_be_verified(good: Path, run: Path, tmp_path: Path):
@@ -223,13 +176,6 @@ def test_findings_that_were_retried_or_wait_can_be_verified(good: Path, tmp_path
     assert RunStore.read(out).problems == [] and wrong(out) == []
     judge(good / "data", out, limit=1)
     assert RunStore.read(out).current()[0].status == "ok" and wrong(out) == []
-
-
-def test_a_gate_over_no_judge_does_not_hold(run: Path, editloupe: Program):
-    info = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**info, "judges": {"a": {}}}))
-    code, _, err = editloupe("gate", run, "--require", "mean(if)>=1")
-    assert code == 2 and err.strip()
 
 
 # editloupe verify
@@ -293,7 +239,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
     code, out, err = editloupe("verify", run)
     assert (code, err) == (0, "") and "Nothing was changed." in out
-    code, out, _ = editloupe("verify", run, "--json")
+    code, out, _ = editloupe("verify", run, "--format", "json")
     found = json.loads(out)
     assert (code, found["exit"], found["wrong"]) == (0, 0, 0)
     # Sources, edited images, and what the tool has shown.
@@ -312,7 +258,7 @@ def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Progra
         assert code == 1, (name, out + err)
         assert any(line.startswith(f"wrong: {part}: ") and said in line for line in out.splitlines()), (name, out)
         assert "not as recorded." in out
-        code, out, _ = editloupe("verify", run, "--json")
+        code, out, _ = editloupe("verify", run, "--format", "json")
         (found,) = [one for one in json.loads(out)["parts"] if one["part"] == part]
         assert code == 1 and any(said in one["reason"] for one in found["wrong"]), name
         assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -336,12 +282,3 @@ def test_lines_that_cannot_be_read_are_wrong_and_a_torn_one_is_not(run: Path, ed
     path.write_text("no finding\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     code, out, _ = editloupe("verify", run)
     assert code == 1 and "wrong: findings.jsonl: line 1: not JSON" in out
-
-
-def test_a_fork_is_verified_too(run: Path, editloupe: Program):
-    assert editloupe("fork", run, "s01", "--at", "1", "--backend", "baseline")[0] == 0
-    assert editloupe("verify", run)[0] == 0
-    (fork,) = run.glob("forks/*/*.jsonl")
-    fork.write_text(fork.read_text(encoding="utf-8").replace('"choices":null', '"choices":[]'), encoding="utf-8")
-    code, out, _ = editloupe("verify", run)
-    assert code == 1 and "wrong: traces: forks/" in out

@@ -97,13 +97,3 @@ def test_live_resumed_replayed_rescored_and_forked_they_are_the_same(editloupe: 
     code, out, err = editloupe("judge", one, "--protocol", "changes", "--backend", "recorded/run", "--out", "again")
     assert code == 0, out + err
     assert listed(RunStore.read(Path("again")).current()[0]) == WANTED
-
-
-def test_boxes_in_pixels_are_recorded_in_thousandths_and_keep_their_confidences(editloupe: Cli, edits: Edits) -> None:
-    # 320×240 px, in which [32, 48, 96, 96] is [100, 200, 300, 400].
-    with OpenAIServer(with_tokens(*answered("[32,48,96, 96]"))) as server:
-        assert listed(judged(editloupe, edits(1), server, "&boxes=pixels")) == WANTED
-        form = server.seen[0]["messages"][0]["content"][-1]["text"]
-    assert "in pixels, as you see it, of the image 'Edited Image'" in form
-    assert "thousandths" not in form
-    assert editloupe("replay", "run")[0] == 0

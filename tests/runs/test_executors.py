@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -69,7 +68,7 @@ def test_a_stop_that_waits_no_longer_leaves_what_is_under_way() -> None:
 
 def test_what_does_not_go_with_ray_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     for given, told in (
-        ({"ray_gpus": 1.0}, "--ray-gpus needs --executor ray"),
+        ({"ray_gpus": 1.0}, "--set ray_gpus=… needs --executor ray"),
         ({"executor": "ray", "ray_gpus": 1.5}, "expected a whole number, or a fraction of one GPU, found 1.5"),
         ({"executor": "ray", "processes": 2}, "--processes is for one machine"),
     ):
@@ -131,29 +130,3 @@ def test_tools_that_compute_wait_for_a_core_and_others_do_not(
     assert judged(edits(cores + 1), tmp_path / "run", OfATest(meet, computes=computes)) == ["ok"] * (cores + 1)
     assert max(most) == cores + (not computes)
     assert cv2.getNumThreads() == threads
-
-
-def test_tools_that_compute_may_ask_a_judge_while_they_hold_every_core(edits: Callable[..., Path], tmp_path: Path):
-    cores = of_process.usable_cores()
-    path, together, runs = edits(cores), threading.Barrier(cores), (tmp_path / f"inner{n}" for n in itertools.count())
-
-    def judge() -> None:
-        together.wait(60)  # every core is held
-        assert judged(path, next(runs), OfATest(int, computes=False)) == ["ok"] * cores
-
-    assert judged(path, tmp_path / "run", OfATest(judge)) == ["ok"] * cores
-    assert len(list(tmp_path.glob("inner*"))) == cores
-
-
-def test_a_task_that_waits_for_its_backend_holds_no_core(edits: Callable[..., Path], tmp_path: Path):
-    tasks = of_process.usable_cores() + 2
-    together = threading.Barrier(tasks)
-
-    def reply(messages: object) -> str:
-        # All are asked before any is answered; else the barrier breaks, and the finding is `backend_failed`.
-        together.wait(60)
-        return final("Wrong Action")
-
-    setup = open_with(backend=FunctionLMM(reply), criteria=("if",))
-    outcome = run_over(setup, edits(tasks), tmp_path / "run", concurrency=tasks)
-    assert [finding.status for finding in outcome.findings] == ["ok"] * tasks

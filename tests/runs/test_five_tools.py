@@ -13,10 +13,9 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, RunMismatch, Unavailable
+from editloupe.errors import RunMismatch, Unavailable
 from editloupe.findings import Observation
 from editloupe.runs.outcome import Outcome
-from editloupe.testing import check_tool
 from editloupe.tools.base import BUILT_IN_TOOLS
 from editloupe.tools.settings import ToolSettings
 from editloupe.traces.events import ToolResult
@@ -127,15 +126,6 @@ def script() -> ScriptedLMM:
     return ScriptedLMM([LOOK, ZOOM, final("Wrong Action", "Crop 1 and Crop 2 show it.")] * 3)
 
 
-@pytest.mark.parametrize("limit", [4, pytest.param(12, marks=pytest.mark.slow)])
-def test_a_judge_that_reads_texts_alone_answers_the_same_over_black_pictures(limit: int, tmp_path: Path) -> None:
-    # The baseline takes places from the observations' text and measures the input images, which stay as they are.
-    plain, black = (judged(tmp_path / name, *ablate, limit=limit) for name, ablate in (("a", ()), ("b", ("black-crops",))))
-    assert {f.status for f in plain.findings} == {"ok"}
-    assert [(f.status, f.label) for f in black.findings] == [(f.status, f.label) for f in plain.findings]
-    assert [seen.text for seen, _ in looked(black)] == [seen.text for seen, _ in looked(plain)]
-
-
 def test_pictures_are_black_and_what_they_hide_is_kept_and_worked_on(tmp_path: Path) -> None:
     plain = judged(tmp_path / "plain", backend=script(), limit=2, criteria=("if",))
     black = judged(tmp_path / "black", "black-crops", backend=script(), limit=2, criteria=("if",))
@@ -162,23 +152,6 @@ def test_an_ablated_judge_is_another_judge_and_its_run_another_run(tmp_path: Pat
     judged(tmp_path / "run")
     with pytest.raises(RunMismatch):
         judged(tmp_path / "run", "black-crops")
-
-
-def test_an_ablation_that_cannot_be_is_refused() -> None:
-    for settings, message in (
-        ({"ablate": ("sham-differences",)}, "no ablation 'sham-differences'; the ablations are: black-crops"),
-        ({"ablate": ("black-crops",), "mode": "plain"}, "no tool is offered here"),
-        ({"ablate": ("black-crops",), "tools": ("grounding",)}, "there are no tools"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            open_with(**settings)
-
-
-@pytest.mark.parametrize(
-    "name", ["zoom_in", *(pytest.param(name, marks=pytest.mark.slow) for name in ("localize_differences", "enhancer"))]
-)
-def test_ablated_tools_keep_the_contract_of_tools(name: str) -> None:
-    check_tool(open_with(ablate=("black-crops",)).toolbox.tools[name])
 
 
 def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_path: Path) -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
-import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from functools import reduce
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,6 @@ from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
-from editloupe.values import digest
 from tests.conftest import LOOK
 from tests.runs.test_resume import run, talker
 
@@ -76,7 +71,7 @@ def test_shards_of_one_run_are_joined_and_the_whole_needs_no_call_more(edits: Ed
     assert set(findings(whole)) < {*findings(shards[0]), *findings(shards[1])} and len(findings(whole)) == 4
 
 
-def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(edits: Edits, tmp_path: Path):
+def test_a_finding_that_stands_goes_before_a_pending_one_whose_trace_is_set_aside(edits: Edits, tmp_path: Path):
     folder = edits(1)
     run(ScriptedLMM([LOOK]), folder, tmp_path / "failed")
     run(talker(), folder, tmp_path / "judged")
@@ -86,51 +81,6 @@ def test_a_finding_that_stands_goes_before_a_pending_one_and_no_trace_is_lost(ed
     assert finding.label == "Wrong Action"
     kept = sorted(path.name for path in (tmp_path / "whole").glob("traces/*/*/*"))
     assert [name.partition(".0.")[2] for name in kept] == ["aside-1.jsonl", "jsonl"]
-
-
-def test_a_merge_keeps_the_findings_of_a_judge_that_a_shard_does_not_list(gallery: Path, tmp_path: Path):
-    changed(gallery / "run.json", lambda info: info["judges"].popitem())
-    merge(tmp_path / "whole", [gallery])
-    assert RunStore.read(tmp_path / "whole").findings == RunStore.read(gallery).findings
-
-
-def test_what_is_merged_is_the_last_sound_line_of_a_finding(edits: Edits, tmp_path: Path):
-    run(talker(), edits(2), shard := tmp_path / "shard")
-    first, second = findings(shard)
-    other = json.loads(second) | {"seconds": 1.5}
-    key = json.dumps({"task_id": json.loads(first)["task_id"]})[1:-1].encode()
-    for number, lines in enumerate(
-        (
-            first + json.dumps(other).encode() + b"\n" + second,
-            first + second + json.dumps(other).encode(),
-            # With a digest, as 0.2.0 wrote it; and with two names of a task.
-            json.dumps({**other, "digest": digest(other)}).encode() + b"\n" + first + second,
-            b"{" + key + b", " + second[1:] + first,
-        )
-    ):
-        (shard / "findings.jsonl").write_bytes(lines)
-        merge(whole := tmp_path / str(number), [shard])
-        assert RunStore.read(whole).findings == RunStore.read(shard).findings
-        assert sorted(findings(whole)) == sorted([first, second]), number
-
-
-def fork_file(folder: Path, number: int = 1) -> Path:
-    """Where a fork of the gallery's first finding lies."""
-    name = next(Path(str(f.trace)).name for f in RunStore.read(GALLERY).current())
-    stem = ".".join(name.split(".")[:2])
-    (folder / "forks" / stem[:2]).mkdir(parents=True, exist_ok=True)
-    return folder / "forks" / stem[:2] / f"{stem}.{number}.jsonl"
-
-
-def test_forks_are_brought_once_and_one_whose_name_is_taken_stays_in_its_shard(gallery: Path, tmp_path: Path):
-    other, whole = Path(shutil.copytree(gallery, tmp_path / "other")), tmp_path / "whole"
-    for folder, number, content in ((gallery, 1, b"one\n"), (other, 1, b"two\n"), (other, 2, b'{"kind":"head')):
-        fork_file(folder, number).write_bytes(content)
-    told = "stays where it is: the merged run has another fork of this task under the same name"
-    for new in (1, 0):
-        done = merge(whole, [gallery, other])
-        assert (done.forks, done.problems) == (new, tuple(f"{fork_file(other, number)} {told}" for number in (1, 2)))
-    assert [path.read_bytes() for path in sorted((whole / "forks").glob("*/*.jsonl"))] == [b"one\n"]
 
 
 def test_what_is_no_shard_of_the_same_run_is_refused_with_the_field(edits: Edits, tmp_path: Path):
@@ -160,19 +110,6 @@ def test_a_trace_outside_the_run_is_neither_read_nor_merged(gallery: Path, tmp_p
         with pytest.raises(ConfigError, match="a trace is a path inside the run folder"):
             merge(tmp_path / "whole", [gallery])
     assert (tmp_path / "pwn.jsonl").read_text() == "untouched"
-
-
-def test_a_cut_last_line_is_named_unless_somebody_writes(gallery: Path):
-    with (gallery / "findings.jsonl").open("ab") as file:
-        file.write(b'{"sample_id"')
-    before = RunStore.read(gallery)
-    assert before.problems == [
-        f"findings.jsonl, line {len(findings(gallery))}: the last line is cut off (12 bytes), left out"
-    ]
-    assert len(before.current()) == 7
-    with closing(RunStore.edit(gallery)):
-        assert RunStore.read(gallery).problems == []
-    assert RunStore.read(gallery).problems == before.problems
 
 
 def test_gc_finds_what_nothing_names_and_nothing_else(gallery: Path):
@@ -211,15 +148,3 @@ def test_a_second_writer_is_refused_with_the_firsts_process_and_host(gallery: Pa
     assert writer(gallery) == os.getpid()
     store.close()
     assert writer(gallery) is None
-
-
-def test_a_number_that_is_none_and_a_picture_of_no_width_are_named_with_file_and_field(gallery: Path):
-    first, *others = (gallery / "samples.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (gallery / "samples.jsonl").write_text(re.sub(r'"width": ?\d+', '"width":0', first) + "".join(others), encoding="utf-8")
-    store = RunStore.read(gallery)
-    assert len(store.samples) == len(others)
-    assert any(problem.startswith("samples.jsonl, line 1: ") and "source.width: " in problem for problem in store.problems)
-    levels = ("record", "metrics", 0, "domain", "levels", 1)
-    changed(gallery / "run.json", lambda info: reduce(getitem, levels, info).update(value=float("nan")))
-    with pytest.raises(ConfigError, match=r"run\.json: record\.metrics\.0\.domain\.levels\.1\.value is no finite number"):
-        RunStore.read(gallery)

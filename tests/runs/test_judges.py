@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request, Sampling
-from editloupe.data.samples import load_sample
-from editloupe.errors import ConfigError, RunMismatch
+from editloupe.errors import RunMismatch
 from editloupe.figures.judged import judged_in
-from editloupe.findings import Finding, JudgeSpec
+from editloupe.findings import JudgeSpec
 from editloupe.protocols.repeats import Repeats
 from editloupe.rubrics import rubric_path
 from editloupe.runs.judges import JudgeEntry
@@ -28,7 +26,7 @@ from editloupe.runs.rescore import protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.traces.events import Note, ToolResult
+from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
@@ -36,12 +34,6 @@ from tests.setups import open_with, run_over
 Edits = Callable[..., Path]
 
 BEST, WRONG = "Flawless Execution", "Wrong Action"
-
-
-class Elsewhere(ScriptedLMM):
-    """The same URI at another address."""
-
-    endpoint = "http://other:8000/v1"  # type: ignore[assignment]
 
 
 def talker(label: str = WRONG, *, name: str = "test") -> ScriptedLMM:
@@ -89,23 +81,6 @@ def test_judges_share_a_run_and_none_is_asked_twice(edits: Edits, tmp_path: Path
     assert "backend" not in config
 
 
-def test_tools_run_once_for_all_judges_and_the_trace_says_so(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    first, second = run(talker(name="a"), folder, out), run(talker(name="b"), folder, out)
-    assert (first.tool_calls, first.cached, second.tool_calls, second.cached) == (3, 0, 0, 3)
-    assert [f.counts.get("cached_tools", 0) for f in (*first.findings, *second.findings)] == [0, 0, 0, 1, 1, 1]
-
-    def results(outcome: Outcome) -> list[ToolResult]:
-        traces = [read_trace(out / str(f.trace)) for f in outcome.findings]
-        return [e for t in traces for e in t.events if isinstance(e, ToolResult)]
-
-    before, after = results(first), results(second)
-    assert ([e.cached for e in before], [e.cached for e in after]) == ([False] * 3, [True] * 3)
-    assert [(e.observation, e.aliases) for e in before] == [(e.observation, e.aliases) for e in after]
-    step = read_trace(out / str(second.findings[0].trace)).steps()[0]
-    assert (step.cached, step.note) == ((True,), "")
-
-
 def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):
     setup = open_with(backend=talker(), criteria=("if", "vc"))
     outcome = run_over(setup, edits(2), tmp_path / "run", config={})
@@ -138,17 +113,6 @@ def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(ed
 # With the same URI but something else: nothing is reused.
 
 
-@pytest.mark.parametrize("other", [{}, {"sampling": Sampling(temperature=0.7)}, {"sampling": Sampling(seed=3)}])
-def test_another_endpoint_temperature_or_seed_is_another_judge_beside(edits: Edits, tmp_path: Path, other: dict[str, Any]):
-    folder, out = edits(2), tmp_path / "run"
-    first = run(talker(), folder, out)
-    lmm = talker() if other else Elsewhere([LOOK, final(WRONG)])
-    second = run(lmm, folder, out, **other)
-    assert (second.reused, len(lmm.requests)) == (0, 4)
-    assert second.setup.judge.id != first.setup.judge.id
-    assert len(RunStore.read(out).current()) == 4
-
-
 def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judge_elsewhere(
     edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -178,33 +142,6 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
 
 
 # A prompt of one's own.
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("{{ instruction }}\n{{ criterium }}\n", r"mine\.md', line 2: 'criterium' is undefined; did you mean 'criterion'"),
-        ("What do you see?\n", "never shows {{ instruction }}"),
-        ("{% if %}", r"mine\.md', line 1"),
-    ],
-)
-def test_a_prompt_that_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path, text: str, told: str):
-    prompt = tmp_path / "mine.md"
-    prompt.write_text(text)
-    with pytest.raises(ConfigError, match=told):
-        open_with(prompt=prompt)
-    with pytest.raises(ConfigError, match="No such file"):
-        open_with(prompt=tmp_path / "none.md")
-
-
-def test_the_python_door_takes_a_prompt_and_finds_what_tools_have_shown(edits: Edits, tmp_path: Path):
-    prompt, folder = tmp_path / "mine.md", edits(2)
-    prompt.write_text("{{ criterion.question }} {{ instruction }}")
-    sample = load_sample(folder / "source" / "s01.png", folder / "edited" / "s01.png", "Make it red.")
-    for name, cached in (("a", 0), ("b", 1)):
-        with Judge(talker(name=name), criteria="if", prompt=prompt, out=tmp_path / "run") as judge:
-            (finding,) = judge.judge(sample)
-        assert (finding.label, finding.counts.get("cached_tools", 0)) == (WRONG, cached)
 
 
 # Repeats.
@@ -246,30 +183,6 @@ def test_more_repeats_ask_only_what_is_new(edits: Edits, tmp_path: Path):
     silent = turns()
     assert run(silent, folder, out, sampling=warm, repeats=Repeats(count=3)).reused == 6
     assert silent.requests == []
-
-
-def test_what_cannot_be_asked_is_not_repeated(edits: Edits, tmp_path: Path):
-    folder = edits(2)
-    (folder / "edited" / "s01.png").unlink()
-    warm = Sampling(temperature=1.0, seed=5)
-    outcome = run(turns(BEST, BEST, BEST), folder, tmp_path / "run", sampling=warm, repeats=Repeats(count=3))
-    assert [(f.sample_id, f.repeat, f.status) for f in outcome.findings] == [
-        *(("s00", i, "ok") for i in range(3)),
-        ("s01", 0, "input_error"),
-    ]
-    assert [s.missing for s in outcome.scores] == [None, "input_error"]
-
-
-def test_an_interrupted_visit_has_asked_everything_once_before_anything_twice(edits: Edits, tmp_path: Path):
-    order: list[int] = []
-
-    def listen(progress: Any) -> None:
-        if isinstance(progress.finding, Finding):
-            order.append(progress.finding.repeat)
-
-    setup = open_with(backend=turns(BEST, BEST), criteria=("if",), repeats=Repeats(count=2), sampling=Sampling(seed=5))
-    run_over(setup, edits(3), tmp_path / "run", config={}, concurrency=1, listener=listen)
-    assert order == [0, 0, 0, 1, 1, 1]
 
 
 def test_merged_judges_keep_their_names_and_options(edits: Edits, tmp_path: Path):

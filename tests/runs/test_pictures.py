@@ -6,7 +6,6 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -116,16 +115,6 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     ):
         opening = read_trace(tmp_path / "run" / str(by_id[name].trace)).opening()
         assert any(told in line for line in opening), (name, opening)
-
-
-def test_half_a_surrogate_in_an_instruction_costs_no_other_sample(edits: Callable[..., Path], tmp_path: Path):
-    folder = edits(2)
-    first, second = (folder / "metadata.jsonl").read_text().splitlines()
-    (folder / "metadata.jsonl").write_text(first.replace("Make square", "Make \\ud800 square") + "\n" + second + "\n")
-    setup = open_with(backend=talker(), criteria=("if",))
-    outcome = run_over(setup, folder, tmp_path / "run", config={}, concurrency=1)
-    assert {f.sample_id: f.status for f in outcome.findings}["s01"] == "ok"
-    assert len(outcome.findings) == 2
 
 
 def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):

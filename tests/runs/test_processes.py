@@ -58,7 +58,7 @@ def context_of(images: ImageStore) -> ToolContext:
 def called(pool: Pool | None, one: Tool, context: ToolContext | None = None) -> ToolOutcome:
     box = Toolbox(tools={one.name: one})
     call = ToolCall(id="1", name=one.name, arguments={})
-    return run_call(pool.tools(box) if pool else box, call, context or context_of(ImageStore()), None)
+    return run_call(pool.tools(box) if pool else box, call, context or context_of(ImageStore(pool and pool.folder)), None)
 
 
 def says(*replies: str) -> FunctionLMM:
@@ -121,12 +121,11 @@ def test_errors_read_as_they_do_in_a_thread(pool: Pool):
     assert called(pool, Where(fails)).crashed == "Odd: odd"
 
 
-@pytest.mark.parametrize("folder", [True, False])
-def test_pictures_go_by_their_folder_or_as_files(folder: bool, pool: Pool, tmp_path: Path):
-    """Without a folder, a picture that an ablation hides is found again, too."""
+def test_pictures_that_tools_make_are_the_same(pool: Pool, tmp_path: Path):
+    """One that an ablation hides is found again, too."""
     found = []
     for number, where in enumerate((pool, None)):
-        images = ImageStore(tmp_path / str(number) if folder else None)
+        images = ImageStore(tmp_path / str(number))
         box = ablated(open_toolbox(("localize_differences", "zoom_in")), ("black-crops",))
         box, context = where.tools(box) if where else box, context_of(images)
         names = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
@@ -142,7 +141,7 @@ def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Pa
     points = "[editloupe.measures]\ndying = tests.runs.computing:DyingMeasure\n"
     monkeypatch.syspath_prepend(str(install(tmp_path, name="dying-measure", entry_points=points)))
     plugins.forget()
-    context = context_of(images := ImageStore())
+    context = context_of(images := ImageStore(tmp_path / "blobs"))
     views = dict(zip(("source", "edited"), context.views.values(), strict=True))
     with Pool(1) as pool:
         there, here = (of("psnr", {"mask": "none"}, views, images, Models()) for of in (pool.measured, measured_here))
@@ -168,11 +167,11 @@ def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Cal
     assert [finding.status for finding in outcome.findings] == ["ok", "ok"]
 
 
-def test_processes_start_where_they_are_asked_for_or_pay():
+def test_processes_start_where_they_are_asked_for_or_pay(tmp_path: Path):
     assert pool_of(RunConfig()) is None
     for given, unasked in (({"processes": 1}, True), ({"executor": "ray"}, True)):
         assert pool_of(RunConfig.model_validate(given), unasked=unasked) is None
-    context = context_of(ImageStore())
+    context = context_of(ImageStore(tmp_path))
     with Pool(1, after_s=0.05) as late:
         assert called(late, Where(), context).observation.text == str(os.getpid())
         called(late, Where(naps), context)

@@ -242,7 +242,7 @@ def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any
 def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(cluster: Any, edits: Edits, tmp_path: Path):
     folder = edits(1)
     for gpus, told in (
-        (2, r"each process asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --ray-gpus"),
+        (2, r"each process asks for 1 CPU and 2 GPU, .*has 1 CPU, 0 GPU.*lower --set ray_gpus=…"),
         (0.5, "asks for 1 CPU and 0.5 GPU"),
     ):
         with pytest.raises(ConfigError, match=told):
@@ -260,7 +260,7 @@ def test_a_machine_that_differs_ends_the_run_with_the_reason(
         ("_identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"editloupe.runs.ray_task.{name}", value)
+            patch.setattr(f"editloupe.runs.ray.{name}", value)
             with pytest.raises(ConfigError, match=told):
                 drive(open_setup(config_of(folder)), tmp_path / "run")
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, Unavailable
@@ -23,7 +21,6 @@ from tests.conftest import LOOK, final
 from tests.runs.test_replay import replayed as replayed_all
 from tests.setups import open_with, run_over
 
-Run = Callable[..., tuple[int, str, str]]
 Judged = Callable[..., Finding]
 
 
@@ -79,22 +76,3 @@ def test_a_task_that_broke_off_at_a_reminder_goes_on_there(judged: Judged):
     assert judged(LOOK, final("Superb"), Unavailable("gone")).status == "backend_failed"
     finding = judged(Unavailable("asked again"), Unavailable("asked again"), final("Wrong Action"))
     assert (finding.label, finding.counts) == ("Wrong Action", {"reminders": 1})
-
-
-def test_the_command_line_and_a_file_of_judges_switch_it_off(editloupe: Run, edits: Callable[..., Path], tmp_path: Path):
-    script, folder = tmp_path / "two.jsonl", edits(1)
-    script.write_text("".join(json.dumps(line) + "\n" for line in (final("Superb"), final("Wrong Action"))))
-    words = ("judge", folder, "--criteria", "if", "--backend", f"scripted/{script}", "--out")
-    on, off, both = (tmp_path / name for name in ("on", "off", "both"))
-    assert editloupe(*words, on)[0] == 0
-    assert editloupe(*words, off, "--no-remind-answers")[0] == 1
-    assert [RunStore.read(out).current()[0].status for out in (on, off)] == ["ok", "off_menu"]
-    assert yaml.safe_load((off / "config.yaml").read_text())["remind_answers"] is False
-    assert "remind_answers" not in yaml.safe_load((on / "config.yaml").read_text())
-    (tmp_path / "judges.yaml").write_text(
-        f"patient: scripted/{script}\nstrict:\n  backend: scripted/{script}\n  remind_answers: false\n"
-    )
-    assert editloupe("judge", folder, "--criteria", "if", "--judges-file", tmp_path / "judges.yaml", "--out", both)[0] == 3
-    store = RunStore.read(both)
-    found = {store.judge_names()[f.judge_id]: f.status for f in store.current()}
-    assert found == {"patient": "ok", "strict": "off_menu"}

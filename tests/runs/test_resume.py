@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 import time
@@ -60,7 +59,7 @@ def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits,
     again, told, _ = editloupe(*words)
     assert (again, means(told)) == (code, means(out)) and len(means(out)) > 3
     assert "2 of 3 findings judged, 2 of them from before, in" in told
-    *_, done = map(json.loads, editloupe(*words, "--json")[1].splitlines())
+    *_, done = map(json.loads, editloupe(*words, "--format", "json")[1].splitlines())
     assert (done["judged"], done["asked"], done["spent"]["calls"]) == (2, 3, 0)
     assert kept() == files
 
@@ -154,22 +153,6 @@ def test_a_limit_can_be_lifted_torn_lines_go_and_the_same_command_writes_nothing
     assert {name: (out / name).read_bytes() for name in lines} == lines
 
 
-def test_findings_can_be_rebuilt_from_the_traces_and_lines_of_another_shape_are_named(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    before = run(talker(), folder, out).findings
-    (out / "findings.jsonl").unlink()
-    assert sorted(f.task_id for f in RunStore.read(out).findings.values()) == sorted(f.task_id for f in before)
-    lmm = talker()
-    assert run(lmm, folder, out).failed == 0 and lmm.requests == []
-    assert len((out / "findings.jsonl").read_text().splitlines()) == 2
-    for name in ("findings.jsonl", "samples.jsonl"):
-        with (out / name).open("ab") as file:
-            file.write(b'{"id": "x"}\n[]\n')
-    store = RunStore.read(out)
-    assert len(store.current()) == 2
-    assert sum("left out" in problem for problem in store.problems) == 4
-
-
 @pytest.mark.parametrize("damage", ["header", "conversation", "crops"])
 def test_a_trace_that_cannot_be_gone_on_from_is_set_aside_and_the_task_begun_anew(
     edits: Edits, tmp_path: Path, damage: str
@@ -189,17 +172,6 @@ def test_a_trace_that_cannot_be_gone_on_from_is_set_aside_and_the_task_begun_ane
     (finding,) = run(ScriptedLMM([LOOK, zoom, final("Wrong Action")]), folder, out, only=("s01",)).findings
     assert finding.status == "ok" and read_trace(out / str(finding.trace)).problems == ()
     assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1 and "begun anew" in trace.read_text()
-
-
-def test_two_editors_are_summarised_apart_and_names_with_slashes_do_not_meet(edits: Edits, tmp_path: Path):
-    folder = edits(2)
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    rows = [{**row, "editor": editor} for editor in ("a", "b") for row in rows]
-    rows += [{**rows[0], "editor": "a", "id": "b/c"}, {**rows[1], "editor": "a/b", "id": "c"}]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    outcome = run(talker(), folder, tmp_path / "run")
-    assert [s.editor for s in summaries(outcome)] == ["a", "b", "a/b"]
-    assert (outcome.asked, outcome.failed, len(RunStore.read(tmp_path / "run").samples)) == (6, 0, 6)
 
 
 def test_a_folder_that_is_no_run_is_not_written_into(edits: Edits, tmp_path: Path):
@@ -229,17 +201,6 @@ def test_an_interrupted_task_goes_on_from_its_last_event(edits: Edits, tmp_path:
     assert len(lmm.requests[0].messages) == 3
 
 
-def test_a_failing_backend_is_pending_and_resumed_where_it_failed(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    outcome = run(ScriptedLMM([LOOK, Unavailable("gone")]), folder, out)
-    assert [f.status for f in outcome.findings] == ["backend_failed"] * 2
-    lmm = talker()
-    mended = run(lmm, folder, out)
-    assert [f.status for f in mended.findings] == ["ok", "ok"]
-    assert len(lmm.requests) == 2
-    assert len(RunStore.read(out).current()) == 2
-
-
 def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_path: Path):
     folder, out = edits(1), tmp_path / "run"
     run(ScriptedLMM([final("Superb"), final("Grand"), final("Fine")]), folder, out)
@@ -249,26 +210,6 @@ def test_what_the_model_caused_stands_until_a_retry_names_it(edits: Edits, tmp_p
     outcome = run(talker(), folder, out, redo=PENDING | {"off_menu"})
     assert outcome.findings[0].label == "Wrong Action"
     assert len(list(out.glob("traces/*/*/*.aside-1.jsonl"))) == 1, "the first trace is kept"
-
-
-def test_used_up_turns_are_judged_anew_and_not_only_replayed(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    once = Budget(max_turns=1)
-    assert run(ScriptedLMM([LOOK] * 4), folder, out, budget=once).findings[0].status == "over_budget"
-    assert run(talker(), folder, out, budget=once).findings[0].label == "Wrong Action"
-
-
-def test_an_interrupted_retry_leaves_the_other_verdicts_with_their_traces(edits: Edits, tmp_path: Path):
-    folder, out, stop = edits(4), tmp_path / "run", threading.Event()
-    run(ScriptedLMM([final("Superb"), final("Grand"), final("Fine")]), folder, out)
-
-    def stopping(request: Request) -> str:
-        stop.set()
-        return final("Wrong Action")
-
-    run(ScriptedLMM(stopping, name="test"), folder, out, redo=PENDING | {"off_menu"}, stop=stop)
-    for finding in RunStore.read(out).current():
-        assert (out / str(finding.trace)).is_file()
 
 
 def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
@@ -286,38 +227,6 @@ def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
         with pytest.raises(StorageError, match="No space left on device"):
             run(talker(), folder, out)
     assert run(talker(), folder, out).failed == 0
-
-
-def test_a_file_name_that_is_no_utf8_costs_only_its_own_sample(tmp_path: Path):
-    folder = tmp_path / "pairs"
-    for side in ("source", "edited"):
-        (folder / side).mkdir(parents=True)
-        Image.fromarray(pixels(0, spots=1)[side == "edited"]).save(folder / side / "good.png")
-    (folder / "instructions.txt").write_text("good\tMake it red.\nbad\tMake it red.\n")
-    try:
-        Path(os.fsdecode(bytes(folder / "source") + b"/bad\xff.png")).write_bytes(b"x")
-    except OSError:
-        pytest.skip("this file system takes no such name")
-    outcome = run(talker(), folder, tmp_path / "run")
-    assert {f.sample_id: f.status for f in outcome.findings}["good"] == "ok"
-
-
-def test_the_trace_holds_the_whole_road_and_verifies(edits: Edits, tmp_path: Path):
-    folder, out = edits(2), tmp_path / "run"
-    finding = run(talker(), folder, out, only=("s01",)).findings[0]
-    assert finding.trace is not None
-    trace = read_trace(out / finding.trace)
-    assert trace.problems == ()
-    assert [e.kind for e in trace.events] == [
-        "header", "message", "model_call", "message", "tool_started", "tool_call", "message", "model_call", "message",
-        "finding", "end",
-    ]  # fmt: skip
-    first, second = trace.steps()
-    assert [c.name for c in first.calls] == ["localize_differences"]
-    assert first.aliases == (("Crop 1",),)
-    assert second.calls == ()
-    for part in (m for message in trace.messages() for m in message.images):
-        assert list((out / "blobs" / part.image.sha256[:2]).glob(f"{part.image.sha256}.*")), "every picture is kept"
 
 
 def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_path: Path):
@@ -346,17 +255,3 @@ def test_the_seconds_of_a_task_are_those_of_all_its_sessions(edits: Edits, tmp_p
     (finding,) = run(ScriptedLMM(last, name="t"), folder, out).findings
     assert finding.status == "ok" and failed.seconds + 0.1 <= finding.seconds <= time.monotonic() - began - 1
     assert RunStore.read(out).current()[0].seconds == pytest.approx(finding.seconds, abs=1e-3)
-
-
-def test_a_task_that_is_resumed_has_its_limit_of_time_anew(edits: Edits, tmp_path: Path):
-    folder, out = edits(1), tmp_path / "run"
-    limit = Budget(max_seconds=0.3)
-
-    def slow(request: Request) -> str:
-        time.sleep(0.35)
-        return LOOK
-
-    (spent,) = run(ScriptedLMM(slow, name="t"), folder, out, budget=limit).findings
-    assert (spent.status, spent.ending) == ("over_budget", "time")
-    (finding,) = run(ScriptedLMM(lambda _: final("Wrong Action"), name="t"), folder, out, budget=limit).findings
-    assert finding.status == "ok" and finding.seconds > 0.35

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from editloupe.data.run_file import read_run_file
-from editloupe.runs import record
 from tests.conftest import final
 
 Run = Callable[..., tuple[int, str, str]]
@@ -32,27 +30,18 @@ def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[d
     return judge
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "limit", "sample", "criteria"),
-    [
-        ("--limit 1", "--limit 3", 3, None, None),
-        ("--limit 3", "--limit 1", 3, None, None),
-        ("--limit 1", "", None, None, None),
-        ("", "--limit 1", None, None, None),
-        ("--sample s01", "--sample s03", None, ["s01", "s03"], None),
-        ("--limit 2", "--sample s03", None, ["s00", "s01", "s03"], None),
-        ("--limit 2", "--sample s01", None, ["s00", "s01"], None),
-        ("--criteria if --limit 1", "--criteria vc --limit 1", 1, None, "if,vc"),
-        ("--criteria if --limit 1", "--limit 1", 1, None, None),
-        ("--limit 1", "--criteria if --limit 1", 1, None, None),
-    ],
-)
-def test_config_yaml_asks_for_what_all_visits_asked(
-    visit: Any, first: str, second: str, limit: int | None, sample: list[str] | None, criteria: str | None
-):
-    visit(*first.split())
-    config, _ = visit(*second.split())
-    assert (config.get("limit"), config.get("sample"), config["option"].get("criteria")) == (limit, sample, criteria)
+def test_config_yaml_asks_as_the_last_visit_and_about_the_metrics_of_all(visit: Any):
+    for words, limit, sample, criteria in (
+        ("--criteria if --limit 1", 1, None, "if"),
+        ("--criteria vc --limit 2", 2, None, "if,vc"),
+        ("--criteria vc --sample s03", None, ["s03"], "if,vc"),
+        # Who names none asks about all.
+        ("", None, None, None),
+        ("--criteria if --limit 1", None, None, None),
+    ):
+        config, _ = visit(*words.split())
+        found = config.get("limit"), config.get("sample"), config.get("option", {}).get("criteria")
+        assert found == (limit, sample, criteria), words
 
 
 def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked(
@@ -77,17 +66,6 @@ def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked
     assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
 
 
-def test_a_run_of_one_judge_is_told_of_the_metric_that_is_new_and_read_once(
-    visit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    visit("--criteria", "if", "--limit", "1")
-    read: list[Path] = []
-    monkeypatch.setattr(record, "read_run_file", lambda folder: read.append(folder) or read_run_file(folder))
-    _, told = visit("--limit", "1")
-    assert read == [tmp_path / "run"]
-    assert f"{tmp_path / 'run'} was asked about Instruction Following. Visual Consistency is added.\n" in told
-
-
 @pytest.mark.usefixtures("toys")
 def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is_asked(
     editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,13 +82,7 @@ def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is
     # Nothing is left to ask.
     assert "Asked again" not in editloupe(*words)[2]
     monkeypatch.setitem(aspects, "keeps", "How well is all else kept?")
-    events = [json.loads(line) for line in editloupe(*words, "--json")[1].splitlines()]
+    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
     kinds = [one["event"] for one in events]
     assert [one["text"].startswith(again) for one in events if one["event"] == "remark"] == [True]
     assert kinds.count("finding") == 3 and kinds.index("remark") < kinds.index("finding")
-
-
-def test_a_switch_that_is_off_stays_off(visit: Any):
-    visit("--no-remind-answers", "--limit", "1", "--max-turns", "0")
-    config, _ = visit("--no-remind-answers", "--limit", "2", "--max-turns", "0")
-    assert (config["remind_answers"], config["limit"], config["max_turns"]) == (False, 2, 0)

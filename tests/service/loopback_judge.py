@@ -129,6 +129,9 @@ def serving(
     criteria: tuple[str, ...] | None = None,
     backend: str = "",
     roles: Mapping[str, ScriptedLMM] | None = None,
+    door: str | None = None,
+    group_mean: bool = False,
+    canary: int | None = None,
 ) -> Iterator[Client]:
     """The service on a free port of the loopback, stopped at the end as SIGTERM would stop it.
 
@@ -158,7 +161,16 @@ def serving(
         waiting=max_queue,
         timeout_s=timeout_s,
     )
-    app = make_app(service, max_body=max_body, token=token, hosts=("127.0.0.1", "localhost"), on_close=lambda _: None)
+    app = make_app(
+        service,
+        max_body=max_body,
+        token=token,
+        hosts=("127.0.0.1", "localhost"),
+        on_close=lambda _: None,
+        door=door,
+        group_mean=group_mean,
+        canary=canary,
+    )
     listening = _listen("127.0.0.1", 0)
     config = uvicorn.Config(app, http="h11", ws="none", log_level="critical", timeout_graceful_shutdown=10)
     server = uvicorn.Server(config)

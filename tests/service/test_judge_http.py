@@ -225,6 +225,21 @@ def test_each_edit_of_a_list_has_a_verdict_or_an_error_of_its_own(tmp_path: Path
     assert [(said[i]["id"], said[i]["reward"]["value"]) for i in (0, 2)] == [("edit-0", 0.0), ("edit-3", 100.0)]
 
 
+def test_a_fault_of_ours_in_one_edit_of_a_list_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from editloupe.service import judging
+
+    real = judging.sample_of
+
+    def falls_over(sent: Any, *rest: Any) -> Any:
+        return 1 / 0 if sent.id == "edit-1" else real(sent, *rest)
+
+    monkeypatch.setattr(judging, "sample_of", falls_over)
+    with serving(tmp_path / "run") as client:
+        status, _, said = client.ask("/v1/judge", [edit(0), edit(1), edit(3)])
+    assert status == 200 and said[1] == {"error": "editloupe itself failed; the log of the service says how"}
+    assert [said[i]["id"] for i in (0, 2)] == ["edit-0", "edit-3"]
+
+
 def test_the_client_of_the_docs_is_the_reward_of_a_trainer(tmp_path: Path) -> None:
     """The block of docs/rewards.md, as it stands there."""
     (block,) = re.findall(
@@ -309,7 +324,7 @@ def command(*words: str, code: str = "from editloupe.cli import main; main()") -
     """`editloupe serve` in a process of its own, killed in the end."""
     needs_extra()
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "serve", "--port", "0", "--mode", "plain", "--criteria", "if", *words],
+        [sys.executable, "-c", code, "serve", "--port", "0", "--mode", "plain", "--set", "criteria=if", *words],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

@@ -44,7 +44,7 @@ def talk(root: Path, conversation: Callable[[Any], Awaitable[None]]) -> None:
 
     server = mcp.StdioServerParameters(
         command=sys.executable,
-        args=["-c", "from editloupe.cli import main; main()", "tools", "serve-mcp", "--root", str(root)],
+        args=["-c", "from editloupe.cli import main; main()", "tools", "serve", "--root", str(root)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 

@@ -9,9 +9,9 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
+from editloupe.rewards import Reward
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric, Real, Score
-from editloupe.service.reward import reward_of
 from tests.conftest import final
 from tests.service.loopback_judge import edit, serving
 
@@ -118,6 +118,8 @@ def test_a_reward_is_the_mean_over_metrics_of_the_mean_over_turns():
         ([scored(psnr, 0.5)], {psnr: None}, None, "psnr: a metric without bounds is no reward"),
         ([scored(area, 0.5)], {area: None}, None, "area: a metric without a direction is no reward"),
     ):
-        said = reward_of(scores, [*metrics])
-        assert (said["value"], said["scores"]) == (value, {metric.id: of_one for metric, of_one in metrics.items()})
+        said = Reward([*metrics]).of(scores)
+        # 0 to 100 here, 0 to 1 there.
+        of_each = {metric.id: None if of_one is None else pytest.approx(of_one / 100) for metric, of_one in metrics.items()}
+        assert said["scores"] == of_each and said["value"] == (None if value is None else pytest.approx(value / 100))
         assert str(said["why"] or "").startswith(why) and (said["why"] is None) == (value is not None)

@@ -241,7 +241,7 @@ def test_what_editloupe_exports_of_a_verifier_can_be_read(
         words = ("--option", "matching=none", "--backend", f"scripted/{name}.jsonl", "--out", name)
         assert editloupe("judge", folder, "--protocol", "unicverify", *words)[0] == 0
     assert editloupe("export", "right", "--sft", "sft")[0] == 0
-    code, _, told = editloupe("export", "right", "wrong", "--sft", "dpo", "--dpo", "--agree-with", "samples")
+    code, _, told = editloupe("export", "right", "wrong", "--sft", "dpo", "--dpo", "--human", "samples")
     assert code == 0, told
     answers = list(read_rows(Path("sft/sft.jsonl"), "sft"))
     assert len(answers) == 2 and all(len(row["images"]) == 2 for row in answers)

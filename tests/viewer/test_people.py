@@ -112,7 +112,7 @@ def test_a_label_counts_where_people_are_read(rated: Viewer, folder: Path, editl
     assert store.samples["painter/s01"].human[METRIC] == {"human": "Flawless Execution", "anna": "Wrong Action"}
     found = read_people(store)
     assert found.ratings["painter", "s01", 0, ""][METRIC]["anna"] == "Wrong Action"
-    code, out, _ = editloupe("compare", folder, "--json", "--resamples", "100")
+    code, out, _ = editloupe("compare", folder, "--format", "json", "--resamples", "100")
     assert code == 0 and '"raters": ["human", "anna"]' in " ".join(out.split())
     # The matrix: 2 of 3 steps apart, 67 of 100.
     rows = json.loads(rated.site.rows(rated.site.runs[0]))["rows"]
@@ -125,7 +125,7 @@ def test_a_label_stands_in_compare(folder: Path, editloupe: Run, tmp_path: Path)
     other = make_run(tmp_path / "made", name="second")
 
     def exact() -> float:
-        _, out, _ = editloupe("compare", folder, other, "--json", "--resamples", "100")
+        _, out, _ = editloupe("compare", folder, other, "--format", "json", "--resamples", "100")
         found = next(h for h in json.loads(out)["human_agreement"] if h["criterion"] == METRIC)
         return float(found["all"]["figures"]["exact"]["value"])
 

@@ -130,12 +130,12 @@ class Inpainted:
         self.replacer: Inpainter | None = None if options.replacer is None else models_.get("inpaint", options.replacer)
         if self.replacer is not None and not self.replacer.takes_words:
             raise ConfigError(
-                f"--replacer {options.replacer}: {self.replacer.name} takes no words, so that it cannot put in another "
-                "object; name one such as diffusers:MODEL, or leave --replacer out: then every EDIT is a change of colour"
+                f"--set replacer={options.replacer}: {self.replacer.name} takes no words, so that it cannot put in another "
+                "object; name one such as diffusers:MODEL, or leave replacer out: then every EDIT is a change of colour"
             )
         self.photos = Photos.open(path, options.images)
         if self.replacer is not None and len(self.photos.categories) < 2:
-            raise ConfigError("--replacer: the annotations have one category, and nothing else to put in its place")
+            raise ConfigError("--set replacer=…: the annotations have one category, and nothing else to put in its place")
         for one in filter(None, (self.remover, self.replacer)):
             models.prepare(one)
         self.faults: list[dict[str, Json]] = []
@@ -214,7 +214,9 @@ class Inpainted:
 
     def notes(self, counts: Counter[str]) -> list[str]:
         """Return what an EDIT is where nothing puts in another object."""
-        return ["Every EDIT is a change of colour: --replacer names what puts in another object."] * (self.replacer is None)
+        return ["Every EDIT is a change of colour: --set replacer=… names what puts in another object."] * (
+            self.replacer is None
+        )
 
 
 def _unit_box(mask: Mask) -> Box:

@@ -34,7 +34,7 @@ DIFFERING_BELOW: Final = 15
 LEAST_SIDE: Final = 16
 """Objects with a side of fewer px are left out."""
 _CHUNK, _BATCH, _ROWS = 256, 32, 128
-_ADVICE: Final = "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --dino"
+_ADVICE: Final = "stage 1 finds similar photographs by DINO's features: {reason}. Name weights with --set dino=…"
 
 
 def similar_pairs(

@@ -33,7 +33,7 @@ class Photos:
     def open(cls, file: Path, folder: Path | None) -> Photos:
         """Read the annotations.   folder: of the images; None for the file's own. Raises DataError."""
         found, store = read_coco(file), ImageStore()
-        root = open_folder(folder or file.parent, store, what="the folder of the annotated images (--images)")
+        root = open_folder(folder or file.parent, store, what="the folder of the annotated images (--set images=…)")
         if not found.images:
             first = found.faults[0]
             raise DataError(f"{file}: none of its images can be used; for example {first.what}: {first.detail}")

@@ -73,7 +73,7 @@ class DifferenceSetOptions(Options):
     @model_validator(mode="after")
     def _of_the_stage(self) -> Self:
         if self.stage is None:
-            raise ValueError("name the stage: --stage 1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
+            raise ValueError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
         if others := sorted(self.model_fields_set - {*_OF[self.stage], "stage", "seed", "test_share"}):
             flag, stages = others[0].replace("_", "-"), [str(s) for s, names in _OF.items() if others[0] in names]
             raise ValueError(f"--{flag} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
@@ -84,8 +84,8 @@ class DifferenceSet:
     """The builder."""
 
     summary: ClassVar[str] = (
-        "Make training data for DICE: pairs of images with their differences (--stage 1 from similar photographs, "
-        "--stage 2 by inpainting), or judged differences for the coherence estimator (--stage 3)."
+        "Make training data for DICE: pairs of images with their differences (--set stage=1 from similar photographs, "
+        "--set stage=2 by inpainting), or judged differences for the coherence estimator (--set stage=3)."
     )
     protocol: ClassVar[None] = None
     reads: ClassVar[str] = (

@@ -143,7 +143,7 @@ class DLEBenchBuild(SetRecipe):
         least, most = self.options.least_area, self.options.most_area
         if least >= most:
             raise ConfigError(
-                f"--least-area {least:g} and --most-area {most:g} leave no target; the first has to be the smaller one"
+                f"--set least_area={least:g} and most_area={most:g} leave no target; the first has to be the smaller one"
             )
 
     def needed(self) -> Mapping[str, str]:
@@ -151,15 +151,15 @@ class DLEBenchBuild(SetRecipe):
         found = {"edit": "reference images need an editor: {reason}"}
         if self.options.grounding == "detector":
             found["detect"] = (
-                "targets need a detector, and there is none: {reason}. Name one with --detector, or choose --grounding "
-                "given: then images without boxes in the metadata are left out"
+                "targets need a detector, and there is none: {reason}. Name one with --detector, or choose "
+                "--set grounding=given: then images without boxes in the metadata are left out"
             )
         return found
 
     def checked(self, row: DataRow) -> DataRow:
         """Return a row. Raises RowError where its question cannot be read, or it has no box and needs one."""
         if self.options.grounding == "given" and not row.quads:
-            raise RowError("box", "there is no box (bbox), and --grounding given takes no others")
+            raise RowError("box", "there is no box (bbox), and --set grounding=given takes no others")
         try:
             texts.read_question(row.extra)
         except ValueError as error:

@@ -129,7 +129,7 @@ class EdiValBuild(SetRecipe):
             return {}
         return {
             "detect": "grounding needs a detector, and there is none: {reason}. Name one with --detector, or choose "
-            "--grounding none: then every object counts that the model lists, seen or not"
+            "--set grounding=none: then every object counts that the model lists, seen or not"
         }
 
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:

@@ -138,7 +138,8 @@ class GIEBenchBuild(SetRecipe):
         if self.options.masks == "given":
             return {}
         return {
-            kind: f"masks need a {what}, and there is none: {{reason}}. Name one with --{what}, or choose --masks given: "
+            kind: f"masks need a {what}, and there is none: {{reason}}. Name one with --set {what}=…, or "
+            "choose --set masks=given: "
             "then masks and boxes of the metadata count, and other rows have no mask"
             for kind, what in (("detect", "detector"), ("segment", "segmenter"))
         }

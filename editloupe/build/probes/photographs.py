@@ -27,8 +27,8 @@ from editloupe.values import ImageRef, Sample, digest
 Window: TypeAlias = tuple[int, int, int, int]
 """x0, y0, x1 and y1 in px of a photograph, the end exclusive."""
 
-_COLUMNS: Final = "each row needs target_name and mask_file_name, white on the target (docs/probes-build.md)"
-_NO_MASK: Final = "`editloupe masks` makes it of a box (bbox) or of the name by a segmenter"
+_COLUMNS: Final = "each row needs target_name and mask_file_name, white on the target (docs/trial.md)"
+_NO_MASK: Final = "`editloupe build masks` makes it of a box (bbox) or of the name by a segmenter"
 _TOLERANCE: Final = 0.15
 """How far a target's share may be from the one that it was to have, as a share of that."""
 _LEAST_SIDE: Final = 128

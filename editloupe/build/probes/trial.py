@@ -2,7 +2,7 @@
 
 Every figure is an `Estimate`, with scenes as clusters, or a `Threshold`: what could not be judged is counted beside it and
 is part of no share. Accuracy, threshold and leniency rest on plain probes. A probe with a nuisance or a trap is a twin of a
-plain one, and is compared with it. docs/trial-figures.md defines each figure.
+plain one, and is compared with it. docs/trial.md defines each figure.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ TEXT_THRESHOLD: Final = 0.25
 OWL_THRESHOLD: Final = 0.10
 """transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 MAX_BATCH: Final = 1
-"""Images in a batch on a GPU. On an H200, batches of 8 gave 0.69 of the rate of one by one (docs/tools.md#speed)."""
+"""Images in a batch on a GPU. On an H200, batches of 8 gave 0.69 of the rate of one by one (benchmarks/README.md)."""
 
 # "t-shirt", "men's" and "3.5" are one word each; what ends a sentence belongs to none.
 _WORD = re.compile(r"""[^\s,;.:!?"()]+(?:[.:][^\s,;.:!?"()]+)*""")

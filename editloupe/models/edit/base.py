@@ -1,12 +1,12 @@
 """What an image editor is, and how it is found by name. No torch here.
 
-An editor is an entry point of the group `editloupe.editors`: its name is the beginning of what `--editor` is given, up to
+An editor is an entry point of the group `editloupe.editors`: its name begins what `--set editor=…` is given, up to
 ":" or "?", and its object opens it.
 
     [project.entry-points."editloupe.editors"]
     painter = "my_package.painter:open_painter"     # (name: str, device: str) -> the editor
 
-`--editor painter:large` opens it as "painter:large". An opener finds weights and does not load them. It returns one object
+`--set editor=painter:large` opens it as "painter:large". An opener finds weights and loads none. It returns one object
 for the same name and device (`functools.cache`), and raises ConfigError for a name that it cannot use.
 """
 
@@ -48,7 +48,7 @@ def open_editor(name: str | None, device: str) -> Editor:
     Raises ModelAbsent for None, and ConfigError for a name that no entry point has or that its opener refuses.
     """
     if name is None:
-        raise ModelAbsent(f"it needs an image editor; name one with --editor, such as {EXAMPLES}")
+        raise ModelAbsent(f"it needs an image editor; name one with --set editor=…, such as {EXAMPLES}")
     found = _NAMED.match(name)
     if found is None:
         raise ConfigError(f"editor {name!r}: expected a name with what it needs, such as {EXAMPLES}")

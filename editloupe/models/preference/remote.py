@@ -26,7 +26,7 @@ LOOK_S: Final = 10.0
 MAX_BYTES: Final = 2**20
 """A longer answer is no answer."""
 _WORKER: Final = (
-    "start examples/preference_worker.py in HPSv3's own environment and name its address by --preference or "
+    "start examples/preference_worker.py in HPSv3's own environment and name its address by --set preference=… or "
     "EDITLOUPE_PREFERENCE (docs/measures.md)"
 )
 

@@ -20,7 +20,7 @@ Differs:
 - targets are outlined on crops, and a Change Count, which is about all targets together, is asked about once.
 
 Not covered:
-- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-build-dlebench);
+- how the data set was made: that is the protocol `dlebench-build` (docs/build.md#small-edits-dlebench);
 - the names and areas of its targets (Figure 3, appendix 11): that is the protocol `targets`.
 """
 
@@ -135,7 +135,7 @@ class DLEBench(RubricProtocol):
             raise DataError(
                 f"{len(untyped)} of {len(samples)} samples have several targets and no edit type: {_named(untyped)}. The "
                 "oracle mode asks about targets one by one, or, where the instruction is about all of them together, once. "
-                f"Add a column edit_type ({_ABOUT_A_SET} is asked about once), or say --option targets=each or "
+                f"Add a column edit_type ({_ABOUT_A_SET} is asked about once), or say --set targets=each or "
                 "targets=together"
             )
         bare = without_boxes(samples)
@@ -147,7 +147,7 @@ class DLEBench(RubricProtocol):
         raise DataError(
             f"the oracle mode needs a box around each target; {len(bare)} of {len(samples)} samples have none: "
             f"{_named(bare)}. Add a column bbox ([x0, y0, x1, y1] in px of the source image), let a detector find boxes "
-            f"(`editloupe targets PATH --write PATH/{file}`, then {then}), or use --mode tool, which needs none"
+            f"(`editloupe build targets PATH --write PATH/{file}`, then {then}), or use --mode tool, which needs none"
         )
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:

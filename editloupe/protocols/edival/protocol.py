@@ -57,7 +57,7 @@ class EdiValOptions(Options):
     """Consistency of what no edit touched: by an encoder (dino), by pixels (l1), both (all), or none."""
     quality: Literal["none", "statistics", "preference", "all"] = "statistics"
     """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3, by a server that
-    `--preference` names), both, or none."""
+    `--set preference=…` names), both, or none."""
     direction: bool = False
     """Measure too whether the image changes as the words of the edit do (CLIP_dir)."""
 

@@ -5,7 +5,7 @@ Reproduced:
   the answer is the key's; accuracy by edit type and overall, the mean over all samples (Tables 2 and 7);
 - content preservation (section 3.3): MSE, PSNR, SSIM and CLIP outside the mask, MSE and PSNR after the edited image is
   aligned by SIFT; CLIP of the whole image beside them (Table 3); MSE inverted and scaled by the least and the largest;
-- the original as its own edit (`--null-edit`), and Spearman's correlation of models' ranks with people's (Table 4).
+- the original as its own edit (`--set null_edit=true`), and Spearman's correlation of ranks with people's (Table 4).
 
 Differs:
 - the wording of the prompt is ours;

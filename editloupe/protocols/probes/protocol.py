@@ -41,7 +41,7 @@ class ProbesOptions(Options):
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
     """Options that may differ from visit to visit of one run."""
     asks: Asks = "dlebench"
-    """Protocol that asks. All of its options are options here too: editloupe protocols show NAME."""
+    """Protocol that asks. All of its options are options here too: editloupe list protocols NAME."""
     mode: str | None = None
     """How it asks: tool, plain, or oracle of dlebench. Default: that of the protocol that asks."""
 

@@ -1,0 +1,103 @@
+"""`editloupe replay RUN --rubric NAME`: recorded answers read by other options of the protocol; no model is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from editloupe.answers import Number
+from editloupe.cli.output import chosen_form, command, many, print_json, say, say_first, show_tables, warn
+from editloupe.cli.recorded import findings_of
+from editloupe.errors import ConfigError
+from editloupe.findings import Finding
+from editloupe.protocols.base import EvalProtocol
+from editloupe.runs.rescore import Rescored, mean, protocol_with, rescore, write_rescored
+from editloupe.runs.store import RunStore
+from editloupe.stats.table import Table, simple
+
+_SHOWN = 20
+
+
+def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any], out: Path | None) -> int:
+    """Print what other options of the protocol change, and write it where `out` is named. Return the exit code."""
+    store = RunStore.read(run)
+    protocol = protocol_with(store, changes)
+    if out is not None and out.resolve() == run.resolve():
+        raise ConfigError(f"--out {out} is the run itself, whose findings stay as they are; name another folder")
+    done = list(rescore(store, protocol))
+    if not done:
+        raise ConfigError(f"{run}: nothing to score: the run has no findings")
+    if out is not None:
+        write_rescored(store, protocol, done, out)
+    if any(value is not None for value in chosen.values()):
+        keys = {finding.key for finding in findings_of(store, **chosen)}
+        done = [one for one in done if one.before.key in keys]
+    if chosen_form() == "json":
+        for one in done:
+            print_json(one.to_json())
+    else:
+        _report(done, store, protocol)
+        if set(changes) - {"rubric"}:
+            told = command("report", out) if out else "write the run with --out, then report it"
+            say(f"Scores made from findings follow the new options: {told}")
+        if out is not None:
+            say(f"Written: {command('show', out)}")
+    warn(store.problems)
+    return 1 if all(one.now is None for one in done) else 0
+
+
+def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> None:
+    show_tables(list(_tables(done, store, protocol)), choose="take --format json")
+    if any(isinstance(one.before.answer, Number) and one.before.role != "measure" for one in done):
+        say(
+            "Numbers stay as the judge gave them: none is converted to another scale, and one outside it is off_menu. "
+            "Penalties are words of the prompt, so that others change no recorded number; judge again for that."
+        )
+    changed = [one for one in done if one.changed]
+    lines = [
+        f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
+        for one in changed
+        if one.now is not None
+    ]
+    say_first(lines, _SHOWN, "; --format json lists all.")
+    reasons = Counter(one.reason for one in done if one.reason)
+    warn(f"{many(count, 'finding')} left out: {reason}" for reason, count in reasons.items())
+    say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
+
+
+def _tables(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> Iterator[Table]:
+    """For each judge and metric: label → label with counts, and the means beneath."""
+    metrics = {metric.id: metric for metric in protocol.metrics}
+    for judge_id, name in store.judge_names().items():
+        mine = [one for one in done if one.before.judge_id == judge_id]
+        for criterion in dict.fromkeys(one.before.metric for one in mine):
+            rows = [(one.before, one.now) for one in mine if one.before.metric == criterion and one.now is not None]
+            if not rows:
+                continue
+            counts = Counter((_named(then), _named(now)) for then, now in rows)
+            before, now = ([pair[side] for pair in rows] for side in (0, 1))
+            ends = []
+            for findings, metric in ((before, store.metrics().get(criterion)), (now, metrics.get(now[0].metric))):
+                value = mean(findings, metric)
+                judged = f"{sum(f.status == 'ok' for f in findings)} of {len(findings)} judged"
+                shown = (
+                    "" if metric is None or value is None else f"{value:.1f} of 100" if metric.levels else f"{value:.4g}"
+                )
+                ends.append(f"Mean {shown} ({judged})" if shown else judged)
+            yield simple(
+                criterion,
+                f"{criterion.replace('_', ' ').capitalize()}, judged by {name}",
+                ("Recorded", "By the new rubric", "Findings"),
+                [*((then, new, str(count)) for (then, new), count in counts.most_common()), (*ends, str(len(rows)))],
+                keys={"judge": name, "criterion": criterion},
+            )
+
+
+def _named(finding: Finding) -> str:
+    if finding.status != "ok":
+        return f"({finding.status})"
+    if finding.label is None:
+        return str(finding.answer)
+    return finding.label if finding.value is None else f"{finding.label} ({finding.value:g})"

@@ -1,0 +1,235 @@
+"""`editloupe judge` as a user types it: what it prints and writes, exit codes, the same command again, and --retry."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import LOOK, draw_edits, final
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """A scripted backend's URI."""
+
+    def make(*lines: object, name: str = "replies.jsonl") -> str:
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return f"scripted/{name}"
+
+    return make
+
+
+Script = Callable[..., str]
+
+
+def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: Edits, script: Script) -> None:
+    code, said, _ = editloupe("judge", edits(3), "--backend", script(LOOK, final("Wrong Action")), "--criteria", "if")
+    assert code == 0
+    assert "3 of 3 findings judged" in said and "a script, not an LMM" in said and "Tools absent: grounding" in said
+    # Value 2 on 1..4 is (2−1)/3·100. One editor without a name has no column.
+    assert "33.33 (3/3)" in said and "not named" not in said
+    assert "Tools: 3 calls, " not in said or "from cache" in said
+    out = Path("runs/edits-scripted-replies.jsonl-tool")
+    assert said.splitlines()[-2:] == [
+        f"All tables: editloupe report {out}",
+        f"Look at the verdicts: editloupe view {out}",
+    ]
+    summary = json.loads((out / "report" / "summary.json").read_text())
+    followed = summary["editors"][0]["micro"]["instruction_following"]
+    assert (followed["value"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
+    assert "| Change Color | 33.33 (2/2) |" in (out / "report" / "summary.md").read_text()
+    shown = editloupe("show", out, "s01")[1]
+    for word in ("Make square 1 red.", "Call localize_differences", "Verdict: Wrong Action (2)"):
+        assert word in shown
+
+
+def test_the_example_folder_names_the_way_to_an_lmm_and_cached_calls(editloupe: Run) -> None:
+    code, said, _ = editloupe("judge", Path(__file__).parents[2] / "examples" / "edits", "--limit", "4")
+    assert code == 0 and "8 of 8 findings judged" in said
+    assert "follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL" in said
+    assert re.search(r"Tools: \d+ calls, \d+ from cache\.", said)
+
+
+def test_each_format_prints_the_same_figures(editloupe: Run, edits: Edits, script: Script) -> None:
+    words = ("judge", edits(2), "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
+    for form, told in (("csv", "33.33"), ("md", "| 33.33 (2/2) |"), ("latex", "33.33 (2/2)")):
+        code, said, notes = editloupe(*words, "--format", form)
+        assert code == 0 and told in said and "findings judged" in notes and "findings judged" not in said, form
+    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
+    assert events[-1]["summary"]["editors"][0]["micro"]["instruction_following"]["value"] == pytest.approx(100 / 3)
+
+
+def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Script) -> None:
+    words = ("--backend", script(final("Superb")), "--criteria", "if", "--format", "json")
+    code, said, _ = editloupe("judge", edits(2), *words)
+    assert code == 1
+    events = [json.loads(line) for line in said.splitlines()]
+    assert {event["event"] for event in events} == {"progress", "finding", "done"}
+    assert [e["status"] for e in events if e["event"] == "finding"] == ["backend_failed", "backend_failed"]
+    last = [event for event in events if event["event"] == "progress"][-1]
+    assert (last["done"], last["total"], last["failures"], last["left_s"]) == (2, 2, {"backend_failed": 2}, 0.0)
+    done = events[-1]
+    assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
+    assert done["summary"]["editors"][0]["micro"]["instruction_following"]["value"] is None
+
+
+def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: Run, edits: Edits, script: Script) -> None:
+    folder = edits(1)
+    row = json.loads((folder / "metadata.jsonl").read_text())
+    row |= {"id": "a[/b]", "edit_type": "[/x]\x1b]0;pwned\n| y\u202e", "editor": "[/ed]"}
+    (folder / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    words = ("--backend", script(final("Wrong Action", "I saw \u202eit.")), "--criteria", "if", "--out", "run")
+    code, said, _ = editloupe("judge", folder, *words)
+    assert code == 0
+    said += "".join(editloupe(*line)[1] for line in (("report", "run"), ("show", "run"), ("show", "run", "a[/b]")))
+    assert "[/x]␛]0;pwned" in said and "[/ed]" in said and "a[/b]" in said
+    assert "\x1b" not in said and "\u202e" not in said
+    assert "| [/x]␛]0;pwned \\| y" in (Path("run") / "report" / "summary.md").read_text()
+
+
+def test_a_part_of_the_data_leaves_config_and_report_of_the_whole(editloupe: Run, edits: Edits, script: Script) -> None:
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
+    folder, names = edits(3), ("config.yaml", "report/summary.md", "report/summary.json")
+    editloupe("judge", folder, *words)
+    before = [(Path("run") / name).read_text() for name in names]
+    assert "1 of 1 findings judged" in editloupe("judge", folder, *words, "--limit", "1")[1]
+    assert [(Path("run") / name).read_text() for name in names] == before
+    assert "3 of 3 findings judged" in editloupe("judge", "run", "--retry")[1]
+
+
+def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Run, edits: Edits, script: Script) -> None:
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if")
+    for name in ("p/編集", "q/編集"):
+        Path(name).parent.mkdir(exist_ok=True)
+        assert "1 of 1 findings judged" in editloupe("judge", edits(1, name=name), *words)[1]
+    assert len(list(Path("runs").glob("編集-scripted-*"))) == 2
+    assert "1 of them from before" in editloupe("judge", "q/編集", *words)[1]
+
+
+@pytest.mark.parametrize(("tolerated", "code"), [("0", 3), ("0.4", 3), ("0.5", 0)])
+def test_the_tolerated_share_of_failures_decides_the_exit_code(
+    tolerated: str, code: int, editloupe: Run, edits: Edits, script: Script
+) -> None:
+    folder = edits(2)
+    (folder / "edited" / "s01.png").write_bytes(b"")
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--fail-on-error", tolerated)
+    got, said, _ = editloupe("judge", folder, *words)
+    assert got == code and "input_error" in said and "1 of 2 findings judged" in said
+    assert ("Exit code 3: 1 of 2 findings are not judged, and --fail-on-error allows" in said) == (code == 3)
+
+
+def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Run, edits: Edits, script: Script) -> None:
+    folder = edits(2)
+    uri = script(final("Superb"), final("Grand"), final("Fine"))
+    code, said, _ = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")
+    assert code == 1 and "Judge these again: editloupe judge run --retry off_menu" in said
+    # In either order; the word behind it is a status, or the run.
+    for line in (("run", "--retry"), ("--retry", "run")):
+        code, said, _ = editloupe("judge", *line)
+        assert code == 1 and "2 of them from before" in said
+    for line in (("run", "--retry", "off_menu"), ("--retry", "off_menu,unparsed", "run"), ("run", "--retry=off_menu")):
+        code, said, _ = editloupe("judge", *line)
+        assert code == 1 and "from before" not in said
+    assert editloupe("judge", "run", "--retry=bad")[0] == 2
+
+
+def test_a_run_of_unreadable_files_says_to_correct_them(editloupe: Run, tmp_path: Path) -> None:
+    folder = draw_edits(tmp_path / "edits", 2)
+    (folder / "edited" / "s01.png").write_bytes(b"no image")
+    said = editloupe("judge", folder, "--mode", "plain", "--out", "run")[1]
+    assert "Correct these in the data first, then judge them again: editloupe judge run --retry" in said
+    code, said, _ = editloupe("check", folder)
+    assert code == 1 and "s01" in said and "1 of 2 samples can be judged" in said
+    assert json.loads(editloupe("check", folder, "--format", "json")[1])["errors"] == 1
+
+
+def test_a_relative_script_is_found_from_another_folder(
+    editloupe: Run, edits: Edits, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
+    assert editloupe("judge", edits(1), *words)[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, said, told = editloupe("judge", tmp_path / "run", "--retry")
+    assert code == 0 and "1 of 1 findings judged, 1 of them from before" in said, told
+
+
+RUBRIC = """
+id = "sharp"
+title = "Is it sharp?"
+[criteria.sharpness]
+name = "Sharpness"
+short = "SH"
+question = "Is the edited object as sharp as before?"
+[[criteria.sharpness.levels]]
+name = "Blurred"
+value = 0
+description = "It is less sharp."
+[[criteria.sharpness.levels]]
+name = "Sharp"
+value = 1
+description = "It is as sharp as before."
+"""
+
+
+def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edits, script: Script) -> None:
+    Path("sharp.toml").write_text(RUBRIC)
+    folder = edits(2, types=("Recolour", "Removal"))
+    code, said, _ = editloupe("judge", folder, "--backend", script(final("Sharp")), "--rubric", "sharp.toml")
+    assert code == 0 and "SH" in said and "100.00 (2/2)" in said
+    report = editloupe("report", "runs/edits-scripted-replies.jsonl-tool-sharp")[1]
+    # The edit type is as the data have it, under no name and no table of a benchmark.
+    assert "Blurred" in report and "Recolour" in report
+    assert not any(word in said + report for word in ("Change Color", "benchmark", "Table 4", "dlebench"))
+    # The pixel baseline knows DLEBench's labels only, and says so instead of guessing.
+    code, said, _ = editloupe("judge", folder, "--rubric", "sharp.toml")
+    assert code == 1 and "abstained" in said
+
+
+def test_several_judges_end_with_one_table_and_one_way_to_look(editloupe: Run, edits: Edits, script: Script) -> None:
+    folder = edits(4)
+    named = []
+    for name, label in (("kind", "Flawless Execution"), ("stern", "Wrong Action")):
+        named += ["--backend", f"{name}={script(final(label), name=f'{name}.jsonl')}"]
+    code, said, _ = editloupe("judge", folder, "--criteria", "if", *named, "--out", "run")
+    assert code == 0
+    assert (said.count("All tables: "), said.splitlines()[-1]) == (1, "Look at the verdicts: editloupe view run")
+    assert (said.count("Means of all samples"), said.count("Judges side by side")) == (0, 1)
+    # The second of two is asked nothing, since the first uses the budget up: there is no table of both.
+    _, said, _ = editloupe("judge", folder, "--criteria", "if", *named, "--out", "other", "--set", "run_tokens=1")
+    assert (said.count("Means of all samples"), said.count("Judges side by side")) == (1, 0)
+
+
+def test_a_folder_that_cannot_be_written_is_named(editloupe: Run, edits: Edits, script: Script) -> None:
+    Path("file").write_text("")
+    code, _, error = editloupe("judge", edits(1), "--backend", script(final("Wrong Action")), "--out", "file/run")
+    assert code == 2 and "file/run" in error and "--out" in error
+
+
+def test_check_lists_a_few_of_each_kind_in_a_terminal(
+    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = draw_edits(tmp_path / "edits", 9)
+    for number in range(7):
+        # Those of a number without changed places are their source already.
+        name = f"s{number:02}.png"
+        (folder / "edited" / name).write_bytes((folder / "source" / name).read_bytes())
+    rows = [f"s{number:02}" for number in range(9)]
+
+    def listed(*more: str) -> list[str]:
+        said = editloupe("check", folder, *more)[1]
+        return [row for row in rows if f" {row} " in said]
+
+    # s00 to s06 and s08 are unchanged.
+    every = [row for row in rows if row != "s07"]
+    assert listed() == every
+    monkeypatch.setattr("editloupe.cli.check.in_brief", lambda full: not full)
+    assert listed() == every[:5] and "… 3 more" in editloupe("check", folder)[1]
+    assert listed("--full") == every

@@ -1,0 +1,120 @@
+"""What is often typed wrong, and the cure with which it is answered: exit code 2, one message, nothing written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from editloupe.cli import _OLD
+from editloupe.errors import nearest
+from tests.conftest import draw_edits
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+MISTAKES = {
+    "judge nowhere": "no such folder",
+    "judge exampels/edits": "/examples/edits? expected a folder of edits",
+    "judge owner/Name-1": "hf download --repo-type dataset owner/Name-1 --local-dir FOLDER",
+    "judge": "PATH is missing",
+    "judge edits --backend gpt9000": "unknown backend 'gpt9000'; known here: baseline",
+    "judge edits --backend openai/m?api_key=abc": "keys come from the environment",
+    "judge edits --backend openai/m?base-url=http://127.0.0.1:1/v1": "'base-url'; did you mean 'base_url'?",
+    "judge edits --backend=": "--backend is empty",
+    "judge edits --criteria beauty": "has no criterion 'beauty'",
+    "judge edits --rubric dlebnch": "unknown rubric 'dlebnch'; did you mean 'dlebench'?",
+    "judge edits --mode plann": "found 'plann'; did you mean 'plain'?",
+    "judge edits --protocol nope": "pairwise",
+    "judge edits --tools magic": "unknown tool 'magic'",
+    "judge edits --layout imagfolder": "unknown format 'imagfolder'; did you mean 'imagefolder'?",
+    "judge edits --edited =x": "expected NAME=DIR",
+    "judge edits --sample nope": "no sample nope",
+    "judge edits --limit abc": "Invalid value for '--limit'",
+    "judge edits --limit 0": "limit: Input should be greater than or equal to 1; found 0",
+    "judge edits --max-cost nan": "max_cost: Input should be a finite number",
+    "judge edits --out edits": "holds other files and is no run",
+    "judge edits --detector no/such/folder/of/weights": "weights",
+    "judge edits --format jsn": "'jsn'",
+    "judge edits --limt 3": "(Possible options: --limit)",
+    "judge edits --set max_run_cost=3": "there is no setting 'max_run_cost'; did you mean 'max_cost'?",
+    "judge edits --set mask_padding=1": "there is no setting 'mask_padding'; did you mean 'mask_pad'?",
+    "judge edits --set max_reminders=few": "--set max_reminders=few: expected a whole number, found 'few'",
+    "judge edits --set reminders": "--set reminders: expected NAME=VALUE",
+    "judge edits --limit 3 --set limit=4": "--set limit=4: limit is given by its option too",
+    "judge edits --set ablate=black_crops": "no ablation 'black_crops'; did you mean 'black-crops'?",
+    "judge edits --set role.decompose=baseline": "protocol 'dlebench' has the roles judge",
+    "judge edits --json": "--json is now --format json",
+    "judge edits --reply-tokens 200": "--reply-tokens is now --set max_reply_tokens=VALUE",
+    "judge edits --no-remind-answers": "--no-remind-answers is now --set remind_answers=false",
+    "judge edits --option mask_pad=0.1": "--option is now --set NAME=VALUE",
+    "measure edits --face-match place": "--face-match is now --set face_match=VALUE",
+    "build edival edits --turns 2": "--turns is now --set turns=VALUE",
+    "build edvial edits --out set": "unknown builder 'edvial'; did you mean 'edival'?",
+    "judge edits --retry": "edits is no run folder",
+    "judge edits --retry --limit 2": "--retry asks a run's own questions again; leave --limit out",
+    "judgee edits": "there is no command 'judgee'; did you mean 'judge'?",
+    "check": "name a folder of edits, or a model with --backend",
+    "list protocol": "there is no list of 'protocol'; did you mean 'protocols'?",
+    "list protocols dlebnch": "did you mean 'dlebench'?",
+    "list settings limt": "there is no setting 'limt'; did you mean 'limit'?",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_usual_mistake_is_answered_with_its_cure(words: str, editloupe: Run, edits: Edits) -> None:
+    edits(1)
+    draw_edits(Path("examples/edits"), 1)
+    code, said, told = editloupe(*words.split())
+    assert (code, said) == (2, "")
+    assert MISTAKES[words] in " ".join(told.replace("│", " ").split())
+    assert "Traceback" not in told and not Path("runs").exists()
+
+
+def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
+    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "gc", "protocols", "rubrics", "backends"} <= set(_OLD)
+    for old, new in _OLD.items():
+        code, said, told = editloupe(*old.split(), "x")
+        assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("limits: 3", "there is no setting 'limits'; did you mean 'limit'? `editloupe list settings` prints all of them"),
+        ("mask_pad: 0.2", "options of the protocol stand below 'option:'"),
+        ("executor: rey", "found 'rey'; did you mean 'ray'?"),
+        ("limit: '2'", "limit: Input should be a valid integer"),
+        ("max_seconds: .inf", "max_seconds: Input should be a finite number"),
+        ("judges: {a: {backend: baseline, temprature: 1}}", "no option of a judge; did you mean 'temperature'?"),
+    ],
+)
+def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Run, edits: Edits, line: str, told: str) -> None:
+    Path("editloupe.yaml").write_text(f"path: {edits(1)}\n{line}\n")
+    code, _, err = editloupe("judge")
+    assert code == 2 and told in " ".join(err.split())
+
+
+def test_columns_of_usual_names_are_taken_and_others_are_asked_for(editloupe: Run, edits: Edits) -> None:
+    def renamed(name: str, **names: str) -> Path:
+        file = edits(1, name=name) / "metadata.jsonl"
+        row = json.loads(file.read_text())
+        file.write_text(json.dumps({names.get(key, key): value for key, value in row.items()}) + "\n")
+        return file.parent
+
+    usual = renamed("usual", source_file_name="source", edited_file_name="edited", instruction="edit_instruction")
+    assert editloupe("check", usual)[0] == 0
+    # A rating has a word in common with the instruction, and is none.
+    for role, other in (("source", "file_name"), ("instruction", "wish"), ("instruction", "human_instruction_following")):
+        column = {"source": "source_file_name", "instruction": "instruction"}[role]
+        code, _, err = editloupe("check", renamed(other, **{column: other}))
+        assert code == 2 and " ".join(err.split()).endswith(f"Say which it is: --columns {role}=COLUMN"), err
+
+
+def test_words_beat_letters_and_nothing_near_is_nothing() -> None:
+    # difflib has max_run_tokens for it.
+    assert nearest("max_run_cost", ["max_run_tokens", "max_run_seconds", "max_cost"]) == "max_cost"
+    assert nearest("plann", ["tool", "oracle", "plain"]) == "plain"
+    assert nearest("foo", ["limit", "lpips"]) == nearest("", ["limit"]) == nearest("limit", []) == ""

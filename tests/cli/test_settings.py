@@ -1,0 +1,153 @@
+"""Settings: by option, by `--set`, by variable and by file; and the lists of what there is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from editloupe import plugins
+from editloupe.cli.options import SETTINGS, read_config
+from editloupe.config import JudgeConfig, RunConfig
+from editloupe.runs.store import RunStore
+from tests.toys.install import install
+
+Edits = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The toy package, installed for one test."""
+    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
+    plugins.forget()
+    yield
+    plugins.forget()
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_every_field_of_a_run_is_a_setting_with_its_help(editloupe: Run) -> None:
+    said = editloupe("list", "settings")[1]
+    fields = {*RunConfig.model_fields, *JudgeConfig.model_fields} - {"judge", "name", "option", "role"}
+    # Fields whose users' name is another: layout, task_tokens, and so on.
+    assert len(SETTINGS) >= len(fields)
+    for name, field in SETTINGS.items():
+        assert name in said and field.description and words(field.description)[:40] in words(said), name
+
+
+def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
+    done = subprocess.run([sys.executable, "-m", "editloupe", "--help"], capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) <= 60
+    said = editloupe("judge", "--help")[1]
+    assert len(said.splitlines()) <= 100 and said.count("--") <= 60
+    # What takes long to import is not imported for a help text.
+    modules = subprocess.run(
+        [sys.executable, "-c", "import sys, editloupe.cli; print({'numpy', 'polars', 'PIL'} & set(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert modules.stdout == "set()\n"
+
+
+def test_a_word_goes_before_a_variable_and_that_before_the_file(
+    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("editloupe.yaml").write_text(f"path: {edits(4)}\nlimit: 1\ncriteria: if\noption: {{mask_pad: 0.2}}\n")
+
+    def judged(*more: str) -> tuple[int, dict]:
+        code, said, told = editloupe("judge", "--format", "json", "--out", f"run{len(list(Path().glob('run*')))}", *more)
+        assert code == 0, told
+        done = json.loads(said.splitlines()[-1])
+        return done["asked"], RunStore.read(Path(done["run"])).options()
+
+    asked, options = judged()
+    assert (asked, options["mask_pad"], options["mode"]) == (1, 0.2, "tool")
+    monkeypatch.setenv("EDITLOUPE_LIMIT", "2")
+    monkeypatch.setenv("EDITLOUPE_MODE", "plain")
+    asked, options = judged("--set", "mask_pad=0.3")
+    assert (asked, options["mask_pad"], options["mode"]) == (2, 0.3, "plain")
+    assert judged("--limit", "3", "--mode", "tool")[0] == 3
+    assert judged("--set", "limit=3")[0] == 3
+    monkeypatch.setenv("EDITLOUPE_LIMITS", "3")
+    told = editloupe("judge", "--dry-run")[2]
+    assert "EDITLOUPE_LIMITS is set and has no effect: there is no such setting; did you mean EDITLOUPE_LIMIT?" in told
+
+
+def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
+    folder = edits(3)
+    line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false", "--set", "tags=a,b")
+    assert editloupe("judge", folder, "--criteria", "if", "--limit", "1", *line, "--out", "one")[0] == 0
+    assert yaml.safe_load(Path("one/config.yaml").read_text()) == {
+        "path": str(folder),
+        "limit": 1,
+        "option": {"mask_pad": "0.2", "criteria": "if"},
+        "max_tokens": 90000,
+        "tags": ["a", "b"],
+        "remind_answers": False,
+    }
+    code, said, _ = editloupe("judge", "--config", "one/config.yaml", "--out", "two")
+    assert code == 0 and "1 of 1 findings judged" in said
+    # Another setting is another run, and the message names what differs.
+    code, _, told = editloupe("judge", folder, "--criteria", "if", "--out", "one", "--max-turns", "3")
+    assert code == 2 and "one belongs to another run, with other settings." in words(told)
+    assert "--set task_tokens: was 90000, is not set; --max-turns: was 6, is 3" in words(told)
+
+
+def test_what_a_judge_does_not_set_is_taken_from_the_run() -> None:
+    hot, cold = RunConfig.each_judge(
+        {"temperature": 1.0, "seed": 3, "judges": {"hot": "openai/m", "cold": {"backend": "openai/m", "temperature": 0}}}
+    )
+    assert (hot.judge.temperature, hot.judge.seed) == (1.0, 3)
+    assert (cold.judge.temperature, cold.judge.seed) == (0.0, 3)
+    # A value of its own that is the default stays out of the file, where nothing else is set for all.
+    assert cold.judge.own() == {"backend": "openai/m", "seed": 3}
+
+
+def test_on_and_off_in_yaml_are_words(tmp_path: Path) -> None:
+    for written, meant in (("off", "off"), ("'off'", "off"), ("on", "on")):
+        (tmp_path / "config.yaml").write_text(f"path: edits\nmarks: {written}\n")
+        (config,) = RunConfig.each_judge(read_config(tmp_path / "config.yaml"))
+        assert config.marks == meant
+
+
+def test_every_list_shows_one_by_name(editloupe: Run) -> None:
+    for kind, name, told in (
+        ("rubrics", "dlebench", "Scene Collapse"),
+        ("protocols", "dlebench", "mask_pad"),
+        ("recipes", "edival", "Instructions of a chain"),
+        ("backends", "vllm", "--backend vllm/MODEL"),
+        ("models", "inpaint", "opencv telea"),
+        ("settings", "max_cost", "number"),
+    ):
+        code, said, _ = editloupe("list", kind, name)
+        assert code == 0 and told in words(said), kind
+        assert name in editloupe("list", kind)[1]
+        code, _, err = editloupe("list", kind, f"{name}x")
+        assert code == 2 and f"did you mean '{name}'" in words(err), kind
+    found = json.loads(editloupe("list", "protocols", "dlebench", "--format", "json")[1])
+    assert [metric["short"] for metric in found["metrics"]] == ["IF", "VC"]
+    pad = next(option for option in found["options"] if option["name"] == "mask_pad")
+    assert (pad["type"], pad["default"], pad["required"]) == ("number", 0.05, False)
+
+
+def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labels(
+    editloupe: Run, edits: Edits, toys: None
+) -> None:
+    folder = edits(3)
+    code, said, _ = editloupe("judge", folder, "--protocol", "pixels")
+    assert code == 0
+    assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
+    # No model is asked, so no judge names the folder.
+    assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
+    (editor,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["editors"]
+    # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
+    assert editor["micro"]["share"]["value"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
+    code, _, told = editloupe("judge", folder, "--protocol", "objects")
+    assert code == 2 and "--set role.parser=provider/model" in told

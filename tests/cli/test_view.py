@@ -1,0 +1,77 @@
+"""`editloupe view` as a user gives it: runs are served until the command is stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.viewer.runs import make_run
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@contextmanager
+def served(*words: str | Path, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+    """The program while it serves: its process, the line that it printed, and the address in it."""
+    command = [sys.executable, "-m", "editloupe", "view", *map(str, words)]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=env) as process:
+        try:
+            assert process.stdout is not None
+            told = process.stdout.readline().decode()
+            found = re.search(r"http://127\.0\.0\.1:\d+/", told)
+            assert found, told
+            yield process, told, found[0]
+        finally:
+            process.kill()
+
+
+def page(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_run_is_served_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
+    make_run(tmp_path, count=2)
+    with served("run", "--port", "0", folder=tmp_path) as (process, _, address):
+        assert "<title>run" in page(address)
+        process.send_signal(number)
+        assert process.wait(30) == 0
+
+
+def test_a_folder_of_runs_is_a_list_that_follows_the_folder(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "deep", count=2, name="one")
+    (tmp_path / "runs" / "torn").mkdir()
+    (tmp_path / "runs" / "torn" / "run.json").write_text("{", encoding="utf-8")
+    # Without an argument, what lies in runs/.
+    with served("--port", "0", folder=tmp_path) as (_, told, address):
+        assert "1 runs of runs" in told or "1 run of runs" in told
+        before = page(address)
+        assert "one" in before and "cannot be read" in before and "runs/torn" in before
+        make_run(tmp_path / "runs", count=2, name="two")
+        assert "two" in page(address).replace("two edits", "")
+
+
+def test_what_cannot_be_served_is_said(editloupe: Run, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "there", count=2)
+    (tmp_path / "empty").mkdir()
+    code, _, err = editloupe("view", tmp_path / "empty")
+    assert code == 2 and "no run is below it; judge something first" in err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # A port that was named is not exchanged for another one.
+        code, _, err = editloupe("view", run, "--port", str(port))
+        assert code == 2 and f"127.0.0.1:{port} cannot be served" in err
+    code, _, err = editloupe("export", run, "--html", run)
+    assert code == 2 and "holds other files" in err
