@@ -46,7 +46,6 @@ gallery:  ## Make the recorded traces of editloupe/traces/gallery again
 docs:  ## Draw the example folder and the measured tables of the docs again
 	PYTHONPATH=. $(PYTHON) docs/site/draw_edits.py
 	$(PYTHON) docs/site/draw_look.py
-	$(PYTHON) -m benchmarks.baseline --write
 
 site:  ## Build the documentation as a site into build/site
 	$(PYTHON) -c "import mkdocs, material, mkdocstrings" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[docs]"

@@ -1,7 +1,6 @@
 """How often the pixel baseline is right, on drawn edits whose labels are known.
 
     python -m benchmarks.baseline                 # 400 held-out scenes, the real road: prompt, loop, tools, parser
-    python -m benchmarks.baseline --write         # and put the tables into docs/baseline.md
 
 The held-out family shares no object kind, background, layout, style or instruction template with the one that the rules
 were made on.
@@ -20,7 +19,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from benchmarks.pages import put
 from benchmarks.scenes import EDIT_TYPES, FamilyName, Scene, draw
 from editloupe import Judge, load_sample
 from editloupe.data.images import RGB
@@ -174,13 +172,10 @@ def main() -> None:
     parser.add_argument("--family", choices=("held_out", "dev"), default="held_out")
     parser.add_argument("--mode", choices=("tool", "plain"), default="tool")
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help=f"first seed ({FIRST_SEED})")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/baseline.md")
     options = parser.parse_args()
     outcomes = measure(options.n, family=options.family, first_seed=options.seed, mode=options.mode)
     text = report(outcomes, family=options.family, first_seed=options.seed, mode=options.mode)
     print(text)
-    if options.write:
-        put("baseline.md", "measured", text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.baseline.naming import leading, share_of, shares, to_lab
+from editloupe.imaging.colour_names import leading, share_of, shares, to_lab
 from editloupe.data.images import RGB
 
 Mask: TypeAlias = NDArray[np.bool_]

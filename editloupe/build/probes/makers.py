@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.baseline.naming import leading, share_of, to_lab
+from editloupe.imaging.colour_names import leading, share_of, to_lab
 from editloupe.build.probes.colours import (
     FEATHER_PX,
     PAINTS,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.baseline.naming import to_lab
+from editloupe.imaging.colour_names import to_lab
 from editloupe.build.base import LeftOut
 from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
 from editloupe.build.shown import target_name

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
+from editloupe.imaging.colour_names import NAMES, SYNONYMS, to_lab
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, misplaced, other_place
 from editloupe.build.probes.photographs import Scene, Thing
 from editloupe.build.probes.placing import size_of, sized, spots, stamped
