@@ -7,8 +7,8 @@ from typing import Final
 
 from editloupe.answers import CANNOT_JUDGE
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.baseline.reading import EDITED, ORIGINAL, Question, asked_for, object_of, read_request
-from editloupe.baseline.rules import CONSISTENCY, FOLLOWING, Seen, Verdict, consist, follow
+from editloupe.baseline.reading import EDITED, ORIGINAL, AskedEdit, asked_for, object_of, read_request
+from editloupe.baseline.rules import CONSISTENCY, FOLLOWING, Changes, Ruling, consist, follow
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ImageError
@@ -60,7 +60,7 @@ class PixelBaseline:
         return _said(f"{thought} {verdict.reason}", FINAL_ANSWER, verdict.label or CANNOT_JUDGE)
 
 
-def _unfit(question: Question) -> str:
+def _unfit(question: AskedEdit) -> str:
     """Return the reason why the baseline cannot answer the question; "" where it can."""
     if question.labels not in (set(FOLLOWING), set(CONSISTENCY)):
         named = neutralise(", ".join(sorted(question.labels)) or "none")
@@ -70,7 +70,7 @@ def _unfit(question: Question) -> str:
     return "" if question.instruction.strip() else "The request has no editing instruction."
 
 
-def _judged(question: Question, images: ImageStore) -> tuple[Verdict, str]:
+def _judged(question: AskedEdit, images: ImageStore) -> tuple[Ruling, str]:
     """Return the verdict, and the thought before it: how the instruction was read and how many places count."""
     refs = [question.images[alias] for alias in (ORIGINAL, EDITED)]
     try:
@@ -80,7 +80,7 @@ def _judged(question: Question, images: ImageStore) -> tuple[Verdict, str]:
     covered = [[box.scaled(ref.width / 1000, ref.height / 1000) for box in question.covered] for ref in refs]
     found = localize(first, second, masks_1=covered[0], masks_2=covered[1])
     places = tuple(place(found, region.box) for region in found.regions if region.mean >= FAINT)
-    seen = Seen(found=found, places=places, crops=question.crops, covered=bool(question.covered))
+    seen = Changes(found=found, places=places, crops=question.crops, covered=bool(question.covered))
     asked = asked_for(question.instruction)
     verdict = (follow if FOLLOWING[0] in question.labels else consist)(asked, seen)
     read = ", ".join(filter(None, (asked.kind or "of no kind that it knows", asked.of, asked.to and f"to {asked.to}")))

@@ -93,7 +93,7 @@ def object_of(instruction: str) -> str | None:
     return "image" if words[:1] == ["it"] else " ".join(words) or None
 
 
-class Question(NamedTuple):
+class AskedEdit(NamedTuple):
     """What is asked. naming: of the object's name.   covered: where white rectangles hide targets, in thousandths."""
 
     instruction: str
@@ -107,7 +107,7 @@ class Question(NamedTuple):
     """Box, as the observation wrote it → the crop that shows it."""
 
 
-def read_request(request: Request) -> Question:
+def read_request(request: Request) -> AskedEdit:
     """Return the whole conversation as one question. The prompt's own lines stand after the instruction."""
     heard = [m for m in request.messages if m.role in ("user", "tool")]
     text = heard[0].text if heard else ""
@@ -116,7 +116,7 @@ def read_request(request: Request) -> Question:
     said = [m for m in request.messages if m.role == "assistant"]
     called = {call.name for m in said for call in m.tool_calls}.union(*(_CALLED.findall(m.text) for m in said))
     offered = set(_TOOL.findall(rest)) | {tool.name for tool in request.tools}
-    return Question(
+    return AskedEdit(
         instruction="" if asked is None else asked[2],
         naming=asked is not None and asked[1] == "Name the object of this instruction",
         labels=set(_LABEL.findall(rest)),

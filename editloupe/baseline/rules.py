@@ -21,7 +21,7 @@ UNSURE: Final = ""
 _FILLED: Final = {"triang": (0.35, 0.64), "round": (0.7, 0.85), "square": (0.88, 1.0)}
 
 
-class Verdict(NamedTuple):
+class Ruling(NamedTuple):
     """A label or UNSURE, the reason, and the places that decided it: the target, or what changed beside it."""
 
     label: str
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     places: tuple[Place, ...] = ()
 
 
-class Seen(NamedTuple):
+class Changes(NamedTuple):
     """What both criteria are judged by."""
 
     found: Differences
@@ -56,50 +56,50 @@ class Seen(NamedTuple):
         return "; ".join(said) or "none"
 
 
-def follow(asked: Asked, seen: Seen) -> Verdict:
+def follow(asked: Asked, seen: Changes) -> Ruling:
     """Return the verdict on Instruction Following."""
     if not seen.places and not seen.redrawn:
-        return Verdict(MISSED, "No place differs visibly between the two images: the target is unchanged.")
+        return Ruling(MISSED, "No place differs visibly between the two images: the target is unchanged.")
     if seen.redrawn:
         label = MISSED if seen.found.changed_share > 2 * LARGE_SHARE and not asked.unread else UNSURE
-        return Verdict(label, f"{seen.found.changed_share:.0%} of the picture differ clearly, which hides the target.")
+        return Ruling(label, f"{seen.found.changed_share:.0%} of the picture differ clearly, which hides the target.")
     one = seen.places[0]
     if not asked.of and not asked.located and {"remove": one.vanished, "add": one.appeared}.get(asked.kind):
-        return Verdict(FLAWLESS, f"What changed most is as asked, gone or new: {seen.named(one)}.", (one,))
+        return Ruling(FLAWLESS, f"What changed most is as asked, gone or new: {seen.named(one)}.", (one,))
     return _target(asked, seen)
 
 
-def consist(asked: Asked, seen: Seen) -> Verdict:
+def consist(asked: Asked, seen: Changes) -> Ruling:
     """Return the verdict on Visual Consistency."""
     if seen.found.compared_px < LEAST_COMPARED_PX and not seen.found.identical:
-        return Verdict(UNSURE, f"The masks leave {seen.found.compared_px:.0f} px² to compare.")
+        return Ruling(UNSURE, f"The masks leave {seen.found.compared_px:.0f} px² to compare.")
     if seen.redrawn and not asked.unread:
-        return Verdict(COLLAPSE, f"{seen.found.changed_share:.0%} of the picture differ clearly: another scene or style.")
-    target = Verdict(MISSED, "") if seen.covered or not seen.places else _target(asked, seen)
+        return Ruling(COLLAPSE, f"{seen.found.changed_share:.0%} of the picture differ clearly: another scene or style.")
+    target = Ruling(MISSED, "") if seen.covered or not seen.places else _target(asked, seen)
     if not target.label and not target.places:
         # What was asked for would be called an anomaly.
         return target
     strays = tuple(one for one in seen.places if one not in target.places)
     label = (PERFECT, SINGLE, MULTIPLE)[min(2, len(strays))]
-    return Verdict(label, f"Target: {seen.named(*target.places)}. Other places: {seen.named(*strays)}.", strays)
+    return Ruling(label, f"Target: {seen.named(*target.places)}. Other places: {seen.named(*strays)}.", strays)
 
 
-def _target(asked: Asked, seen: Seen) -> Verdict:
+def _target(asked: Asked, seen: Changes) -> Ruling:
     """Return the verdict on the place where the edit went best of those that can be the target."""
     if asked.unread:
-        return Verdict(UNSURE, asked.unread)
+        return Ruling(UNSURE, asked.unread)
     able = tuple(one for one in seen.places if _can_be(one, asked))
     if not able:
         clear = all(_clearly_not(shares(one.core[0]), asked.of) for one in seen.places)
-        return Verdict(MISSED if clear else UNSURE, f"No changed place was {asked.of}: {seen.named(*seen.places)}.")
+        return Ruling(MISSED if clear else UNSURE, f"No changed place was {asked.of}: {seen.named(*seen.places)}.")
     if asked.kind == "count":
         made = sum(one.appeared - one.vanished for one in able)
         label = FLAWLESS if made == asked.change else WRONG
         label = label if all(one.appeared or one.vanished for one in able) else UNSURE
-        return Verdict(label, f"Asked was {asked.change:+d}, made was {made:+d}: {seen.named(*able)}.", able)
+        return Ruling(label, f"Asked was {asked.change:+d}, made was {made:+d}: {seen.named(*able)}.", able)
     judged = [(_judged(asked, one), one) for one in able]
     (label, reason), best = min(judged, key=lambda one: (FLAWLESS, OVER, UNSURE, WRONG).index(one[0][0]))
-    return Verdict(label, f"Target: {seen.named(best)}. {reason}", (best,))
+    return Ruling(label, f"Target: {seen.named(best)}. {reason}", (best,))
 
 
 def _can_be(one: Place, asked: Asked) -> bool:

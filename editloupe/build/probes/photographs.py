@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.imaging.colour_names import to_lab
 from editloupe.build.base import LeftOut
 from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
 from editloupe.build.shown import target_name
@@ -21,6 +20,7 @@ from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import DataError, ImageError
+from editloupe.imaging.colour_names import to_lab
 from editloupe.replies import one_line
 from editloupe.values import ImageRef, Sample, digest
 
