@@ -1,4 +1,4 @@
-"""The embedded judge: of 83 real edits it answers 5 in Instruction Following, all right, and abstains from the others.
+"""The embedded judge: of 83 real edits it answers 4 in Instruction Following, all right, and abstains from the others.
 
 It is rules on pixels, an example of a judge, and says so. docs/backends.md has what it was measured on.
 """
