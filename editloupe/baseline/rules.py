@@ -10,7 +10,7 @@ import numpy as np
 from editloupe.baseline.reading import Asked
 from editloupe.imaging.colour_names import CLEAR_NAMES, Lab, leading, share_of, shares
 from editloupe.imaging.differences import LARGE_SHARE, LEAST_COMPARED_PX, Differences
-from editloupe.imaging.standing import Mask, Place, grown
+from editloupe.imaging.standing import ChangedPlace, Mask, grown
 
 FOLLOWING: Final = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 CONSISTENCY: Final = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
@@ -26,14 +26,14 @@ class Ruling(NamedTuple):
 
     label: str
     reason: str
-    places: tuple[Place, ...] = ()
+    places: tuple[ChangedPlace, ...] = ()
 
 
 class Changes(NamedTuple):
     """What both criteria are judged by."""
 
     found: Differences
-    places: tuple[Place, ...]
+    places: tuple[ChangedPlace, ...]
     """The places that changed, strongest first."""
     crops: Mapping[str, str]
     """A box in thousandths, as a text → the crop that shows it."""
@@ -45,7 +45,7 @@ class Changes(NamedTuple):
         """True for another scene or another style."""
         return self.found.regenerated or self.found.changed_share > LARGE_SHARE
 
-    def named(self, *places: Place) -> str:
+    def named(self, *places: ChangedPlace) -> str:
         """Return places in words: the box in thousandths, the crop that shows it, and what happened there."""
         width, height, said = *self.found.alignment.size_1, []
         for one in places:
@@ -102,7 +102,7 @@ def _target(asked: Asked, seen: Changes) -> Ruling:
     return Ruling(label, f"Target: {seen.named(best)}. {reason}", (best,))
 
 
-def _can_be(one: Place, asked: Asked) -> bool:
+def _can_be(one: ChangedPlace, asked: Asked) -> bool:
     """Return True if the place has the colour that the instruction names."""
     new = one.appeared and asked.kind in ("add", "count")
     pixels = one.core[1] if new else one.core[0]
@@ -121,7 +121,7 @@ def _clearly_not(colours: Mapping[str, float], name: str) -> bool:
     return leading(colours) in CLEAR_NAMES and colours[leading(colours)] >= 0.5 and share_of(colours, name) < 0.2
 
 
-def _judged(asked: Asked, one: Place) -> tuple[str, str]:
+def _judged(asked: Asked, one: ChangedPlace) -> tuple[str, str]:
     """Return (label, reason) for a place that can be the target: first what had to change, then what had to stay."""
     kind, same = asked.kind, one.cover >= 0.88 and one.edges >= 0.5
     if kind in ("add", "remove"):
@@ -151,7 +151,7 @@ def _judged(asked: Asked, one: Place) -> tuple[str, str]:
     return UNSURE, "Whether it is what was asked for, colours do not tell."
 
 
-def _written(asked: Asked, one: Place) -> tuple[str, str]:
+def _written(asked: Asked, one: ChangedPlace) -> tuple[str, str]:
     """Return a verdict on a line of two words by where they part. Letters are not read."""
     texts = [text.split() for text in asked.texts]
     if [len(words) for words in texts] == [2, 2]:

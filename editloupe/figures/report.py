@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import plots, render
-from editloupe.figures.frame import frame
 from editloupe.figures.judged import Judged, incomplete
 from editloupe.figures.label_tables import consistency_table, label_tables
 from editloupe.figures.published import published_table
+from editloupe.figures.run_frame import frame
 from editloupe.figures.side_by_side import not_side_by_side, side_by_side
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table

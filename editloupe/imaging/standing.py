@@ -25,7 +25,7 @@ _LITTLE: Final = 0.3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
+class ChangedPlace:
     """One place in both pictures, with its surroundings, h×w px of its own."""
 
     box: Box
@@ -89,7 +89,7 @@ class Place:
         return after >= _LEAST and before < _LITTLE * after
 
 
-def place(found: Differences, box: Box) -> Place:
+def place(found: Differences, box: Box) -> ChangedPlace:
     """Measure one place. box: px of the original image."""
     alignment = found.alignment
     height, width = alignment.second.shape[:2]
@@ -115,7 +115,7 @@ def place(found: Differences, box: Box) -> Place:
     around = around[:: max(1, len(around) // _SAMPLES)]
     stood, stands = (_standing_out(lab, around, near) for lab in (before, after))
     area = max(1, int(inside.sum()))
-    return Place(box=box, before=before, after=after, changed=changed, stood=stood, stands=stands, area=area)
+    return ChangedPlace(box=box, before=before, after=after, changed=changed, stood=stood, stands=stands, area=area)
 
 
 def _standing_out(lab: Lab, around: Lab, near: Mask) -> Mask:

@@ -13,7 +13,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region, localize
 from editloupe.imaging.orientation import UPRIGHT
-from editloupe.imaging.standing import Place, place
+from editloupe.imaging.standing import ChangedPlace, place
 from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.values import Box, Json
@@ -85,7 +85,7 @@ class DifferenceRegions(BaseMeasure):
         return Measured(answer=record, reason=_said(found, whole, len(kept), len(regions) - len(kept)), data=data)
 
 
-def operation(region: Place) -> Op:
+def operation(region: ChangedPlace) -> Op:
     """Return what happened to a region, by what stands out from its surroundings in each image.
 
     Swapping the two images swaps ADD and REMOVE.

@@ -10,7 +10,7 @@ from editloupe.scores import Metric
 from editloupe.viewer.reader import RunSample
 from editloupe.viewer.render import arguments
 from editloupe.viewer.rows import tone
-from editloupe.viewer.verdicts import Verdict
+from editloupe.viewer.verdicts import VerdictView
 
 OTHERS = "other"
 """Id of the column of measures and of other roles, where there are several judges."""
@@ -47,7 +47,7 @@ class QuestionRow:
     metric: str
     number: int
     """N of a question about the part "WORD N"; 0 for others."""
-    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    verdicts: dict[str, list[VerdictView]] = field(default_factory=dict)
     """By column, repeats and forks in order."""
     people: dict[str, PersonAnswer] = field(default_factory=dict)
     """By column."""
@@ -65,10 +65,12 @@ class Grid:
     """What people said of metrics that nobody answered here: (short name of the metric, what)."""
 
 
-def grid(sample: RunSample, verdicts: Sequence[Verdict], metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> Grid:
+def grid(
+    sample: RunSample, verdicts: Sequence[VerdictView], metrics: Mapping[str, Metric], judges: Mapping[str, str]
+) -> Grid:
     """Return the grid of a sample's verdicts.
 
-    judges: those with the role "judge", as `Verdict.judged_by` names them → their names.
+    judges: those with the role "judge", as `VerdictView.judged_by` names them → their names.
     Each judge has a column if there are several; measures and other roles share one. A single judge shares one with them.
     """
     several = len(judges) > 1
@@ -108,20 +110,20 @@ def grid(sample: RunSample, verdicts: Sequence[Verdict], metrics: Mapping[str, M
     )
 
 
-def put_beside(verdicts: Sequence[Verdict]) -> None:
+def put_beside(verdicts: Sequence[VerdictView]) -> None:
     """Tell verdicts that can be read beside each other so, with the first step at which they differ.
 
     They answer one question: those of several judges in one repeat, or one judge's repeats. A fork stands with what it
     continues.
     """
-    root: dict[str, Verdict] = {}
-    by_question: dict[tuple[str, str], list[Verdict]] = {}
+    root: dict[str, VerdictView] = {}
+    by_question: dict[tuple[str, str], list[VerdictView]] = {}
     for verdict in verdicts:
         root[verdict.id] = root.get(verdict.parent_id, verdict)
         by_question.setdefault((verdict.metric, verdict.scope), []).append(verdict)
     for of_question in by_question.values():
         several = len({root[v.id].judged_by for v in of_question}) > 1
-        groups: dict[int, list[Verdict]] = {}
+        groups: dict[int, list[VerdictView]] = {}
         for verdict in of_question:
             groups.setdefault(root[verdict.id].repeat if several else 0, []).append(verdict)
         for group in groups.values():
@@ -130,7 +132,7 @@ def put_beside(verdicts: Sequence[Verdict]) -> None:
                 verdict.parting, verdict.parting_words = parting(group)
 
 
-def parting(group: Sequence[Verdict]) -> tuple[int, str]:
+def parting(group: Sequence[VerdictView]) -> tuple[int, str]:
     """Return the number of the first step at which verdicts differ, and how; (0, "") if they do not.
 
     Two models never think in the same words: calls and answers count. A fork is not asked about the steps that it shares.
@@ -151,7 +153,7 @@ def parting(group: Sequence[Verdict]) -> tuple[int, str]:
     return 0, ""
 
 
-def _column(verdict: Verdict, verdicts: Sequence[Verdict], judges: Mapping[str, str]) -> str:
+def _column(verdict: VerdictView, verdicts: Sequence[VerdictView], judges: Mapping[str, str]) -> str:
     """The id of a verdict's column. A fork by another judge stands with what it continues."""
     by_id = {v.id: v for v in verdicts}
     while verdict.judged_by not in judges and verdict.parent_id in by_id:

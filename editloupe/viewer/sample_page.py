@@ -14,7 +14,7 @@ from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunSample
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, score_scope, score_words, target_area, tone
 from editloupe.viewer.site_run import SiteRun
-from editloupe.viewer.verdicts import Verdict, verdicts
+from editloupe.viewer.verdicts import VerdictView, verdicts
 
 
 def sample_values(
@@ -28,7 +28,7 @@ def sample_values(
     scored = numbers.scores(reader).get(sample.key, ())
     together = [(run, sample), *peers]
     often = Counter(name for one, _ in together for name in one.reader.judge_names().values())
-    found, columns = list[Verdict](), dict[str, str]()
+    found, columns = list[VerdictView](), dict[str, str]()
     for one, own in together:
         names = one.reader.judge_names()
         named = {id_: name if often[name] == 1 else f"{name} · {one.reader.name}" for id_, name in names.items()}

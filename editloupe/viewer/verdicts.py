@@ -73,7 +73,7 @@ class TimelineStep:
 
 
 @dataclass(kw_only=True)
-class Verdict:
+class VerdictView:
     """One finding, or a trace that is still being written. A trace that cannot be read costs its steps and nothing else."""
 
     run: SiteRun
@@ -184,14 +184,14 @@ class Verdict:
 
 def verdicts(
     run: SiteRun, sample: RunSample, metrics: Mapping[str, Metric], numbers: Numbers, *, at: str, named: Mapping[str, str]
-) -> list[Verdict]:
+) -> list[VerdictView]:
     """Return every verdict on a sample, each followed by the forks that continue it.
 
     Answers to metrics come first.
     at: from the page to the run's folder.   named: what the page calls the judges, by id.
     """
     made, reader = _Maker(run, sample, metrics, numbers, at, named), run.reader
-    found: list[Verdict] = []
+    found: list[VerdictView] = []
     for finding in sorted((*sample.findings, *sample.beside), key=lambda f: f.metric not in metrics):
         found.append(made.verdict(finding, finding.trace))
         family = {finding.trace: found[-1].id}
@@ -218,7 +218,9 @@ class _Maker:
         self.run, self.reader, self.sample, self.metrics, self.numbers = run, run.reader, sample, metrics, numbers
         self.at, self.named = at, named
 
-    def verdict(self, finding: Finding | None, path: str | None, family: Mapping[str | None, str] | None = None) -> Verdict:
+    def verdict(
+        self, finding: Finding | None, path: str | None, family: Mapping[str | None, str] | None = None
+    ) -> VerdictView:
         """path: of the trace in the run.   family: for a fork, trace → id of its verdict."""
         trace, problems = self._trace(path)
         header = trace.header if trace else None
@@ -236,7 +238,7 @@ class _Maker:
         repeat = answered.repeat if answered else 0
         parent_id = family.get(str(parent.get("trace")), "") if family else ""
         about = asked.about if asked else None
-        made = Verdict(
+        made = VerdictView(
             run=self.run,
             at=self.at,
             id=self._id(answered.task_id if answered else "", judge_id, repeat, path if parent else None),
@@ -283,7 +285,7 @@ class _Maker:
         """The id of a verdict. fork: the path of its trace, for a fork."""
         return f"v{digest([task_id, judge_id, repeat, fork or '', *([self.at] if self.at != '../' else [])])[:8]}"
 
-    def _steps(self, made: Verdict, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
+    def _steps(self, made: VerdictView, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
         """first: the number of the first step, which a fork counts on from its parent."""
         steps = trace.steps()
         names = {ref.sha256: alias for alias, ref in reversed(list(inputs.items()))}
@@ -325,7 +327,7 @@ def _pictures(
         yield ShownPicture(image=image, name=alias, op=op, on=tuple(on.values()), kept=kept)
 
 
-def _crops(made: Verdict) -> Iterator[Mark]:
+def _crops(made: VerdictView) -> Iterator[Mark]:
     """The boxes of all crops, for the images at the top; a picture of a whole image has none."""
     pictures = (picture for step in made.steps for call in step.calls for picture in call.pictures)
     for place in (place for picture in pictures if not picture.kept for place in picture.on):
@@ -333,7 +335,7 @@ def _crops(made: Verdict) -> Iterator[Mark]:
             yield place
 
 
-def _evidence(made: Verdict, inputs: Mapping[str, ImageRef]) -> Iterator[Mark]:
+def _evidence(made: VerdictView, inputs: Mapping[str, ImageRef]) -> Iterator[Mark]:
     for number, evidence in enumerate(made.finding.evidence if made.finding else (), start=1):
         image = inputs.get(evidence.image)
         if image is not None:
@@ -341,7 +343,7 @@ def _evidence(made: Verdict, inputs: Mapping[str, ImageRef]) -> Iterator[Mark]:
             yield Mark(kind="evidence", image=image, box=evidence.box, name=name, id=id_, verdict=made.id)
 
 
-def _found(made: Verdict, sample: Sample | None) -> Iterator[Mark]:
+def _found(made: VerdictView, sample: Sample | None) -> Iterator[Mark]:
     """The places that the answer gives, on the picture that was asked about."""
     answer, task = made.finding.answer if made.finding else None, made.task
     if task is None or answer is None:
@@ -366,7 +368,7 @@ def _found(made: Verdict, sample: Sample | None) -> Iterator[Mark]:
             yield from _drawn(made, name, number, box, view)
 
 
-def _drawn(made: Verdict, name: str, number: int, thousandths: Sequence[float], view: Recipe) -> Iterator[Mark]:
+def _drawn(made: VerdictView, name: str, number: int, thousandths: Sequence[float], view: Recipe) -> Iterator[Mark]:
     """A place of the answer on the image that a view shows; nothing where it is no box."""
     shown = view.region or Box.whole(width=view.origin.width, height=view.origin.height)
     try:
