@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm house bench gallery docs site
+.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm house gallery docs site
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -37,16 +37,12 @@ test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes it
 house:  ## Record the lower figures of tests/house.json, after something was removed
 	$(PYTHON) -m tests.house --write
 
-bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
-	$(PYTHON) -m benchmarks.baseline
-
 gallery:  ## Make the recorded traces of editloupe/traces/gallery again
 	$(PYTHON) docs/site/make_gallery.py
 
 docs:  ## Draw the example folder and the measured tables of the docs again
 	PYTHONPATH=. $(PYTHON) docs/site/draw_edits.py
 	$(PYTHON) docs/site/draw_look.py
-	$(PYTHON) -m benchmarks.baseline --write
 
 site:  ## Build the documentation as a site into build/site
 	$(PYTHON) -c "import mkdocs, material, mkdocstrings" 2>/dev/null || $(PYTHON) -m pip install -q -e ".[docs]"

@@ -1,9 +1,8 @@
 """What a builder offers: a data set that is made from images, for `editloupe build NAME`.
 
-A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. There are two
-kinds. Of the first, a protocol asks what has to be asked, into a run; the builder says which images there are, and writes
-the set from the run's findings (`Builder`; `made.SetBuilder` makes one of a recipe). The second asks nobody: its command
-has no options of a judge and makes no run (`DirectBuilder`, with `protocol = None`).
+A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. Of one kind, a
+protocol asks what has to be asked, into a run, and the builder writes the set from the run's findings (`Builder`;
+`made.SetBuilder` makes one of a recipe). The other asks nobody (`DirectBuilder`, with `protocol = None`).
 """
 
 from __future__ import annotations
@@ -91,6 +90,16 @@ def stages_of(passes: Mapping[str, str], lost: Mapping[tuple[str, str], int]) ->
     ]
 
 
+@dataclass(kw_only=True)
+class SetTold:
+    """What the funnel says of a set beside its stages, and what else is printed."""
+
+    counts: dict[str, Json] = field(default_factory=dict)
+    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
+    """Each a head and lines of cells."""
+    notes: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Built:
     """A set that has been written."""
@@ -152,10 +161,7 @@ class Builder(Protocol):
         """Raise ConfigError for options that cannot be met. Called before anything is spent."""
 
     def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
-        """Return the images of a path as samples. folder: of the set, where images that are made may be kept.
-
-        Raises DataError or ConfigError where the whole cannot be used.
-        """
+        """Return the images of a path as samples. folder: of the set. Raises DataError or ConfigError."""
 
     def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
         """Write the set into its folder, each file whole. The same findings give the same files. Raises StorageError."""
@@ -165,7 +171,6 @@ class DirectBuilder(Protocol):
     """The contract of a builder that asks nobody."""
 
     summary: ClassVar[str]
-    """What the command does, for `--help`."""
     protocol: ClassVar[None]
     """None: nobody is asked."""
     reads: ClassVar[str]
@@ -176,15 +181,9 @@ class DirectBuilder(Protocol):
     """What the command offers beside these."""
 
     def build(
-        self,
-        path: Path,
-        options: Any,
-        *,
-        models: Models,
-        folder: Path,
-        stopped: Callable[[], bool],
+        self, path: Path, options: Any, *, models: Models, folder: Path, stopped: Callable[[], bool],
         tell: Callable[[str], None],
-    ) -> Built | None:
+    ) -> Built | None:  # fmt: skip
         """Write the set into its folder, each file whole, and return what it holds. None where it was stopped before.
 
         A further call continues. The same input and options give the same files.

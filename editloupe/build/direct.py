@@ -11,8 +11,7 @@ from threading import Lock
 from typing import Any, Final
 
 from editloupe import files
-from editloupe.build.base import Built, LeftOut, stages_of
-from editloupe.build.engine import SetTold
+from editloupe.build.base import Built, LeftOut, SetTold, stages_of
 from editloupe.values import Json, json_line, parse_json
 
 DONE: Final = "done.jsonl"

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from pydantic import BaseModel
-
 from editloupe.answers import AnswerSpec
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, SetTold
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import image
@@ -72,15 +70,7 @@ class SetRow(Generic[T]):
 
     def becomes(self, number: int, data: Any, *, part: str) -> SetRow[Any]:
         """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
-        return SetRow(
-            recipe=self.recipe,
-            sample=self.sample,
-            known=self.known,
-            id=f"{self.id}-{number}",
-            data=data,
-            part=part,
-            findings=list(self.findings),
-        )
+        return replace(self, id=f"{self.id}-{number}", data=data, part=part, tasks=[], findings=list(self.findings))
 
     def look(self, task: Task) -> Finding | None:
         """Plan a task; return its finding, which the row rests on from now on, or None while there is none."""
@@ -90,22 +80,15 @@ class SetRow(Generic[T]):
             self.findings.append(finding)
         return finding
 
-    def take(self, task: Task) -> Finding:
-        """Plan a task and return its finding. Raises LeftOut while there is none, and where it has no answer."""
-        return answered(self.look(task))
-
     def ask(
-        self,
-        metric: str,
-        prompt: str,
-        answer: AnswerSpec,
-        *views: Recipe,
-        role: str,
-        part: str | None = None,
+        self, metric: str, prompt: str, answer: AnswerSpec, *views: Recipe, role: str, part: str | None = None,
         alone: bool = False,
-    ) -> Ask:
-        """Return a question about the image.   views: beside it.   alone: show these alone."""
-        return Ask(
+    ) -> Finding:  # fmt: skip
+        """Ask about the image, and return what was answered.
+
+        views: beside it.   alone: show these alone.   Raises LeftOut while there is no answer, and where it is none.
+        """
+        task = Ask(
             protocol=self.recipe.name,
             metric=metric,
             about=About.of(self.sample, part=self.part if part is None else part),
@@ -116,10 +99,11 @@ class SetRow(Generic[T]):
             budget=self.recipe.budget,
             rests_on=self.rests_on(),
         )
+        return answered(self.look(task))
 
-    def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Measure:
-        """Return a measure of the image."""
-        return Measure(
+    def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Finding:
+        """Measure the image, and return what was found. Raises LeftOut as `ask` does."""
+        task = Measure(
             protocol=self.recipe.name,
             metric=metric,
             about=About.of(self.sample, part=self.part if part is None else part),
@@ -128,6 +112,7 @@ class SetRow(Generic[T]):
             views=(Recipe(alias="image", origin=self.sample.source),),
             rests_on=self.rests_on(),
         )
+        return answered(self.look(task))
 
     def rests_on(self) -> tuple[str, ...]:
         """Return the tasks whose findings it rests on."""
@@ -166,45 +151,6 @@ class Drafted:
     """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetMade:
-    """All that came of a set's images."""
-
-    images: Sequence[Drafted]
-    reviewed: bool
-    """Whether people look through the set."""
-
-    @property
-    def looked(self) -> bool:
-        """Whether people were asked about it."""
-        return any(REVIEW in one.sample.extra for one in self.images)
-
-    @property
-    def rows(self) -> list[SetRow[Any]]:
-        """What may become rows, in the order of the images."""
-        return [row for one in self.images for row in one.rows]
-
-    @property
-    def kept(self) -> list[SetRow[Any]]:
-        """The rows of the set."""
-        looked = self.looked
-        return [row for row in self.rows if row.lost is None and (row.passed or not looked)]
-
-    @property
-    def waiting(self) -> list[SetRow[Any]]:
-        """Whole rows that people have not passed."""
-        return [row for row in self.rows if row.lost is None and not row.passed] if self.reviewed else []
-
-
-@dataclass(kw_only=True)
-class SetTold:
-    """What the funnel says of a set beside its stages, and what else is printed."""
-
-    counts: dict[str, Json] = field(default_factory=dict)
-    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 class SetRecipe(BaseProtocol):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run.
 
@@ -233,8 +179,6 @@ class SetRecipe(BaseProtocol):
     """The folders of the images that it names."""
     header: ClassVar[Sequence[str]] = ()
     """The columns of a .csv."""
-    SetOptions: ClassVar[type[BaseModel] | None] = None
-    """What the command offers, if more than the protocol has."""
     source: ClassVar[str] = ""
     """Where in the paper the recipe stands."""
     aside: ClassVar[tuple[str, ...]] = ()
@@ -246,11 +190,8 @@ class SetRecipe(BaseProtocol):
         super().__init__(options, budget=budget)
 
     def needed(self) -> Mapping[str, str]:
-        """Return the kinds of models that the options need, each with what to do without it (`need`)."""
+        """Return the kinds of models that the options need, each with what to do without it (`made.need`)."""
         return {}
-
-    def check_options(self) -> None:
-        """Raise ConfigError for options that cannot be met."""
 
     def checked(self, row: DataRow) -> DataRow:
         """Return a row of the images' metadata as it counts. Raises RowError where it cannot be used."""
@@ -271,10 +212,6 @@ class SetRecipe(BaseProtocol):
         first = {sample.source.sha256: sample for sample in reversed(found.samples)}
         samples = tuple(one for one in found.samples if first[one.source.sha256] is one)
         return replace(found, samples=samples, rejected=tuple(row for row in found.rejected if row.kind != "duplicate_id"))
-
-    def told(self, made: SetMade) -> SetTold:
-        """Return what is said of a set beside its stages."""
-        return SetTold()
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""
@@ -300,6 +237,10 @@ class SetRecipe(BaseProtocol):
         """Yield what a row becomes in the benchmark's file; its images are placed."""
         raise NotImplementedError
 
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+        """Return what is said of a set beside its stages.   rows: all that were under way.   kept: those of the set."""
+        return SetTold()
+
     # What follows is the engine's.
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
@@ -310,18 +251,15 @@ class SetRecipe(BaseProtocol):
     def drafted(self, sample: Sample, known: Known) -> Drafted:
         """Return what is known of an image's rows, and what can be asked. Pure."""
         image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
-        others: list[dict[str, Json]] = []
-        rows: list[SetRow[Any]] = []
-        lost = None
+        found = Drafted(sample=sample, tasks=image.tasks, rows=[], lost=None, others=[])
         try:
-            rows = self.rows(image, others)
+            found.rows = self.rows(image, found.others)
         except LeftOut as error:
-            lost = error.kept(self.first)
-        tasks = list(image.tasks)
-        for row in rows:
+            found.lost = error.kept(self.first)
+        for row in found.rows:
             self._follow(row)
-            tasks += row.tasks
-        return Drafted(sample=sample, tasks=tasks, rows=rows, lost=lost, others=others)
+            found.tasks += row.tasks
+        return found
 
     def _follow(self, row: SetRow[Any]) -> None:
         """Take a row as far as it is known."""
@@ -331,10 +269,9 @@ class SetRecipe(BaseProtocol):
             except LeftOut as error:
                 row.lost = error.kept(step.name)
                 return
-        if self.review is None or (verdict := row.verdict(self.seen(row))) is None:
-            row.waits = "not_reviewed"
-        elif verdict.kind == "disagree":
-            row.waits = "people_disagree"
+        verdict = None if self.review is None else row.verdict(self.seen(row))
+        if verdict is None or verdict.kind == "disagree":
+            row.waits = "not_reviewed" if verdict is None else "people_disagree"
         elif verdict.kind == "passed":
             row.passed = True
         else:

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 from editloupe import files, models
 from editloupe.build.base import Answered, Built, Reviewed, stages_of
-from editloupe.build.engine import REVIEWED, SetMade, SetRecipe, SetRow
-from editloupe.build.people import SEEN, TO_REVIEW, with_reviews
+from editloupe.build.engine import REVIEWED, SetRecipe, SetRow
+from editloupe.build.people import REVIEW, SEEN, TO_REVIEW, with_reviews
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import Loaded
@@ -32,24 +32,17 @@ class SetBuilder:
     def __init__(self, recipe: type[SetRecipe]) -> None:
         self._recipe = recipe
         self.summary, self.protocol = recipe.summary, recipe.name
-        self.Options = recipe.SetOptions or recipe.Options
-        self.weights = recipe.weights
+        self.Options, self.weights = recipe.Options, recipe.weights
         if recipe.review is not None:
             self.review = recipe.review.name
 
     def check(self, options: Any, models_: Models) -> None:
         """Raise ConfigError for options that cannot be met, and where a model is needed and there is none."""
-        recipe = self._recipe(options)
-        recipe.check_options()
-        for kind, advice in recipe.needed().items():
+        for kind, advice in self._recipe(options).needed().items():
             need(models_, kind, advice)
 
     def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
-        """Return a sample for each image, or for each row of the metadata; every image is decoded once.
-
-        Of a folder without metadata, an image that occurs again, byte for byte, is taken once. Raises DataError where there
-        is no image.
-        """
+        """Return a sample for each image, or for each row of the metadata. Raises DataError where there is no image."""
         return self._recipe(options).loaded(path, store)
 
     def reviewed(self, loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded:
@@ -59,18 +52,30 @@ class SetBuilder:
 
     def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
         """Write the rows in the order of the images, and what was left out with its reason."""
-        # The run's, with the options that only the set has.
-        recipe = self._recipe(options)
-        drafted = [recipe.drafted(sample, known) for sample, known in run.known()]
-        made = SetMade(images=drafted, reviewed=recipe.review is not None)
+        made = _Made(run, self._recipe(options))
         with files.writing(folder):
-            _write_benchmark(recipe, made.kept, ImagePlace(folder=folder, images=run.images))
-            folders = {IMAGEFOLDER: made.kept, **({TO_REVIEW: made.waiting} if recipe.review else {})}
+            _write_benchmark(made, ImagePlace(folder=folder, images=run.images))
+            folders = {IMAGEFOLDER: made.kept, **({TO_REVIEW: made.waiting} if made.recipe.review else {})}
             for name, rows in folders.items():
-                _write_imagefolder(recipe, rows, ImagePlace(folder=folder / name, images=run.images), run.identity)
-            left = _left_out(recipe, run, made)
-            files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, left)), below=folder)
-        return _built(recipe, run, made)
+                _write_imagefolder(made.recipe, rows, ImagePlace(folder=folder / name, images=run.images), run.identity)
+            files.write_whole(folder / LEFT_OUT, b"".join(map(json_line, _left_out(made))), below=folder)
+        return _built(made)
+
+
+class _Made:
+    """All that came of a run's images."""
+
+    def __init__(self, run: Answered, recipe: SetRecipe) -> None:
+        self.run, self.recipe = run, recipe
+        self.images = [recipe.drafted(sample, known) for sample, known in run.known()]
+        self.rows = [row for one in self.images for row in one.rows]
+        """What may become rows, in the order of the images."""
+        self.looked = any(REVIEW in one.sample.extra for one in self.images)
+        """Whether people were asked about it."""
+        whole = [row for row in self.rows if row.lost is None]
+        self.kept = [row for row in whole if row.passed or not self.looked]
+        self.waiting = [row for row in whole if not row.passed] if recipe.review else []
+        """Whole rows that people have not passed."""
 
 
 def need(models_: Models, kind: str, advice: str) -> Any:
@@ -86,9 +91,10 @@ def need(models_: Models, kind: str, advice: str) -> Any:
     return model
 
 
-def _write_benchmark(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: ImagePlace) -> None:
+def _write_benchmark(made: _Made, place: ImagePlace) -> None:
     """Write the benchmark's file, a line at a time, with its images."""
-    lines = (line for number, row in enumerate(rows) for line in recipe.lines(row, place, number))
+    recipe = made.recipe
+    lines = (line for number, row in enumerate(made.kept) for line in recipe.lines(row, place, number))
     with files.whole(place.folder / recipe.file, below=place.folder) as file:
         if recipe.file.endswith(".csv"):
             told = io.StringIO()
@@ -124,9 +130,10 @@ def _write_imagefolder(recipe: SetRecipe, rows: Sequence[SetRow[Any]], place: Im
     place.clean()
 
 
-def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[str, Json]]:
+def _left_out(made: _Made) -> Iterator[dict[str, Json]]:
     """Yield each image without a row, and each row that is not kept, with the reason."""
-    for image in run.rejected:
+    recipe = made.recipe
+    for image in made.run.rejected:
         yield {"image": image.id, "stage": "read", "why": image.kind, "detail": image.message}
     for drafted in made.images:
         if drafted.lost is not None:
@@ -143,15 +150,16 @@ def _left_out(recipe: SetRecipe, run: Answered, made: SetMade) -> Iterator[dict[
         yield {**where, "stage": REVIEWED, "why": row.waits, "detail": detail}
 
 
-def _built(recipe: SetRecipe, run: Answered, made: SetMade) -> Built:
+def _built(made: _Made) -> Built:
     """Return the funnel of the rows, and what else is said of the set."""
+    recipe, run = made.recipe, made.run
     passes = {step.name: step.passes for step in recipe.steps()}
     lost = Counter((row.lost.at, row.lost.why) for row in made.rows if row.lost is not None)
     others = Counter((str(o["stage"]), str(o["why"])) for one in made.images for o in one.others if o["stage"] in passes)
     lost.update(others)
     refused = Counter[str](row.kind for row in run.rejected)
     refused.update(image.lost.why for image in made.images if image.lost is not None)
-    read, waiting, told = len(run.rejected) + len(made.images), made.waiting, recipe.told(made)
+    read, waiting, told = len(run.rejected) + len(made.images), made.waiting, recipe.told(made.rows, made.kept)
     left = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(refused.items()))
     told.notes.insert(0, f"Images: {read:,}" + (f"; left out: {left}" if left else ""))
     counts: dict[str, Json] = {"images": {"read": read, "left_out": dict(sorted(refused.items()))}, **told.counts}
@@ -174,7 +182,7 @@ def _built(recipe: SetRecipe, run: Answered, made: SetMade) -> Built:
     )
 
 
-def _open_note(made: SetMade, protocol: str) -> str:
+def _open_note(made: _Made, protocol: str) -> str:
     """Return what to do about rows that nobody has passed."""
     count = len(made.waiting)
     rows = "1 row" if count == 1 else f"{count:,} rows"

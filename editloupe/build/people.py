@@ -7,13 +7,12 @@ The samples of a review are rows of a set that `editloupe build` wrote into `to_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
-from editloupe.answers import YES_NO, AnswerSpec, Choice, Label, Text
+from editloupe.answers import YES_NO, AnswerSpec, Choice, Label
 from editloupe.build.base import Reviewed
-from editloupe.build.names import target_name
-from editloupe.build.shown import boxes_of
+from editloupe.build.shown import boxes_of, target_name
 from editloupe.data.human import settled
 from editloupe.data.rows import Loaded
 from editloupe.errors import DataError
@@ -49,8 +48,6 @@ class RowVerdict(Serialisable):
     why: str = ""
     """What it did not pass, or what they disagree on: the id of a question."""
     detail: str = ""
-    corrections: Mapping[str, str] = field(default_factory=dict)
-    """Better texts, by the ids of the questions for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +71,6 @@ class RowQuestion:
     """What becomes of the row with another one."""
     asked: Callable[[Sample], bool] = lambda sample: True
     """Whether a row has it."""
-    corrects: str = ""
-    """Id of another question. This one asks for a better text where that one was answered with no, and may be left open."""
 
     def metric(self, source: str) -> Metric:
         """Return what is scored of it."""
@@ -84,7 +79,7 @@ class RowQuestion:
 
 
 class Review(BaseProtocol):
-    """The questions of a list about each row, and those for better texts where the texts are wrong."""
+    """The questions of a list about each row."""
 
     outputs = False
     Options = Options
@@ -97,7 +92,7 @@ class Review(BaseProtocol):
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)
-        self.metrics = tuple(one.metric(self.source) for one in self.questions if not one.corrects)
+        self.metrics = tuple(one.metric(self.source) for one in self.questions)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for samples that are no rows of a set."""
@@ -110,23 +105,21 @@ class Review(BaseProtocol):
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the questions about each row."""
         for sample in group:
-            for one in self.questions:
-                said = known.answer(one.corrects, sample) if one.corrects else None
-                if one.asked(sample) and (not one.corrects or (isinstance(said, Choice) and said.name == "no")):
-                    yield Ask(
-                        protocol=self.name,
-                        metric=one.id,
-                        about=About.of(sample),
-                        prompt=one.prompt(sample) if one.prompt else self._page(one, sample),
-                        views=tuple(one.views(sample)),
-                        answer=one.answer,
-                        budget=self.budget,
-                    )
+            for one in self._of(sample):
+                yield Ask(
+                    protocol=self.name,
+                    metric=one.id,
+                    about=About.of(sample),
+                    prompt=one.prompt(sample) if one.prompt else self._page(one, sample),
+                    views=tuple(one.views(sample)),
+                    answer=one.answer,
+                    budget=self.budget,
+                )
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return 1 for yes and 0 for no, and the value of a label."""
         for sample in group:
-            for one in self._scored(sample):
+            for one in self._of(sample):
                 answer = known.answer(one.id, sample)
                 if isinstance(answer, Label | Choice):
                     value = answer.value if isinstance(answer, Label) else float(answer.name == "yes")
@@ -138,41 +131,32 @@ class Review(BaseProtocol):
         """Return what people say of a row; None where a question is open and nothing speaks against the row.
 
         A row passes if somebody said so of each question, and nobody otherwise. Where people disagree it waits until that
-        is settled. Texts that are wrong and were corrected pass; of several corrections the last one counts.
-        row: as it was shown.
+        is settled.   row: as it was shown.
         """
         answers = {one.id: counted(one.id, said) for one in self.questions}
-        better = {
-            one.id: (one.corrects, one_line(texts[-1].answer.text))
-            for one in self.questions
-            if one.corrects and (texts := answers[one.id]) and isinstance(texts[-1].answer, Text)
-        }
-        corrections, corrected = {name: text for name, (_, text) in better.items()}, {of for of, _ in better.values()}
-        found = RowVerdict(row=row.id, seen=str(row.extra[SEEN]), kind="passed", corrections=corrections)
+        found = RowVerdict(row=row.id, seen=str(row.extra[SEEN]), kind="passed")
         notes = "; ".join(dict.fromkeys(one.reason for several in answers.values() for one in several if one.reason))
         split = None
-        for one in self._scored(row):
+        for one in self._of(row):
             labels = [finding.label for finding in answers[one.id]]
             worse = [label for label in labels if label != one.passes]
-            if not worse or one.id in corrected:
-                continue
-            if len(worse) < len(labels):
-                split = split or replace(found, kind="disagree", why=one.id, detail=notes or f"people disagree on {one.id}")
-            else:
-                detail = notes or f"{one.name}: {worse[0]}"
-                return replace(found, kind=one.otherwise, why=one.id, detail=detail)
-        return split or (found if all(answers[one.id] for one in self._scored(row)) else None)
+            if worse and len(worse) < len(labels):
+                detail = notes or f"people disagree on {one.id}"
+                split = split or replace(found, kind="disagree", why=one.id, detail=detail)
+            elif worse:
+                return replace(found, kind=one.otherwise, why=one.id, detail=notes or f"{one.name}: {worse[0]}")
+        return split or (found if all(answers[one.id] for one in self._of(row)) else None)
 
-    def _scored(self, sample: Sample) -> list[RowQuestion]:
-        """Return the questions that a row has to pass."""
-        return [one for one in self.questions if one.asked(sample) and not one.corrects]
+    def _of(self, sample: Sample) -> list[RowQuestion]:
+        """Return the questions that a row has."""
+        return [one for one in self.questions if one.asked(sample)]
 
     def _page(self, one: RowQuestion, row: Sample) -> str:
         """Return a question in words. What comes from the row stays on one line."""
         said = {name: _text(row.extra.get(name)) for name in self.columns}
         said |= {"instruction": one_line(row.instruction), "edit_type": one_line(row.edit_type or "")}
-        page = f"build/{self.builder}/review_{'correction' if one.corrects else one.id}"
-        return render(page, asked=one.name, target=one_line(target_name(row)), boxes=len(boxes_of(row)), **said)
+        target = one_line(target_name(row))
+        return render(f"build/{self.builder}/review_{one.id}", target=target, boxes=len(boxes_of(row)), **said)
 
 
 def _text(value: Json) -> str:
@@ -209,6 +193,5 @@ def with_verdicts(sample: Sample, verdicts: Iterable[RowVerdict]) -> Sample:
 
 def verdicts_of(sample: Sample) -> dict[tuple[str, str], RowVerdict]:
     """Return the verdicts on a sample's rows, by row id and the digest of what was seen."""
-    listed = cast("Sequence[Any]", sample.extra.get(REVIEW, ()))
-    found = [RowVerdict.from_json(one) for one in listed]
+    found = [RowVerdict.from_json(one) for one in cast("Sequence[Any]", sample.extra.get(REVIEW, ()))]
     return {(one.row, one.seen): one for one in found}

@@ -1,7 +1,8 @@
-"""What models and people are shown of an image's row: the image, a close-up of boxes, what a mask marks, a reference."""
+"""What models and people are shown and told of an image's row: a target's name, close-ups of boxes, a mask, a reference."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import reduce
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from editloupe.imaging.geometry import expand
 from editloupe.imaging.render import display_scale
 from editloupe.imaging.views import LONG_SIDE
+from editloupe.replies import one_line
 from editloupe.tasks import Recipe
 from editloupe.values import Box, ImageRef, Json, Sample
 
@@ -16,6 +18,20 @@ IMAGE: Final = "Image"
 """What questions about an image call it."""
 PAIR: Final = ("Original Image", "Edited Image")
 """What questions about a pair call its images."""
+SIGNS: Final = "\"'`“”‘’«»<>[]*_ \t.,;:"
+"""Signs around a name that are no part of it."""
+_ARTICLE: Final = re.compile(r"^(an?|the|some) ")
+
+
+def plain_name(text: str) -> str:
+    """Return a name in lower case on one line, without an article and without signs around it."""
+    return _ARTICLE.sub("", one_line(text).casefold().strip(SIGNS))
+
+
+def target_name(sample: Sample) -> str:
+    """Return what the data calls the target; "" where it says nothing."""
+    named = next((target.name for target in sample.targets if target.name), None)
+    return str(named or sample.extra.get("target_name") or "").strip()
 
 
 def boxes_of(sample: Sample) -> tuple[Box, ...]:

@@ -49,6 +49,11 @@ _CHINESE: Final = ("cn", "zh")
 _CARD: Final = Path(__file__).with_name("unicedit_card.md")
 """README.md beside the Parquet files: it tells `datasets` which columns are images."""
 
+COLUMNS: Final = (
+    "key", "edit_task", "edit_subtask", "src_image", "edit_image", "prompt_en", "prompt_cn", "original_instruction",
+    "editor", "lineage",
+)  # fmt: skip
+"""Of a Parquet file. The first seven are UnicEdit-10M's."""
 STAGES: Final[Mapping[str, str]] = {
     "judged": "the verifier gave an answer",
     "changed": "the edit changed something",
@@ -67,6 +72,7 @@ class Triplet:
     key: str
     """Unique in the set."""
     sample: Sample
+    edited: ImageRef
     restated: str
     """What was really done, in the verifier's words."""
     finding: Finding
@@ -113,14 +119,11 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
         raise ConfigError(f"{store.folder} is a run of the protocol {store.protocol!r}; expected one of {PROTOCOL!r}")
     findings = store.current()
     samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
-    protocol = make_protocol(store.protocol, store.options())
-    scores = scored(protocol, samples, findings, Repeats.of_run(store.info, findings))
+    scores = scored(make_protocol(store.protocol, store.options()), samples, findings, Repeats.of_run(store.info, findings))
     changed = {score.key: score for score in scores if score.metric == CHANGED}
     answers = {finding.about.key: finding for finding in findings if finding.metric == VERIFICATION}
     by_task = {finding.task_id: finding for finding in findings}
-    images = ImageStore(store.blobs, writes=False)
-    triplets: list[Triplet] = []
-    left_out: list[Mapping[str, Json]] = []
+    images, triplets, left_out = ImageStore(store.blobs, writes=False), list[Triplet](), list[Mapping[str, Json]]()
     for row in store.rejected.values():
         id_, editor = str(row["id"]), str(row["editor"])
         lost = LeftOut("input_error", str(row.get("message") or ""), at="judged")
@@ -131,34 +134,35 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
         if finding is None and score is not None:
             # A rule on pixels may have settled it.
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
-        restated = _restated(finding)
         try:
-            _check(sample, score, restated, images, quality)
-            assert finding is not None and sample.edited is not None
-            same = sample.source.sha256, sample.edited.sha256, " ".join(restated.casefold().split())
+            one = _triplet(key, sample, score, finding, images, quality)
+            same = sample.source.sha256, one.edited.sha256, " ".join(one.restated.casefold().split())
             if (earlier := first.setdefault(same, key)) != key:
                 raise LeftOut("duplicate", f"the same as {earlier!r}", at="distinct")
-            triplets.append(Triplet(key=key, sample=sample, restated=restated, finding=finding))
+            triplets.append(one)
         except LeftOut as error:
             left_out.append(_line(key, error, _lineage(finding, store.identity, sample.id, sample.editor)))
     return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
 
 
-def _restated(finding: Finding | None) -> str:
-    """Return what a verification says was done; "" if it says nothing."""
-    data = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else None
-    text = data.get("instruction") if isinstance(data, Mapping) else None
-    return text.strip() if isinstance(text, str) else ""
-
-
-def _check(sample: Sample, score: Score | None, restated: str, images: ImageStore, quality: QualityFilter | None) -> None:
-    """Raise LeftOut, with its stage, for an edit that does not pass all stages but the last."""
+def _triplet(
+    key: str,
+    sample: Sample,
+    score: Score | None,
+    finding: Finding | None,
+    images: ImageStore,
+    quality: QualityFilter | None,
+) -> Triplet:
+    """Return the row of an edit. Raises LeftOut, with its stage, for one that does not pass all stages but the last."""
     if score is None or score.value is None:
         why = NOT_JUDGED if score is None or score.missing is None else score.missing
         raise LeftOut(why, "" if score is None else score.reason, at="judged")
     if not score.value:
         raise LeftOut("no_edit", at="changed")
-    if not restated:
+    data = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else None
+    said = data.get("instruction") if isinstance(data, Mapping) else None
+    restated = said.strip() if isinstance(said, str) else ""
+    if finding is None or not restated:
         raise LeftOut("no_instruction", at="restated")
     gone = [role for role, ref in (("source", sample.source), ("edited", sample.edited)) if not ref or not images.path(ref)]
     if gone or sample.edited is None:
@@ -171,6 +175,7 @@ def _check(sample: Sample, score: Score | None, restated: str, images: ImageStor
             raise error.kept("judged" if error.failed else "quality") from error
         except ImageError as error:
             raise LeftOut("input_error", str(error), at="judged") from error
+    return Triplet(key=key, sample=sample, edited=sample.edited, restated=restated, finding=finding)
 
 
 def _line(key: str, lost: LeftOut, lineage: Json) -> dict[str, Json]:
@@ -275,7 +280,7 @@ def shards(triplets: Sequence[Triplet], images: ImageStore) -> Iterator[tuple[Tr
     part: list[Triplet] = []
     size = 0
     for triplet in triplets:
-        paths = [images.path(ref) for ref in _images(triplet)]
+        paths = [images.path(ref) for ref in (triplet.sample.source, triplet.edited)]
         more = sum(path.stat().st_size for path in paths if path is not None)
         if part and (len(part) == ROWS or size + more > _BYTES):
             yield tuple(part)
@@ -286,26 +291,20 @@ def shards(triplets: Sequence[Triplet], images: ImageStore) -> Iterator[tuple[Tr
         yield tuple(part)
 
 
-def _images(row: Triplet) -> tuple[ImageRef, ImageRef]:
-    assert row.sample.edited is not None
-    return row.sample.source, row.sample.edited
-
-
 def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:
     import polars
 
     image = polars.Struct({"bytes": polars.Binary, "path": polars.String})
-    source = polars.Struct({**dict.fromkeys(_LINEAGE, polars.String), "repeat": polars.Int64})
-    schema = {name: {"image": image, "lineage": source}.get(kind, polars.String) for name, kind in _COLUMNS.items()}
+    texts = ("run", "task_id", "judge_id", "sample", "editor")
+    source = polars.Struct({**dict.fromkeys(texts, polars.String), "repeat": polars.Int64})
+    kinds = {"src_image": image, "edit_image": image, "lineage": source}
+    schema = {name: kinds.get(name, polars.String) for name in COLUMNS}
 
     def cell(ref: ImageRef) -> dict[str, Any]:
         ending = images.path(ref)
         return {"bytes": images.data(ref), "path": f"{ref.sha256[:24]}{ending.suffix if ending else ''}"}
 
-    table = [
-        {**columns(one, run), **dict(zip(("src_image", "edit_image"), map(cell, _images(one)), strict=True))}
-        for one in part
-    ]
+    table = [{**columns(one, run), "src_image": cell(one.sample.source), "edit_image": cell(one.edited)} for one in part]
     frame = polars.DataFrame([{name: row[name] for name in schema} for row in table], schema=schema)
     try:
         with files.whole(path) as file:
@@ -314,29 +313,13 @@ def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: s
         raise StorageError(f"{path} cannot be written: {error}") from error
 
 
-_LINEAGE: Final = ("run", "task_id", "judge_id", "sample", "editor")
-_COLUMNS: Final[Mapping[str, str]] = {
-    "key": "text",
-    "edit_task": "text",
-    "edit_subtask": "text",
-    "src_image": "image",
-    "edit_image": "image",
-    "prompt_en": "text",
-    "prompt_cn": "text",
-    "original_instruction": "text",
-    "editor": "text",
-    "lineage": "lineage",
-}
-"""Column → what it holds. The first seven are UnicEdit-10M's."""
-
-
 def _folder_row(one: Triplet, place: ImagePlace, run: str) -> dict[str, Json]:
     """Return a row of the ImageFolder, its images placed. Raises OSError and ImageError."""
-    (source, edited), text = map(place.image, _images(one)), columns(one, run)
+    text = columns(one, run)
     return {
         "id": text["key"],
-        "source_file_name": source,
-        "edited_file_name": edited,
+        "source_file_name": place.image(one.sample.source),
+        "edited_file_name": place.image(one.edited),
         "instruction": text["prompt_en"] or text["prompt_cn"],
         "original_instruction": text["original_instruction"],
         "edit_task": text["edit_task"],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder, opt
-from editloupe.cli.output import Form, command, fail, for_programs, note, print_json, say, show_table, warn
+from editloupe.cli.output import Form, command, fail, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import gate as gates
 from editloupe.figures import render
@@ -61,7 +60,6 @@ def gate(
         which = judged if editor is None else gates.of_editor(judged, editor)
         people = partial(_people, store, judged, human, columns, editor)
         checked += list(gates.check(which, requirements, people))
-    warn(gates.remarks(checked))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
@@ -70,9 +68,7 @@ def gate(
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
-        shown = gates.table(checked, title)
-        # People have read the remarks above.
-        show_table(shown if for_programs() else replace(shown, caption=""))
+        show_table(gates.table(checked, title))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
             if one.worst:

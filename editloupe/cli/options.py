@@ -171,43 +171,42 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
         name, text = name.strip(), text.strip()
         if not equals or not name or not text:
             raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
+        if name in given:
+            raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         first, dot, rest = name.partition(".")
         if first == "option" and rest in also:
             name = rest
         if name in also:
             option[name] = value_of(text, also[name], source)
-        elif source.startswith("--set") and name in SETTINGS and _own_option(name, protocol):
-            option[name] = text
-        elif name in given:
-            raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         elif dot and first in ("role", "option"):
             (role if first == "role" else option)[rest] = text
         elif name in SETTINGS and name not in ("config", "trust", "judges_file"):
+            if source.startswith("--set ") and name not in SHORTHANDS and name in _options(protocol):
+                flag = name.replace("_", "-")
+                told = f"--set option.{name}={text} is the protocol's; --{flag} or a line of editloupe.yaml is the run's"
+                raise ConfigError(f"{source}: the protocol has an option {name!r}, and so has the run; {told}")
             found[name] = value_of(text, SETTINGS[name], source)
         else:
             option[name] = _of_protocol(name, text, source, protocol, also)
     return {**found, "option": option, **({"role": role} if role else {})}
 
 
+def _class(protocol: str) -> Any:
+    return plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+
+
+def _options(protocol: str) -> list[str]:
+    """Return the names of a protocol's options. Raises ConfigError for a protocol that is not installed."""
+    return [field.alias or own for own, field in _class(protocol).Options.model_fields.items()]
+
+
 def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, FieldInfo]) -> str:
     """Return the text of an option of the protocol. Raises ConfigError, with the nearest name, for what is none."""
-    options = _options(protocol)
-    known = [*also, *(field.alias or own for own, field in options.model_fields.items())]
-    if name in known or options.model_config.get("extra") == "allow":
+    known = [*also, *_options(protocol)]
+    if name in known or _class(protocol).Options.model_config.get("extra") == "allow":
         return text
     hint = did_you_mean(name, [*SETTINGS, *known])
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
-
-
-def _own_option(name: str, protocol: str) -> bool:
-    """Whether a protocol calls one of its own options as a setting of runs is called, as dice does with `detector`."""
-    return name not in SHORTHANDS and bool(protocol) and name in _options(protocol).model_fields
-
-
-def _options(protocol: str) -> type[BaseModel]:
-    cls: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
-    options: type[BaseModel] = cls.Options
-    return options
 
 
 def value_of(text: str, field: FieldInfo, source: str) -> Any:

@@ -20,7 +20,6 @@ from editloupe.errors import ConfigError
 from editloupe.runs.folders import runs_below
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
-from editloupe.viewer.people import Rating
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import PORT, bound, serve_until_stopped
 
@@ -32,15 +31,14 @@ def view(
     host: Annotated[str, opt("--host", "NAME", "Where to listen. All but loopback is open to others.")] = "127.0.0.1",
     port: Annotated[int | None, opt("--port", "N", f"Default: {PORT}, or the next free one.", min=0, max=65535)] = None,
     allow_host: Annotated[list[str] | None, opt("--allow-host", "NAME", "A further name of this server.")] = None,
-    rater: Annotated[str, opt("--rater", "NAME", "Name under which labels are kept that are given here.")] = "me",
+    human: Annotated[Path | None, opt("--human", "FILE", "People's labels, shown beside the judges'.")] = None,
     prices: PricesFile = None,
     open_browser: Annotated[bool, opt("--open", None, "Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
-    site = _site(named)
-    site = replace(site, rating=Rating(rater=rater), numbers=Numbers(prices=read_prices(prices)))
-    with bound(site, host, port, allow_host or (), renew=partial(_renewed, named)) as server:
+    site = replace(_site(named, human=human), numbers=Numbers(prices=read_prices(prices)))
+    with bound(site, host, port, allow_host or (), renew=partial(_renewed, named, human)) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
         places = ", ".join(map(str, named))
@@ -55,16 +53,17 @@ def view(
     return 0
 
 
-def _site(named: Iterable[Path], known: Sequence[RunReader] = ()) -> Site:
+def _site(named: Iterable[Path], known: Sequence[RunReader] = (), human: Path | None = None) -> Site:
     """A site of the runs that are there now. known: readers that are open already; their runs keep their places.
 
+    human: a table of people's labels.
     Raises ConfigError for a folder without a run, and for a run that was named and cannot be read.
     """
     found, broken, listed = _found(named)
     readers = [reader for reader in known if reader.folder in found]
     for run in (run for run in found if all(run != reader.folder for reader in readers)):
         try:
-            readers.append(RunReader(run, live=True))
+            readers.append(RunReader(run, live=True, human=human))
         except ConfigError as error:
             if not listed:
                 raise
@@ -72,15 +71,15 @@ def _site(named: Iterable[Path], known: Sequence[RunReader] = ()) -> Site:
     return Site.of(readers, live=True, listed=listed, broken=broken)
 
 
-def _renewed(named: Iterable[Path], site: Site) -> Site:
+def _renewed(named: Iterable[Path], human: Path | None, site: Site) -> Site:
     """The site with the runs that have come since, and without those that are gone."""
     try:
-        now = _site(named, [run.reader for run in site.runs])
+        now = _site(named, [run.reader for run in site.runs], human)
     except ConfigError:
         return site  # the last run is gone, and its pages say so
     if (now.broken, [run.reader for run in now.runs]) == (site.broken, [run.reader for run in site.runs]):
         return site
-    return replace(now, rating=site.rating, numbers=site.numbers)
+    return replace(now, numbers=site.numbers)
 
 
 def _no_run(path: Path) -> bool:

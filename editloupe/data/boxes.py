@@ -22,16 +22,11 @@ FORMATS: Final[Mapping[str, tuple[BoxOrder, BoxScale]]] = {
     "yxyx_thousandths": ("yxyx", "thousandths"),
 }
 """What `bbox_format` may say: corners unless xywh, px unless unit (0..1) or thousandths (0..1000), x first unless yxyx."""
-_KEYS: Final[tuple[tuple[BoxOrder, tuple[str, str, str, str]], ...]] = (
-    ("xywh", ("x", "y", "w", "h")),
-    ("xywh", ("x", "y", "width", "height")),
-    ("xywh", ("left", "top", "width", "height")),
-    ("xyxy", ("x0", "y0", "x1", "y1")),
-    ("xyxy", ("x1", "y1", "x2", "y2")),
-    ("xyxy", ("xmin", "ymin", "xmax", "ymax")),
-    ("xyxy", ("x_min", "y_min", "x_max", "y_max")),
-    ("xyxy", ("left", "top", "right", "bottom")),
-)
+_KEYS: Final[Mapping[BoxOrder, Sequence[str]]] = {
+    "xywh": ("x y w h", "x y width height", "left top width height"),
+    "xyxy": ("x0 y0 x1 y1", "x1 y1 x2 y2", "xmin ymin xmax ymax", "x_min y_min x_max y_max", "left top right bottom"),
+}
+"""Keys of an object that is a box, by what they tell of its order."""
 
 ROUNDING_PX: Final = 2.0
 """How far a box may reach beyond the image before it counts as wrong: annotation tools round."""
@@ -129,9 +124,10 @@ def _from_text(text: str) -> tuple[Quad, ...]:
 
 def _from_object(value: Mapping[str, Json]) -> Quad:
     lowered = {str(k).lower(): v for k, v in value.items()}
-    for order, names in _KEYS:
-        if all(name in lowered for name in names):
-            return _quad([lowered[name] for name in names], order)
+    for order, spellings in _KEYS.items():
+        for names in map(str.split, spellings):
+            if all(name in lowered for name in names):
+                return _quad([lowered[name] for name in names], order)
     raise ValueError(
         f"expected a box with the keys x, y, w, h or x0, y0, x1, y1 (or xmin, ymin, xmax, ymax), "
         f"found the keys {', '.join(map(str, value)) or 'none'}"

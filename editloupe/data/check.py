@@ -27,6 +27,8 @@ size or aspect, a mask of another size, an output that is its source byte for by
 notes of the loader on a sample."""
 ASPECT_TOLERANCE: Final = 0.01
 """Relative difference of width/height from which on the aspect counts as another one."""
+_Decoded: TypeAlias = Mapping[str, "tuple[str, ...] | ImageError"]
+"""Notes on an image by its SHA-256, or what is wrong with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +36,11 @@ class DataProblem(Serialisable):
     """One thing that is wrong or worth knowing."""
 
     kind: ProblemKind
-    severity: Severity
+    severity: Severity = "warning"
     """"error" where the sample cannot be judged."""
     sample: str
     """Its key; the first sample's for a note on an image."""
-    file: Path | None
+    file: Path | None = None
     message: str
 
 
@@ -67,7 +69,7 @@ class DataReport:
 
     @property
     def warnings(self) -> int:
-        return sum(p.severity == "warning" for p in self.problems)
+        return len(self.problems) - self.errors
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -75,19 +77,10 @@ class DataReport:
         return Counter(p.kind for p in self.problems)
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "format": self.format,
-            "rows": self.rows,
-            "usable": self.usable,
-            "partly": self.partly,
-            "blocked": self.blocked,
-            "images": self.images,
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "counts": dict(self.counts),
-            "notes": list(self.notes),
-            "problems": [p.to_json() for p in self.problems],
-        }
+        names = ("format", "rows", "usable", "partly", "blocked", "images", "errors", "warnings")
+        found: dict[str, Json] = {name: getattr(self, name) for name in names}
+        lists: dict[str, Json] = {"notes": list(self.notes), "problems": [p.to_json() for p in self.problems]}
+        return {**found, "counts": dict(self.counts), **lists}
 
 
 def check(
@@ -108,13 +101,11 @@ def check(
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
-    decoded = _decoded(loaded.samples, store)
-    noted: set[str] = set()
+    decoded, noted = _decoded(loaded.samples, store), set[str]()
     for sample in loaded.samples:
-        problems.extend(_of_images(sample, decoded, noted))
-        problems.extend(_of_sample(sample))
-    masks = [mask for sample in loaded.samples for mask in sample.masks.values()]
-    grids, notes = {(mask.width, mask.height) for mask in masks}, loaded.notes
+        problems += [*_of_images(sample, decoded, noted), *_of_sample(sample)]
+    masks, notes = [mask for sample in loaded.samples for mask in sample.masks.values()], loaded.notes
+    grids = {(mask.width, mask.height) for mask in masks}
     if len(masks) > 1 and len(grids) == 1 and any(p.kind == "mask_size" for p in problems):
         # A data set that stores masks on one grid, as GIE-Bench does.
         problems = [p for p in problems if p.kind != "mask_size"]
@@ -122,9 +113,9 @@ def check(
         notes = (*notes, f"all {len(masks):,} masks are {width}×{height} px; measures stretch them over their sources")
     wrong = {p.sample for p in problems if p.severity == "error"}
     mute = {*(blocked(loaded.format, loaded.samples) if blocked else ())} - wrong
-    asked = [sample for sample in loaded.samples if sample.key not in wrong | mute]
-    there = [[turn.edited is not None for turn in sample.turns] for sample in asked]
-    problems.sort(key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))
+    there = [
+        [turn.edited is not None for turn in sample.turns] for sample in loaded.samples if sample.key not in wrong | mute
+    ]
     return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),
@@ -132,7 +123,7 @@ def check(
         partly=sum(any(turns) and not all(turns) for turns in there),
         blocked=len(mute),
         images=len(decoded),
-        problems=tuple(problems),
+        problems=tuple(sorted(problems, key=lambda p: (p.severity, p.kind, p.sample, str(p.file or ""), p.message))),
         notes=notes,
     )
 
@@ -143,8 +134,8 @@ def _images(sample: Sample) -> list[ImageRef]:
     return list(dict.fromkeys(ref for ref in images if ref is not None))
 
 
-def _decoded(samples: Sequence[Sample], store: ImageStore) -> Mapping[str, tuple[str, ...] | ImageError]:
-    """Decode each image once, as many at a time as there are cores. Return by SHA-256 its notes, or what is wrong."""
+def _decoded(samples: Sequence[Sample], store: ImageStore) -> _Decoded:
+    """Decode each image once, as many at a time as there are cores."""
 
     def notes(ref: ImageRef) -> tuple[str, ...] | ImageError:
         try:
@@ -157,46 +148,42 @@ def _decoded(samples: Sequence[Sample], store: ImageStore) -> Mapping[str, tuple
         return dict(zip(every, threads.map(notes, every.values()), strict=True))
 
 
-def _of_images(
-    sample: Sample, decoded: Mapping[str, tuple[str, ...] | ImageError], noted: set[str]
-) -> Iterator[DataProblem]:
+def _of_images(sample: Sample, decoded: _Decoded, noted: set[str]) -> Iterator[DataProblem]:
     """Yield what is wrong with images, for each sample that uses them, and notes for the first one.   noted: added to."""
     for ref in _images(sample):
         found = decoded[ref.sha256]
         if isinstance(found, ImageError):
-            yield _problem("damaged_image", sample, str(found), ref, severity="error")
+            kind: ProblemKind = "damaged_image"
+            yield DataProblem(kind=kind, severity="error", sample=sample.key, file=ref.path, message=str(found))
         elif ref.sha256 not in noted:
-            yield from (_problem("image", sample, note, ref) for note in found)
+            yield from (DataProblem(kind="image", sample=sample.key, file=ref.path, message=note) for note in found)
         noted.add(ref.sha256)
 
 
 def _of_sample(sample: Sample) -> Iterator[DataProblem]:
+    def problem(kind: ProblemKind, message: str, ref: ImageRef | None = None) -> DataProblem:
+        return DataProblem(kind=kind, sample=sample.key, file=None if ref is None else ref.path, message=message)
+
     source = sample.source
+    size = (source.width, source.height)
     for mask in sample.masks.values():
-        if (mask.width, mask.height) != (source.width, source.height):
+        if (mask.width, mask.height) != size:
             message = f"the mask is {mask.width}×{mask.height} px, the source {source.width}×{source.height} px"
-            yield _problem("mask_size", sample, message, mask)
+            yield problem("mask_size", message, mask)
     before: ImageRef | None = source
     for number, turn in enumerate(sample.turns, start=1):
         edited, where = turn.edited, f"turn {number}: " if len(sample.turns) > 1 else ""
         if edited is None:
-            yield _problem("missing_output", sample, f"{where}no edited image; a run counts it as missing_output")
-        elif (edited.width, edited.height) != (source.width, source.height):
+            yield problem("missing_output", f"{where}no edited image; a run counts it as missing_output")
+        elif (edited.width, edited.height) != size:
             ratio = (edited.width / edited.height) / (source.width / source.height)
             other = max(ratio, 1 / ratio) - 1 > ASPECT_TOLERANCE
             message = where + size_note(source, edited) + ("; the aspect is another one" if other else "")
-            yield _problem("aspect" if other else "size", sample, message, edited)
+            yield problem("aspect" if other else "size", message, edited)
         if edited is not None and before is not None and edited.sha256 == before.sha256:
             what = "its source" if number == 1 else "that of the turn before"
-            yield _problem("unchanged", sample, f"{where}the edited image is {what}, byte for byte", edited)
+            yield problem("unchanged", f"{where}the edited image is {what}, byte for byte", edited)
         before = edited
     if any(turn.edited is not None for turn in sample.turns):
         known = turn_notes(source, sample.turns)
-        yield from (_problem("sample", sample, note) for note in sample.warnings if note not in known)
-
-
-def _problem(
-    kind: ProblemKind, sample: Sample, message: str, ref: ImageRef | None = None, *, severity: Severity = "warning"
-) -> DataProblem:
-    file = None if ref is None else ref.path
-    return DataProblem(kind=kind, severity=severity, sample=sample.key, file=file, message=message)
+        yield from (problem("sample", note) for note in sample.warnings if note not in known)

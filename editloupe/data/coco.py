@@ -1,13 +1,14 @@
 """Annotations of objects in images, as COCO and LVIS have them: one JSON file beside a folder of images.
 
 A box is [x, y, width, height] in px. A segmentation is a list of polygons, or a run-length encoding with the counts as
-numbers or as COCO's compressed text. What cannot be used is named with its reason, and the rest goes on.
+numbers. What cannot be used is named with its reason, and the rest goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe import files
-from editloupe.data.boxes import Quad, inside, to_px
+from editloupe.data.boxes import inside, read_quads, to_px
 from editloupe.data.tables import shown
 from editloupe.errors import DataError
 from editloupe.values import Box, Json, finite
@@ -83,46 +84,48 @@ class Annotated:
     faults: tuple[Fault, ...] = field(default=())
 
 
+class _Unusable(Exception):
+    def __init__(self, why: str, detail: str) -> None:
+        self.why = why
+        super().__init__(detail)
+
+
 def read_coco(file: Path) -> Annotated:
     """Read a file of annotations.
 
     Raises DataError where it cannot be read, is no JSON, or lacks images, annotations or categories.
     """
-    # Larger than a table of ours may be: LVIS has more than a million objects.
-    data = _read(file)
-    listed = {name: data.get(name) for name in ("images", "annotations", "categories")}
-    for name, values in listed.items():
-        if not isinstance(values, list):
-            found = "none" if values is None else shown(values)
-            raise DataError(f"{file}: expected a list {name!r}, as COCO and LVIS have it; found {found}")
-        if not values:
-            raise DataError(f"{file}: the list {name!r} is empty")
-    categories = _categories(listed["categories"] or (), file)
-    faults: list[Fault] = []
-    entries: dict[str, Mapping[str, Any]] = {}
-    for place, entry in enumerate(listed["images"] or (), start=1):
+    data, categories, faults = _read(file), dict[int, str](), list[Fault]()
+    for entry in data["categories"]:
+        number, name = (entry.get("id"), entry.get("name")) if isinstance(entry, Mapping) else (None, None)
+        if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str) or not name.strip():
+            raise DataError(f"{file}: expected categories with a number as id and a name; found {shown(entry)}")
+        if number in categories:
+            raise DataError(f"{file}: two categories have the id {number}: {categories[number]!r} and {name!r}")
+        categories[number] = " ".join(name.replace("_", " ").split())
+    images: dict[str, AnnotatedImage] = {}
+    objects: dict[str, list[CocoAnnotation]] = {}
+    for place, entry in enumerate(data["images"], start=1):
         id_ = _id(entry, "id")
-        if id_ is None or id_ in entries:
-            why = "no_id" if id_ is None else "duplicate_id"
-            faults.append(Fault(what=f"image {id_ or f'number {place}'}", why=why, detail=shown(entry)))
-            continue
-        entries[id_] = entry
-    objects: dict[str, list[CocoAnnotation]] = {id_: [] for id_ in entries}
-    for place, entry in enumerate(listed["annotations"] or (), start=1):
         try:
-            of, made = _annotation(entry, entries, categories, place)
-        except _UnusableAnnotation as error:
-            what = _id(entry, "id") or f"number {place}"
-            faults.append(Fault(what=f"annotation {what}", why=error.why, detail=str(error)))
-            continue
-        objects[of].append(made)
-    images = []
-    for id_, entry in entries.items():
+            if id_ is None or id_ in images:
+                raise _Unusable("no_id" if id_ is None else "duplicate_id", shown(entry))
+            images[id_], objects[id_] = _image(entry, id_), []
+        except _Unusable as error:
+            faults.append(Fault(what=f"image {id_ or f'number {place}'}", why=error.why, detail=str(error)))
+    for place, entry in enumerate(data["annotations"], start=1):
+        name = _id(entry, "id") or f"number {place}"
         try:
-            images.append(_image(entry, id_, tuple(objects[id_])))
-        except _UnusableAnnotation as error:
-            faults.append(Fault(what=f"image {id_}", why=error.why, detail=str(error)))
-    return Annotated(images=tuple(images), categories=categories, faults=tuple(faults))
+            if (of := _id(entry, "image_id")) not in images:
+                raise _Unusable("unknown_image", f"no image that can be used has the id {of!r}")
+            objects[of].append(_annotation(entry, images[of], categories, name))
+        except _Unusable as error:
+            faults.append(Fault(what=f"annotation {name}", why=error.why, detail=str(error)))
+    return Annotated(
+        images=tuple(replace(image, annotations=tuple(objects[id_])) for id_, image in images.items()),
+        categories=categories,
+        faults=tuple(faults),
+    )
 
 
 def mask_of(annotation: CocoAnnotation, *, width: int, height: int) -> Mask | None:
@@ -147,40 +150,24 @@ def mask_of(annotation: CocoAnnotation, *, width: int, height: int) -> Mask | No
     return filled
 
 
-class _UnusableAnnotation(Exception):
-    def __init__(self, why: str, detail: str) -> None:
-        self.why = why
-        super().__init__(detail)
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    import json
-
+def _read(file: Path) -> Mapping[str, list[Any]]:
+    what = "expected annotations as COCO or LVIS have them (JSON)"
     try:
+        # Larger than a table of ours may be: LVIS has more than a million objects.
         data = json.loads(files.read_bytes(file))
     except FileNotFoundError:
-        raise DataError(f"{file}: no such file; expected annotations as COCO or LVIS have them (JSON)") from None
+        raise DataError(f"{file}: no such file; {what}") from None
     except IsADirectoryError:
-        raise DataError(f"{file}: is a folder; expected annotations (JSON); --set images=… names the folder") from None
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: is no JSON ({error}); expected annotations as COCO or LVIS have them") from error
+        raise DataError(f"{file}: is a folder; {what}; --set images=… names the folder") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file}: is no JSON that can be read ({error}); {what}") from error
     if not isinstance(data, dict):
         raise DataError(f"{file}: expected an object with images, annotations and categories; found {shown(data)}")
+    for name in ("images", "annotations", "categories"):
+        if not isinstance(data.get(name), list) or not data[name]:
+            found = shown(data[name]) if name in data else "none"
+            raise DataError(f"{file}: expected a list {name!r} with at least one entry; found {found}")
     return data
-
-
-def _categories(listed: Sequence[Any], file: Path) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for entry in listed:
-        number, name = (entry.get("id"), entry.get("name")) if isinstance(entry, Mapping) else (None, None)
-        if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str) or not name.strip():
-            raise DataError(f"{file}: expected categories with a number as id and a name; found {shown(entry)}")
-        if number in found:
-            raise DataError(f"{file}: two categories have the id {number}: {found[number]!r} and {name!r}")
-        found[number] = " ".join(name.replace("_", " ").split())
-    return found
 
 
 def _id(entry: Any, name: str) -> str | None:
@@ -188,73 +175,43 @@ def _id(entry: Any, name: str) -> str | None:
     return str(value) if isinstance(value, int | str) and not isinstance(value, bool) and str(value).strip() else None
 
 
-def _annotation(
-    entry: Any, images: Mapping[str, Mapping[str, Any]], categories: Mapping[int, str], place: int
-) -> tuple[str, CocoAnnotation]:
-    """Return (id of its image, the annotation). Raises _UnusableAnnotation."""
-    of = _id(entry, "image_id")
-    if of is None or of not in images:
-        raise _UnusableAnnotation("unknown_image", f"no image has the id {of!r}")
-    category = entry.get("category_id")
-    if not isinstance(category, int) or category not in categories:
-        raise _UnusableAnnotation("unknown_category", f"no category has this id: {shown(category)}")
-    width, height = _size(images[of])
-    numbers = entry.get("bbox")
-    values = [finite(v) for v in numbers] if isinstance(numbers, list | tuple) else []
-    if len(values) != 4 or None in values:
-        raise _UnusableAnnotation("box", f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}")
-    a, b, c, d = (v or 0.0 for v in values)
-    try:
-        box = inside(to_px(Quad(values=(a, b, c, d)), "xywh", width=width, height=height), width=width, height=height)
-    except ValueError as error:
-        raise _UnusableAnnotation("box", str(error)) from error
-    return of, CocoAnnotation(
-        id=_id(entry, "id") or f"number {place}",
-        category=category,
-        box=box,
-        segmentation=entry.get("segmentation"),
-        crowd=bool(entry.get("iscrowd")),
-    )
-
-
-def _size(entry: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (width, height) in px. Raises _UnusableAnnotation."""
+def _image(entry: Mapping[str, Any], id_: str) -> AnnotatedImage:
+    """Return an image of the file, without its annotations. Raises _Unusable."""
     width, height = entry.get("width"), entry.get("height")
-    for side in (width, height):
-        if not isinstance(side, int) or isinstance(side, bool) or not 0 < side < _MOST:
-            raise _UnusableAnnotation(
-                "no_size", f"expected the image's width and height in px, found {shown(width)} and {shown(height)}"
-            )
-    assert isinstance(width, int) and isinstance(height, int)
-    return width, height
-
-
-def _image(entry: Mapping[str, Any], id_: str, annotations: tuple[CocoAnnotation, ...]) -> AnnotatedImage:
-    """Return an image of the file. Raises _UnusableAnnotation."""
-    width, height = _size(entry)
+    if not (isinstance(width, int) and isinstance(height, int) and 0 < width < _MOST and 0 < height < _MOST):
+        found = f"{shown(width)} and {shown(height)}"
+        raise _Unusable("no_size", f"expected the image's width and height in px, found {found}")
     name = entry.get("file_name")
     if not name and isinstance(entry.get("coco_url"), str):
         # LVIS names COCO's files by their addresses: …/val2017/000000397133.jpg.
         name = "/".join(PurePosixPath(urlsplit(entry["coco_url"]).path).parts[-2:])
     if not isinstance(name, str) or not name.strip():
-        raise _UnusableAnnotation("no_file_name", "expected file_name, or coco_url as LVIS has it")
+        raise _Unusable("no_file_name", "expected file_name, or coco_url as LVIS has it")
+    lists = [entry.get(key) or [] for key in ("neg_category_ids", "not_exhaustive_category_ids")]
+    if odd := [one for one in lists if not isinstance(one, list) or not all(isinstance(n, int) for n in one)]:
+        raise _Unusable("category_lists", f"expected a list of category ids, found {shown(odd[0])}")
+    absent, not_exhaustive = map(frozenset, lists)
     return AnnotatedImage(
-        id=id_,
-        name=name,
-        width=width,
-        height=height,
-        annotations=annotations,
-        absent=frozenset(_numbers(entry.get("neg_category_ids"))),
-        not_exhaustive=frozenset(_numbers(entry.get("not_exhaustive_category_ids"))),
+        id=id_, name=name, width=width, height=height, annotations=(), absent=absent, not_exhaustive=not_exhaustive
     )
 
 
-def _numbers(value: Any) -> Iterator[int]:
-    if value is None:
-        return
-    if not isinstance(value, list) or any(not isinstance(one, int) for one in value):
-        raise _UnusableAnnotation("category_lists", f"expected a list of category ids, found {shown(value)}")
-    yield from value
+def _annotation(
+    entry: Mapping[str, Any], image: AnnotatedImage, categories: Mapping[int, str], name: str
+) -> CocoAnnotation:
+    """Return an object of an image. Raises _Unusable."""
+    category, numbers = entry.get("category_id"), entry.get("bbox")
+    if not isinstance(category, int) or category not in categories:
+        raise _Unusable("unknown_category", f"no category has this id: {shown(category)}")
+    try:
+        (quad,) = read_quads(numbers)
+        box = to_px(quad, "xywh", width=image.width, height=image.height)
+        box = inside(box, width=image.width, height=image.height)
+    except ValueError as error:
+        detail = f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}: {error}"
+        raise _Unusable("box", detail) from error
+    crowd = bool(entry.get("iscrowd"))
+    return CocoAnnotation(id=name, category=category, box=box, segmentation=entry.get("segmentation"), crowd=crowd)
 
 
 def _polygon(corners: NDArray[np.float64], *, width: int, height: int) -> Mask:
@@ -275,7 +232,9 @@ def _runs(given: Mapping[str, Json], *, width: int, height: int) -> Mask:
     if not isinstance(size, list | tuple) or list(size) != [height, width]:
         raise ValueError(f"its size [height, width] is {shown(size)}, the image's {[height, width]}")
     if isinstance(counts, str):
-        counts = _decompressed(counts)
+        raise ValueError(
+            "its counts are COCO's compressed text; expected numbers (pycocotools.mask.decode makes a mask of it)"
+        )
     numbers = counts if isinstance(counts, list | tuple) else []
     if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
         raise ValueError("its counts are no whole numbers from 0")
@@ -284,26 +243,3 @@ def _runs(given: Mapping[str, Json], *, width: int, height: int) -> Mask:
         raise ValueError(f"its counts add up to {total:,} px; the image has {width * height:,}")
     flat = np.repeat(np.arange(len(numbers)) % 2 == 1, numbers)
     return flat.reshape((height, width), order="F")
-
-
-def _decompressed(text: str) -> list[int]:
-    """Return the counts that COCO's text stands for: groups of 5 bits, the lowest first.
-
-    From the fourth on, what is written is the difference to the count two before.
-    """
-    counts: list[int] = []
-    at = 0
-    while at < len(text):
-        value = shift = 0
-        while True:
-            if at >= len(text) or not 48 <= ord(text[at]) < 112 or shift > 60:
-                raise ValueError("its counts are no run-length text of COCO")
-            bits = ord(text[at]) - 48
-            value |= (bits & 31) << shift
-            shift, at = shift + 5, at + 1
-            if not bits & 32:
-                break
-        if bits & 16:
-            value -= 1 << shift
-        counts.append(value + counts[-2] if len(counts) > 2 else value)
-    return counts

@@ -82,12 +82,9 @@ class Folder:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""
         if _PLAIN.fullmatch(name) and self._is_own(path := self.root / name):
             return path
-        faults = {
-            "holds a zero byte": "\0" in name,
-            "is absolute": bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\")),
-            "holds '..'": ".." in PureWindowsPath(name).parts,
-        }
-        if fault := next((fault for fault, found in faults.items() if found), None):
+        absolute = bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\"))
+        fault = "holds a zero byte" if "\0" in name else "is absolute" if absolute else ""
+        if fault := fault or ("holds '..'" if ".." in PureWindowsPath(name).parts else ""):
             expected = f"a path inside {self.root}, relative to it, since nothing outside is read"
             raise RowError("outside_folder", f"file name {name!r} {fault}; expected {expected}")
         # Metadata made on another system: names composed otherwise (macOS), backslashes (Windows).

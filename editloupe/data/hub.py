@@ -61,6 +61,7 @@ def download_line(id_: str) -> str:
 
 
 def _saved(id_: str, revision: str | None, split: str | None) -> Path:
+    """Return the folder of a split, which is downloaded where it is not saved."""
     try:
         import datasets
         from huggingface_hub import HfApi
@@ -78,7 +79,8 @@ def _saved(id_: str, revision: str | None, split: str | None) -> Path:
     except Exception as error:
         # Both libraries let errors of their transports through, which are others by version.
         first = (str(error) or type(error).__name__).partition("\n")[0][:200]
-        have = sorted(f"hf://{id_}@{path.parent.name}:{path.name.rpartition('--')[2]}" for path in _any(id_))
+        saved = [path for path in _cache().glob(f"*/{id_.replace('/', '--')}--*") if path.is_dir()]
+        have = sorted(f"hf://{id_}@{path.parent.name}:{path.name.rpartition('--')[2]}" for path in saved)
         here = f"; saved here already: {', '.join(have)}" if have else ""
         raise DataError(
             f"hf://{id_}: cannot be downloaded ({first}){here}; where there is a network run {download_line(id_)}, "
@@ -113,10 +115,6 @@ def _save(split: object, folder: Path, id_: str, commit: str, name: str) -> None
 
 def _folder(id_: str, commit: str, split: str) -> Path:
     return _cache() / commit / f"{id_.replace('/', '--')}--{split}"
-
-
-def _any(id_: str) -> list[Path]:
-    return [path for path in _cache().glob(f"*/{id_.replace('/', '--')}--*") if path.is_dir()]
 
 
 def _cache() -> Path:

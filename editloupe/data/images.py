@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -27,6 +26,7 @@ from editloupe.data.decoding import (
     header,
     layers,
 )
+from editloupe.data.memory import Memory
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef
 
@@ -40,6 +40,7 @@ CACHE_BYTES: Final = 2**28
 MAX_BYTES: Final = 2**30
 """Larger files are refused unread."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_Reader: TypeAlias = Callable[[], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +94,12 @@ class ImageStore:
         self.folder, self.max_pixels, self.cache_bytes, self.writes = folder, max_pixels, cache_bytes, writes
         self._lock = threading.RLock()
         self._paths: dict[str, Path] = {}
-        self._memory: dict[str, bytes] = {}
-        self._held: dict[str, ImageRef] = {}
-        self._readers: dict[str, Callable[[], bytes]] = {}
+        self._held: dict[str, tuple[ImageRef, bytes | _Reader]] = {}
+        """Images that lie in no file: their bytes, or what reads them once more."""
         self._notes: dict[str, tuple[str, ...]] = {}
-        self._arrays: OrderedDict[str, RGB] = OrderedDict()
-        self._decoding: dict[str, threading.Lock] = {}
-        self._encoded: OrderedDict[tuple[str, ImagePolicy], EncodedImage] = OrderedDict()
-        self._array_bytes = self._encoded_bytes = 0
+        self._arrays = Memory[RGB](cache_bytes, lambda rgb: rgb.nbytes)
+        # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
+        self._encoded = Memory[EncodedImage](cache_bytes // 8, lambda made: len(made.data))
 
     def add_file(self, path: Path) -> ImageRef:
         """Identify a file by its bytes and its header; pixels are decoded when they are first needed.
@@ -120,16 +119,13 @@ class ImageStore:
         self._paths.setdefault(ref.sha256, path)
         return replace(ref, path=path)
 
-    def add_bytes(self, data: bytes, *, name: str = "image", again: Callable[[], bytes] | None = None) -> ImageRef:
+    def add_bytes(self, data: bytes, *, name: str = "image", again: _Reader | None = None) -> ImageRef:
         """Add the bytes of an image file, kept in the folder or in memory. Raises ImageError as `add_file`.
 
         again: reads the same bytes once more, from any thread, so that memory need not keep them. It raises ImageError.
         """
         ref = self._identify(data, name)
-        if again is not None:
-            with self._lock:
-                self._readers.setdefault(ref.sha256, again)
-        self._keep(ref, data)
+        self._keep(ref, data, again)
         return ref
 
     def add_array(self, rgb: RGB) -> ImageRef:
@@ -139,36 +135,32 @@ class ImageStore:
         data = encode_png(rgb)
         sha256, (height, width) = hashlib.sha256(data).hexdigest(), rgb.shape[:2]
         ref = ImageRef(sha256=sha256, width=width, height=height, media_type="image/png")
-        with self._lock:
-            # Known without decoding what was just encoded.
-            self._notes[sha256] = ()
+        # Known without decoding what was just encoded.
+        self._notes[sha256] = ()
         self._keep(ref, data)
         return ref
 
     def data(self, ref: ImageRef) -> bytes:
         """Return the image's own bytes. Raises ImageError where they are gone or no longer the same."""
-        with self._lock:
-            if ref.sha256 in self._memory:
-                return self._memory[ref.sha256]
-            again = self._readers.get(ref.sha256)
-            paths = [path for path in (self._paths.get(ref.sha256), ref.path, self._blob(ref)) if path is not None]
+        held = self._held.get(ref.sha256, (ref, None))[1]
+        if isinstance(held, bytes):
+            return held
+        paths = [path for path in (self._paths.get(ref.sha256), ref.path, self._blob(ref)) if path is not None]
         for path in paths:
             try:
                 found = files.read_bytes(path)
             except OSError:
                 continue  # another place may hold them; the error below lists all
             if hashlib.sha256(found).hexdigest() == ref.sha256:
-                with self._lock:
-                    # A ref that went through JSON has lost its path; the store keeps it.
-                    self._paths.setdefault(ref.sha256, path)
+                # A ref that went through JSON has lost its path; the store keeps it.
+                self._paths.setdefault(ref.sha256, path)
                 return found
-        for held in (ref.data, again):
-            own = held() if callable(held) else held
+        for source in (ref.data, held):
+            own = source() if callable(source) else source
             if own is not None and hashlib.sha256(own).hexdigest() == ref.sha256:
-                if held is ref.data:
-                    with self._lock:
-                        # A ref that went through JSON has lost its bytes; the store keeps them.
-                        self._memory.setdefault(ref.sha256, own)
+                # A ref that went through JSON has lost its bytes; the store keeps them.
+                if source is ref.data:
+                    self._held[ref.sha256] = (ref, own)
                 return own
         places = ", ".join(map(str, paths)) or "memory"
         # Of an image that lies in no file, another store has the bytes.
@@ -177,23 +169,7 @@ class ImageStore:
 
     def array(self, ref: ImageRef) -> RGB:
         """Return decoded pixels, H×W×3 uint8 RGB, read-only. Raises ImageError where the file is damaged."""
-        with self._lock:
-            # One thread decodes, and others that ask for the same image wait for it.
-            decoding = self._decoding.setdefault(ref.sha256, threading.Lock())
-        with decoding:
-            with self._lock:
-                if ref.sha256 in self._arrays:
-                    self._arrays.move_to_end(ref.sha256)
-                    return self._arrays[ref.sha256]
-            rgb, notes = decode(self.data(ref), name=_name(ref), max_pixels=self.max_pixels)
-            rgb.setflags(write=False)
-            with self._lock:
-                self._notes[ref.sha256] = notes
-                self._arrays[ref.sha256] = rgb
-                self._array_bytes += rgb.nbytes
-                while len(self._arrays) > 1 and self._array_bytes > self.cache_bytes:
-                    self._array_bytes -= self._arrays.popitem(last=False)[1].nbytes
-        return rgb
+        return self._arrays(ref.sha256, lambda: self._decoded(ref))
 
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
         """Return what decoding does beyond reading ("alpha composited on white", "first of 12 frames").
@@ -220,8 +196,8 @@ class ImageStore:
     def write(self) -> None:
         """Write what was held in memory into the folder, and from now on every further image."""
         with self._lock:
-            self.writes, held = True, dict(self._held)
-        for ref in held.values():
+            self.writes, held = True, [ref for ref, _ in self._held.values()]
+        for ref in held:
             self.keep(ref)
 
     def path(self, ref: ImageRef) -> Path | None:
@@ -234,44 +210,34 @@ class ImageStore:
         Own bytes are sent only where nothing stands between them and the pixels that tools see: no EXIF rotation, alpha,
         odd colour space or further frames.
         """
-        key = (ref.sha256, policy)
-        with self._lock:
-            if key in self._encoded:
-                self._encoded.move_to_end(key)
-                return self._encoded[key]
+        return self._encoded((ref.sha256, policy), lambda: self._made(ref, policy))
+
+    def _made(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
         width, height = policy.size(ref.width, ref.height)
         same_size = (width, height) == (ref.width, ref.height)
         if same_size and ref.media_type in policy.formats and not self.notes(ref):
-            data, media_type = self.data(ref), ref.media_type
-        else:
-            rgb = self.array(ref)
-            if not same_size:
-                rgb = np.asarray(Image.fromarray(rgb).resize((width, height), Image.Resampling.LANCZOS))
-            data, media_type = encode_png(rgb), "image/png"
-        made = EncodedImage(data=data, media_type=media_type, width=width, height=height)
-        with self._lock:
-            if key in self._encoded:
-                return self._encoded[key]
-            self._encoded[key] = made
-            self._encoded_bytes += len(made.data)
-            # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
-            while len(self._encoded) > 1 and self._encoded_bytes > self.cache_bytes // 8:
-                self._encoded_bytes -= len(self._encoded.popitem(last=False)[1].data)
-        return made
+            return EncodedImage(data=self.data(ref), media_type=ref.media_type, width=width, height=height)
+        rgb = self.array(ref)
+        if not same_size:
+            rgb = np.asarray(Image.fromarray(rgb).resize((width, height), Image.Resampling.LANCZOS))
+        return EncodedImage(data=encode_png(rgb), media_type="image/png", width=width, height=height)
+
+    def _decoded(self, ref: ImageRef) -> RGB:
+        rgb, self._notes[ref.sha256] = decode(self.data(ref), name=_name(ref), max_pixels=self.max_pixels)
+        rgb.setflags(write=False)
+        return rgb
 
     def _identify(self, data: bytes, name: str) -> ImageRef:
         width, height, media_type = header(data, name=name, max_pixels=self.max_pixels)
         return ImageRef(sha256=hashlib.sha256(data).hexdigest(), width=width, height=height, media_type=media_type)
 
-    def _keep(self, ref: ImageRef, data: bytes) -> None:
+    def _keep(self, ref: ImageRef, data: bytes, again: _Reader | None = None) -> None:
         blob = self._blob(ref)
         if blob is not None and blob.exists():
             return
         if blob is None or not self.writes:
             with self._lock:
-                if ref.sha256 not in self._readers:
-                    self._memory.setdefault(ref.sha256, data)
-                self._held.setdefault(ref.sha256, ref)
+                self._held.setdefault(ref.sha256, (ref, again or data))
         else:
             files.write_whole(blob, data, below=blob.parents[2])
 

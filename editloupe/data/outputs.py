@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from editloupe.data.folders import ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import DataRow, RejectedRow, Row, rejected
+from editloupe.data.rows import DataRow, Row, rejected
 from editloupe.errors import ConfigError, DataError
 
 PARTS: Final = ("id", "source", "path", "edited", "reference", "edit_type", "index", "turn")
 """What a pattern may hold: the id, the stems of the row's own files, the path of the source without ending, the edit type,
 the row's place from 0, and the turn from 1. A layout's patterns may also hold columns of its rows."""
-_OF_A_TURN: Final = ("edited", "turn")
+_OF_A_TURN: Final = ("{edited}", "{turn}")
 """Parts that a row has for each of its turns."""
 _PART: Final = re.compile(r"\{([^{}]*)\}")
 _SHOWN: Final = 5
@@ -54,30 +55,28 @@ class FileNames:
 
     def of(self, row: Row, index: int, pattern: str) -> list[str | None]:
         """Return a name for the output of each turn; None for a turn that lacks a part of it, [] for a rejected row."""
-        if isinstance(row, RejectedRow):
+        if not isinstance(row, DataRow):
             return []
-        parts = {"path": unended(row.source.name.replace("\\", "/")), "edit_type": row.edit_type, "index": str(index)}
         files = {"source": row.source, "reference": row.reference}
-        parts |= {"id": row.id, **{role: file.stem for role, file in files.items() if file is not None}}
-        named = len(row.edited) == 1 or any(f"{{{part}}}" in pattern for part in _OF_A_TURN)
+        parts: dict[str, str | None] = {role: file.stem for role, file in files.items() if file is not None}
+        path = unended(row.source.name.replace("\\", "/"))
+        parts |= {"path": path, "edit_type": row.edit_type, "index": str(index), "id": row.id}
         found = []
         for turn, file in enumerate(row.edited, start=1):
             its = {**parts, "turn": str(turn), **row.names, **({} if file is None else {"edited": file.stem})}
             one = self.first if self.first and its["turn"] == "1" else pattern
-            found.append(self.filled(one if named else f"{one}_turn_{turn}", its))
+            told_apart = len(row.edited) == 1 or any(part in pattern for part in _OF_A_TURN)
+            found.append(self._filled(one if told_apart else f"{one}_turn_{turn}", its))
         return found
 
-    def possible(self, row: RejectedRow, index: int, pattern: str) -> list[str]:
-        """Return what a rejected row's output may be called: also as if a stem of its files were its id."""
-        parts = {"edit_type": row.edit_type, "index": str(index)}
-        ids = [row.id, *row.names.values()]
-        patterns = [pattern, self.first] if self.first else [pattern]
+    def possible(self, row: Row, index: int, pattern: str) -> set[str | None]:
+        """Return what the outputs of a rejected row may be called."""
+        parts = {"id": row.id, "edit_type": row.edit_type, "index": str(index), **row.names}
         turns = [str(n) for n in range(1, _TURNS + 1)] if "{turn}" in pattern else ["1"]
-        every = [{**parts, "turn": turn, **row.names, "id": id} for id in ids if id for turn in turns]
-        names = (self.filled(one, its) for one in patterns for its in every)
-        return [name for name in names if name is not None]
+        patterns = [pattern, self.first] if self.first else [pattern]
+        return {self._filled(one, {"turn": turn, **parts}) for one in patterns for turn in turns}
 
-    def filled(self, pattern: str, parts: Mapping[str, str | None]) -> str | None:
+    def _filled(self, pattern: str, parts: Mapping[str, str | None]) -> str | None:
         """Return a name; None where a part of it is not known."""
         if any(parts.get(part) is None for part in _PART.findall(pattern)):
             return None
@@ -89,8 +88,6 @@ class Matched:
     """Rows with their outputs, one for each row and editor."""
 
     rows: tuple[Row, ...]
-    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By editor, the files that belong to no row."""
     notes: tuple[str, ...] = ()
 
 
@@ -109,15 +106,15 @@ def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: Ima
             raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {listed}")
     found = [_of_editor(rows, editor, path, store, names) for editor, path in editors.items()]
     return Matched(
-        rows=tuple(chain.from_iterable(one.rows for one in found)),
-        left={editor: files for one in found for editor, files in one.left.items()},
-        notes=tuple(note for one in found for note in one.notes),
+        rows=tuple(chain.from_iterable(its for its, _ in found)),
+        notes=tuple(note for _, note in found),
     )
 
 
-def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: FileNames) -> Matched:
+def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: FileNames) -> tuple[list[Row], str]:
+    """Return the rows with the outputs of an editor, and a note on what belongs to no row."""
     folder = open_folder(path, store, what=f"the outputs of editor {editor!r}" if editor else "edited images")
-    files = tuple(f for f in folder.images(deep=True) if not (names.copies and unended(f).endswith(names.copies)))
+    files = [f for f in folder.images(deep=True) if not (names.copies and unended(f).endswith(names.copies))]
     if not files:
         raise DataError(f"{path}: holds no image; expected the outputs of editor {editor!r}")
     by_name: dict[str, list[str]] = {}
@@ -125,32 +122,33 @@ def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, 
         by_name.setdefault(names.plain(unended(file)), []).append(file)
     pattern, wanted = _best(rows, names, by_name, path)
     out: list[Row] = []
-    used: set[str] = set()
-    for index, (row, its) in enumerate(zip(rows, wanted, strict=True)):
-        found = [by_name.get(name, []) if name is not None else [] for name in its]
-        used.update(chain.from_iterable(found))
-        if isinstance(row, RejectedRow):
-            # The row is rejected, and its output still belongs to it.
-            used.update(file for name in names.possible(row, index, pattern) for file in by_name.get(name, []))
-            out.append(replace(row, editor=editor))
-        elif several := next((one for one in found if len(one) > 1), None):
+    for row, its in zip(rows, wanted, strict=True):
+        found = [by_name.get(name or "", []) for name in its]
+        row = replace(row, editor=editor)
+        if several := next((one for one in found if len(one) > 1), None):
             message = f"{path}: several files could be the output: {', '.join(several)}; remove all but one"
-            out.append(rejected(replace(row, editor=editor), RowError("no_match", message, path=path / several[0])))
-        else:
-            edited = tuple(ImageFile(folder=folder, name=one[0]) if one else None for one in found)
-            out.append(replace(row, editor=editor, edited=edited))
-    left = tuple(file for file in files if file not in used)
-    turns = sum(len(row.edited) for row in rows if isinstance(row, DataRow))
-    missing = turns - sum(name in by_name for its in wanted for name in its)
+            row = rejected(row, RowError("no_match", message, path=path / several[0]))
+        elif isinstance(row, DataRow):
+            row = replace(row, edited=tuple(ImageFile(folder=folder, name=one[0]) if one else None for one in found))
+        out.append(row)
+    given = Counter(name for its in wanted for name in its)
+    # The output of a rejected row belongs to it all the same.
+    of_rejected = {
+        name for n, row in enumerate(rows) if not isinstance(row, DataRow) for name in names.possible(row, n, pattern)
+    }
+    left = [file for name, its in by_name.items() if name not in given and name not in of_rejected for file in its]
+    listed = f" ({', '.join(left[:_SHOWN])}{', …' if len(left) > _SHOWN else ''})" if left else ""
+    missing = sum(count for name, count in given.items() if name not in by_name)
     who = f"editor {editor!r}" if editor else "edited images"
-    note = f"{who}: files in {path} named {pattern}; {missing} missing, {len(left)} belong to no row"
-    return Matched(rows=tuple(out), left={editor: left}, notes=(note,))
+    return out, f"{who}: files in {path} named {pattern}; {missing} missing, {len(left)} belong to no row{listed}"
 
 
 def _best(
     rows: Sequence[Row], names: FileNames, by_name: Mapping[str, list[str]], path: Path
 ) -> tuple[str, list[list[str | None]]]:
     """Return the pattern that finds most files, and the names that it gives to the turns of each row."""
+    if not any(isinstance(row, DataRow) for row in rows):
+        return names.patterns[0], [[] for _ in rows]  # each row says why it is rejected
     tried: list[tuple[str, list[list[str | None]]]] = []
     repeated, expected = [], dict[str, None]()
     for pattern in names.patterns:
@@ -162,8 +160,6 @@ def _best(
             repeated.append(pattern)
         elif any(name in by_name for name in given):
             tried.append((pattern, wanted))
-    if not any(isinstance(row, DataRow) for row in rows):
-        return names.patterns[0], [[] for _ in rows]  # all are broken, and each says how
     if not tried:
         raise DataError(_no_match(path, names, by_name, expected, repeated))
     best, chosen = max(tried, key=lambda one: sum(name in by_name for its in one[1] for name in its))
@@ -181,18 +177,17 @@ def _no_match(
     path: Path, names: FileNames, by_name: Mapping[str, object], expected: Mapping[str, object], repeated: Sequence[str]
 ) -> str:
     """Return why no image of a folder fits, with the folder that may be meant."""
-
-    def some(these: Mapping[str, object]) -> str:
-        return ", ".join(map(repr, list(these)[:_SHOWN])) + (", …" if len(these) > _SHOWN else "")
-
+    saw, wanted = (
+        ", ".join(map(repr, list(these)[:_SHOWN])) + (", …" if len(these) > _SHOWN else "") for these in (by_name, expected)
+    )
     reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
     where = f" ({names.where})" if names.where else ""
     inner = sorted({top for name in by_name if (top := name.partition("/")[0]) != name})
     below = next((top for top in inner if any(name.startswith(f"{top}/{one}") for name in by_name for one in expected)), "")
     advice = f"; give one folder for each editor: --edited {below}={path / below}" if below else ""
     return (
-        f"{path}: no image there belongs to any row{reason}; saw {some(by_name)}, expected names such as "
-        f"{some(expected)} with any image ending{where}{advice}"
+        f"{path}: no image there belongs to any row{reason}; saw {saw}, expected names such as {wanted} with any image "
+        f"ending{where}{advice}"
     )
 
 

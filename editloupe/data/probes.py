@@ -96,9 +96,8 @@ def probe_digest(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
     """
     probe = row.get(COLUMN)
     stated = {key: value for key, value in probe.items() if key != "digest"} if isinstance(probe, Mapping) else probe
-    return " ".join(
-        f"{name}={of}" for name, of in {"row": digest({**row, COLUMN: stated}), **dict(sorted(files.items()))}.items()
-    )
+    of = {"row": digest({**row, COLUMN: stated}), **dict(sorted(files.items()))}
+    return " ".join(f"{name}={value}" for name, value in of.items())
 
 
 def is_probe(row: Mapping[str, Json]) -> bool:
@@ -110,34 +109,20 @@ def is_probe(row: Mapping[str, Json]) -> bool:
 def changed_since(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
     """Return what of a probe was changed after it was built, as a message; "" for nothing. Arguments: `probe_digest`."""
     probe = row.get(COLUMN)
-    stated = str(probe.get("digest")) if isinstance(probe, Mapping) else ""
-    return _difference(stated, probe_digest(row, files))
+    return _difference(str(probe.get("digest")) if isinstance(probe, Mapping) else "", probe_digest(row, files))
 
 
 def other_images(probe: Probe, sample: Sample) -> str:
     """Return which image of a sample is not the one that its probe was built with, as a message; "" for none."""
     mask = sample.masks.get("edit")
     images = {"source": sample.source, "edited": sample.edited, "reference": sample.reference, "mask": mask}
-    stated = " ".join(part for part in probe.digest.split(" ") if not part.startswith("row="))
-    return _difference(
-        stated, " ".join(f"{role}_file_name={ref.sha256}" for role, ref in images.items() if ref is not None)
-    )
+    found = (f"{role}_file_name={ref.sha256}" for role, ref in images.items() if ref is not None)
+    return _difference(" ".join(p for p in probe.digest.split(" ") if not p.startswith("row=")), " ".join(found))
 
 
 def _difference(stated: str, found: str) -> str:
     known, now = ({part.partition("=")[0]: part for part in text.split(" ") if part} for text in (stated, found))
     differ = [name for name in {**known, **now} if known.get(name) != now.get(name)]
-    if not differ:
-        return ""
-    what = " and ".join(_PARTS.get(name, name) for name in differ)
-    return f"the probe was changed after it was built: {what}. Its truth may no longer hold; build the probes again"
-
-
-_PARTS: Final = {
-    "row": "its row",
-    "source_file_name": "its source image",
-    "edited_file_name": "its edited image",
-    "reference_file_name": "its reference image",
-    "mask_file_name": "its mask",
-}
-"""Part of a digest → what it is of, in words."""
+    what = " and ".join(f"its {name.removesuffix('_file_name')}{' image' * name.endswith('_file_name')}" for name in differ)
+    again = "Its truth may no longer hold; build the probes again"
+    return f"the probe was changed after it was built: {what}. {again}" if differ else ""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import Field
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
-from editloupe.data.folders import Folder, ImageFile, Kind, RowError, plain_stem
+from editloupe.data.folders import Folder, ImageFile, Kind, RowError
 from editloupe.data.human import Ratings, human_column
 from editloupe.data.probes import changed_since, is_probe
 from editloupe.data.tables import TableLine, shown
@@ -44,7 +45,6 @@ _OF_TURNS: Final = ("instructions", "edited_file_names")
 """Columns of a row with a list for several turns; to a row with one instruction they are columns like any other."""
 NO_OUTPUT: Final = "no edited image"
 """What is noted on a sample without an output."""
-_OTHER_ROLES: Final[tuple[Role, ...]] = ("reference", "edited")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class RejectedRow(Serialisable):
     """In the metadata, from 1."""
     kind: Kind = "row"
     names: Annotated[Mapping[str, str], Field(exclude=True)] = field(default_factory=dict, compare=False, repr=False)
-    """By which its output in an editor's folder is known (as `DataRow.names`), and stems of its files by role."""
+    """As `DataRow.names`."""
 
     @property
     def key(self) -> str:
@@ -132,31 +132,13 @@ class DataRow:
     names: Mapping[str, str] = field(default_factory=dict)
     """Texts of the row by the name under which a pattern of file names may ask for them (`data.outputs`)."""
 
+    @property
+    def key(self) -> str:
+        """As `Sample.key`."""
+        return sample_key(self.editor, self.id)
+
 
 Row: TypeAlias = DataRow | RejectedRow
-
-
-def read_row(line: TableLine, *, folder: Folder, text_only: bool, bbox_format: str | None = "xyxy") -> Row:
-    """Read a line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
-
-    text_only: numbers are read from text.   bbox_format: where the row does not state it.
-    """
-    if line.fault is not None:
-        return RejectedRow(line=line.number, message=line.fault)
-    values = dict(line.values)
-    if "editor" not in values and "model" in values:
-        values["editor"] = values.pop("model")
-    said: dict[str, Any] = {}
-    try:
-        said["id"] = _identifier(values.get("id"))
-        said["editor"] = _text(values, "editor") or ""
-        said["edit_type"] = _text(values, "edit_type")
-        row = _read(values, said, line=line.number, folder=folder, text_only=text_only, bbox_format=bbox_format)
-        return replace(row, built=line.values) if is_probe(line.values) else row
-    except RowError as error:
-        files = {role: values.get(f"{role}_file_name") for role in ("source", "edited", "reference")}
-        names = {role: plain_stem(f) for role, f in files.items() if isinstance(f, str) and f}
-        return RejectedRow(**said, line=line.number, names=names, kind=error.kind, message=str(error), file=error.path)
 
 
 def rejected(row: Row, error: RowError) -> RejectedRow:
@@ -165,40 +147,239 @@ def rejected(row: Row, error: RowError) -> RejectedRow:
     return replace(known, kind=error.kind, file=error.path)
 
 
+def read_row(
+    line: TableLine,
+    *,
+    folder: Folder,
+    text_only: bool,
+    bbox_format: str | None = "xyxy",
+    called: Mapping[str, str] | None = None,
+) -> Row:
+    """Read a line with the columns of docs/data.md as a DataRow; other columns go to `extra`.
+
+    text_only: numbers are read from text.   bbox_format: where the row does not state it.
+    called: column → the name that it has in the data, for messages.
+    """
+    if line.fault is not None:
+        return RejectedRow(line=line.number, message=line.fault)
+    values = dict(line.values)
+    if "editor" not in values and "model" in values:
+        values["editor"] = values.pop("model")
+    cells = _Cells(values, called or {}, folder, text_only)
+    said: dict[str, Any] = {}
+    try:
+        said["id"] = cells.identifier()
+        said["editor"] = cells.text("editor") or ""
+        said["edit_type"] = cells.text("edit_type")
+        built = line.values if is_probe(line.values) else None
+        return cells.row(bbox_format, line=line.number, built=built, **said)
+    except RowError as error:
+        return RejectedRow(**said, line=line.number, kind=error.kind, message=str(error), file=error.path)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The values of a row, each read as what its column holds. Methods raise RowError, which names the column."""
+
+    values: Mapping[str, Json]
+    called: Mapping[str, str]
+    folder: Folder
+    text_only: bool
+
+    def wrong(self, column: str, expected: str, value: Json) -> RowError:
+        return RowError("row", f"column {self.called.get(column, column)!r}: expected {expected}, found {shown(value)}")
+
+    def row(self, bbox_format: str | None, **said: Any) -> DataRow:
+        source, *further = self.sources()
+        instructions, edited = self.turns()
+        stated = self.text("bbox_format")
+        if stated and stated not in FORMATS:
+            raise self.wrong("bbox_format", f"one of {', '.join(FORMATS)}", stated)
+        extra, human = self.others()
+        quads = {prefix: self.quads(prefix) for prefix in ("", "reference_", "edited_")}
+        counts = {f"{prefix}bbox": len(found) for prefix, found in quads.items()}
+        if len(set(filter(None, counts.values()))) > 1:
+            seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items() if number)
+            raise RowError("box", f"{seen}; expected one a target, in the same order")
+        target = self.text("target_name")
+        if target and not any(counts.values()):
+            # Without a box there is no target to bear it.
+            extra["target_name"] = target
+        mask = self.file("mask_file_name")
+        others: dict[Role, tuple[Quad, ...]] = {"reference": quads["reference_"], "edited": quads["edited_"]}
+        return DataRow(
+            **said,
+            source=source,
+            further=tuple(further),
+            edited=edited,
+            reference=self.file("reference_file_name"),
+            masks={} if mask is None else {"edit": mask},
+            instructions=instructions,
+            quads=quads[""],
+            role_quads={role: found for role, found in others.items() if found},
+            bbox_format=stated or bbox_format,
+            target_name=target,
+            human=human,
+            extra=extra,
+            hints=(edited[0].stem,) if not said["id"] and len(edited) == 1 and edited[0] is not None else (),
+        )
+
+    def sources(self) -> list[ImageFile]:
+        """Return the input images of the edit: one, or several where a row has them as a list."""
+        source, names = self.file("source_file_name"), self.listed("source_file_names", of="input image")
+        if source is not None and names:
+            raise RowError("row", "both 'source_file_name' and 'source_file_names' are given; expected one of them")
+        if source is None and not all(names or [None]):
+            name = self.called.get("source_file_name", "source_file_name")
+            raise RowError("row", f"column {name!r} is empty; expected the image before the edit")
+        return [source] if source is not None else [ImageFile(folder=self.folder, name=str(name)) for name in names]
+
+    def turns(self) -> tuple[tuple[str, ...], tuple[ImageFile | None, ...]]:
+        """Return the instruction and the output of each turn: of one, or of several where a row has them as lists."""
+        instruction, output = self.text("instruction"), self.file("edited_file_name")
+        if instruction and (output is not None or not self.values.get("edited_file_names")):
+            return (instruction,), (output,)
+        texts = [] if instruction else [(text or "").strip() for text in self.listed("instructions")]
+        names = self.listed("edited_file_names")
+        if not instruction and not texts:
+            under = (
+                f" under {self.called['instruction']!r}"
+                if self.called.get("instruction", "instruction") != "instruction"
+                else ""
+            )
+            raise RowError("no_instruction", f"the instruction{under} is empty; expected what the editor was asked to do")
+        one, several = "'instruction' and 'edited_file_name'", "'instructions' and 'edited_file_names'"
+        if instruction or output is not None:
+            raise RowError("row", f"a row of one turn has {one}, a row of several turns {several}; found some of both")
+        if "" in texts:
+            number = texts.index("") + 1
+            raise RowError(
+                "no_instruction", f"the instruction of turn {number} is empty; expected what was asked for in it"
+            )
+        if names and len(names) != len(texts):
+            counts = f"{len(texts)} instructions and {len(names)} edited images"
+            raise RowError("row", f"columns {several}: found {counts}; expected one of each for a turn, null for no image")
+        files = [ImageFile(folder=self.folder, name=name) if name and name.strip() else None for name in names]
+        return tuple(texts), tuple(files or [None] * len(texts))
+
+    def others(self) -> tuple[dict[str, Json], dict[str, dict[str, str | float]]]:
+        """Return the columns without a meaning, and people's ratings by metric and rater."""
+        own = OWN_COLUMNS.difference(_OF_TURNS) if self.text("instruction") else OWN_COLUMNS
+        extra: dict[str, Json] = {}
+        human: dict[str, dict[str, str | float]] = {}
+        for column, value in self.values.items():
+            if (label := human_column(column)) is None:
+                extra |= {} if column in own else {column: _storable(value)}
+            elif (rating := self.rating(column, value)) is not None:
+                human.setdefault(label[0], {})[label[1]] = rating
+        return extra, human
+
+    def identifier(self) -> str:
+        value = self.values.get("id")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self.wrong("id", "text or a whole number", value)
+        if not (text := str(value).strip()).isprintable():
+            raise self.wrong("id", "printable text", text)
+        return text
+
+    def text(self, column: str) -> str | None:
+        """Return the column's text; None where it is null or blank."""
+        value = self.values.get(column)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(column, "text", value)
+        return (value or "").strip() or None
+
+    def file(self, column: str) -> ImageFile | None:
+        # Not stripped: a file's name may begin or end with a space.
+        return ImageFile(folder=self.folder, name=str(self.values[column])) if self.text(column) else None
+
+    def listed(self, column: str, of: str = "turn") -> list[str | None]:
+        """Return the column's list of texts and nulls, which may be written as JSON text; [] where it is null or blank."""
+        value = self.values.get(column)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                parsed = parse_json(value) if value.strip() else None
+                json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half a surrogate pair could not be written again
+                value = parsed
+        found = [] if value is None else value
+        if isinstance(found, list | tuple) and all(item is None or isinstance(item, str) for item in found):
+            return [None if item is None else str(item) for item in found]
+        raise self.wrong(column, f"a list with a text for each {of}", value)
+
+    def quads(self, prefix: str) -> tuple[Quad, ...]:
+        found = []
+        for column in (f"{prefix}bbox", f"{prefix}bboxes"):
+            try:
+                found.append(read_quads(self.values.get(column)))
+            except ValueError as error:
+                raise RowError("box", f"column {self.called.get(column, column)!r}: {error}") from error
+        if all(found):
+            raise RowError("box", f"both '{prefix}bbox' and '{prefix}bboxes' are given; expected one of them")
+        return found[0] or found[1]
+
+    def rating(self, column: str, value: Json) -> str | float | None:
+        if isinstance(value, str):
+            value = value.strip() or None
+            with suppress(TypeError, ValueError):
+                value = float(value) if self.text_only else value  # type: ignore[arg-type]
+        if value is None or isinstance(value, str):
+            return value
+        if (number := finite(value)) is None:
+            raise self.wrong(column, "a label or a finite number", value)
+        return number
+
+
+def _storable(value: Json) -> Json:
+    """Return a column that only travels along as JSON: a number that is not finite is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {k: _storable(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_storable(v) for v in value]
+    return value
+
+
 def named(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Give every row an id that is unique for its editor. The second of two equal ids is broken, and says so.
+    """Give every row an id that is unique for its editor. The second of two equal ids is rejected, and says so.
 
     A row without an id gets the first of its hints that no other row has, else a digest of source and instruction,
     else one of source, instruction and edited image.
     """
-    out = list(rows)
-    first: dict[str, int | None] = {}
-    for i, row in enumerate(rows):
-        if not row.id:
-            continue
-        key = sample_key(row.editor, row.id)
-        if key in first:
-            out[i] = _duplicate(row, f"id {row.id!r} was used before on line {first[key]}", taken=first)
-        else:
-            first[key] = row.line
-    offers = {i: _offers(row) for i, row in enumerate(rows) if not row.id and isinstance(row, DataRow)}
-    wanted = Counter(sample_key(rows[i].editor, offer) for i, names in offers.items() for offer in dict.fromkeys(names))
-    for i, names in offers.items():
-        row = rows[i]
-        free = [n for n in names if wanted[sample_key(row.editor, n)] == 1 and sample_key(row.editor, n) not in first]
-        last = sample_key(row.editor, names[-1])
-        if not free and last in first:
-            repeats = f"repeats line {first[last]}: the same source, instruction and edited image"
-            out[i] = _duplicate(replace(row, id=names[-1]), repeats, taken=first)
-            continue
-        out[i] = replace(row, id=free[0] if free else names[-1])
-        first[sample_key(row.editor, out[i].id)] = row.line
-    for i, row in enumerate(out):
-        if not row.id:
-            name = _free(row.editor, f"line-{row.line}", first)
-            first[sample_key(row.editor, name)] = row.line
-            out[i] = replace(row, id=name)
+    stated = {row.key: row.line for row in reversed(rows) if row.id}
+    offers = [() if row.id or isinstance(row, RejectedRow) else _offers(row) for row in rows]
+    wanted = Counter(
+        sample_key(row.editor, n) for row, names in zip(rows, offers, strict=True) for n in dict.fromkeys(names)
+    )
+    taken: dict[str, int | None] = {}
+    out: list[Row] = []
+    for row, names in zip(rows, offers, strict=True):
+        key = partial(sample_key, row.editor)
+        free = [name for name in names if wanted[key(name)] == 1 and key(name) not in stated]
+        id_ = row.id or next(iter((*free, *names[-1:])), f"line-{row.line}")
+        first = taken.get(key(id_), stated.get(key(id_)))
+        if (row.id and key(id_) in taken) or (names and key(id_) in {*taken, *stated}):
+            what = f"id {id_!r} was used before on" if row.id else "has the source, instruction and edited image of"
+            editor = f" for editor {row.editor!r}" if row.editor else ""
+            message = f"{what} line {first}{editor}; the first is kept, give this one an id of its own"
+            row, id_ = rejected(row, RowError("duplicate_id", message)), f"{id_}#line-{row.line}"
+        tried = chain([id_], (f"{id_}-{n}" for n in count(2)))
+        id_ = id_ if id_ == row.id and key(id_) not in taken else next(n for n in tried if not {key(n)} & {*taken, *stated})
+        taken[key(id_)] = row.line
+        out.append(replace(row, id=id_))
     return tuple(out)
+
+
+def _offers(row: DataRow) -> tuple[str, ...]:
+    asked: Json = row.instructions[0] if len(row.instructions) == 1 else list(row.instructions)
+    names = [None if file is None else file.name for file in row.edited]
+    short = digest([row.source.name, asked])[:12]
+    long = digest([row.source.name, asked, names[0] if len(names) == 1 else names])[:12]
+    return (*(hint for hint in row.hints if hint), short, long)
 
 
 def assemble(
@@ -233,238 +414,18 @@ def assemble(
     return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes), order=tuple(order))
 
 
-def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return how the `human_` columns were understood, one note for all."""
-    raters: dict[str, list[str]] = {}
-    for criterion, rater in filter(None, map(human_column, columns)):
-        raters.setdefault(criterion, []).append(rater)
-    parts = [c if found == ["human"] else f"{c} (raters {', '.join(found)})" for c, found in raters.items()]
-    return (f"Human labels come along: {', '.join(parts)}.",) if parts else ()
-
-
-def _read(
-    values: Mapping[str, Json],
-    said: Mapping[str, Any],
-    *,
-    line: int | None,
-    folder: Folder,
-    text_only: bool,
-    bbox_format: str | None,
-) -> DataRow:
-    source, *further = _sources(values, folder)
-    reference, mask = (_place(values, f"{role}_file_name", folder) for role in ("reference", "mask"))
-    instructions, edited = _turns(values, folder)
-    own = OWN_COLUMNS.difference(_OF_TURNS) if _text(values, "instruction") else OWN_COLUMNS
-    stated = _text(values, "bbox_format")
-    if stated and stated not in FORMATS:
-        raise RowError("row", f"column 'bbox_format': expected one of {', '.join(FORMATS)}, found {stated!r}")
-    human: dict[str, dict[str, str | float]] = {}
-    extra: dict[str, Json] = {}
-    for column, value in values.items():
-        if (label := human_column(column)) is None:
-            extra |= {} if column in own else {column: _storable(value)}
-        elif (rating := _rating(column, value, text_only)) is not None:
-            human.setdefault(label[0], {})[label[1]] = rating
-    quads = _quads(values)
-    role_quads = {role: found for role in _OTHER_ROLES if (found := _quads(values, f"{role}_"))}
-    counts = {"bbox": len(quads), **{f"{role}_bbox": len(found) for role, found in role_quads.items()}}
-    if len(set(filter(None, counts.values()))) > 1:
-        seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items())
-        raise RowError("box", f"{seen}; expected one a target, in the same order")
-    target_name = _text(values, "target_name")
-    if target_name and not any(counts.values()):
-        # Without a box there is no target to bear it.
-        extra["target_name"] = target_name
-    return DataRow(
-        **said,
-        line=line,
-        source=source,
-        further=tuple(further),
-        edited=edited,
-        reference=reference,
-        masks={} if mask is None else {"edit": mask},
-        instructions=instructions,
-        quads=quads,
-        role_quads=role_quads,
-        bbox_format=stated or bbox_format,
-        target_name=target_name,
-        human=human,
-        extra=extra,
-        hints=(edited[0].stem,) if not said["id"] and len(edited) == 1 and edited[0] is not None else (),
-    )
-
-
-def _sources(values: Mapping[str, Json], folder: Folder) -> list[ImageFile]:
-    """Return the input images of the edit: one, or several where a row has them as a list."""
-    source = _place(values, "source_file_name", folder)
-    names = _listed(values, "source_file_names", of="input image")
-    if source is not None and names:
-        raise RowError("row", "both 'source_file_name' and 'source_file_names' are given; expected one of them")
-    if source is None and not all(names or [None]):
-        raise RowError("row", "column 'source_file_name' is empty; expected the image before the edit")
-    return [source] if source is not None else [ImageFile(folder=folder, name=str(name)) for name in names]
-
-
-def _turns(values: Mapping[str, Json], folder: Folder) -> tuple[tuple[str, ...], tuple[ImageFile | None, ...]]:
-    """Return the instruction and the output of each turn: of one, or of several where a row has them as lists."""
-    instruction, output = _text(values, "instruction"), _place(values, "edited_file_name", folder)
-    texts = () if instruction else _listed(values, "instructions")
-    if not instruction and not texts:
-        raise RowError("no_instruction", "the instruction is empty; expected what the editor was asked to do")
-    one, several = "'instruction' and 'edited_file_name'", "'instructions' and 'edited_file_names'"
-    if instruction and (output is not None or not values.get("edited_file_names")):
-        return (instruction,), (output,)
-    names = _listed(values, "edited_file_names")
-    if instruction or output is not None:
-        raise RowError("row", f"a row of one turn has {one}, a row of several turns {several}; found some of both")
-    instructions = tuple("" if text is None else text.strip() for text in texts)
-    if "" in instructions:
-        number = instructions.index("") + 1
-        raise RowError("no_instruction", f"the instruction of turn {number} is empty; expected what was asked for in it")
-    if names and len(names) != len(texts):
-        counts = f"{len(texts)} instructions and {len(names)} edited images"
-        raise RowError("row", f"columns {several}: found {counts}; expected one of each for a turn, null for no image")
-    named = names or [None] * len(texts)
-    return instructions, tuple(ImageFile(folder=folder, name=name) if name and name.strip() else None for name in named)
-
-
-def _listed(values: Mapping[str, Json], column: str, *, of: str = "turn") -> list[str | None]:
-    """Return the column's list of texts and nulls, which may be written as JSON text; [] where it is null or blank."""
-    value = values.get(column)
-    if isinstance(value, str):
-        with suppress(ValueError):
-            parsed = parse_json(value) if value.strip() else None
-            json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half a surrogate pair could not be written again
-            value = parsed
-    found = [] if value is None else value
-    if isinstance(found, list | tuple) and all(item is None or isinstance(item, str) for item in found):
-        return [None if item is None else str(item) for item in found]
-    raise RowError("row", f"column {column!r}: expected a list with a text for each {of}, found {shown(value)}")
-
-
-def _identifier(value: Json) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise RowError("row", f"column 'id': expected text or a whole number, found {shown(value)}")
-    text = str(value).strip()
-    if not text.isprintable():
-        raise RowError("row", f"column 'id': expected printable text, found {text!r}")
-    return text
-
-
-def _text(values: Mapping[str, Json], column: str) -> str | None:
-    """Return the column's text; None where it is null or blank."""
-    value = values.get(column)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise RowError("row", f"column {column!r}: expected text, found {shown(value)}")
-    return value.strip() or None
-
-
-def _place(values: Mapping[str, Json], column: str, folder: Folder) -> ImageFile | None:
-    # Not stripped: a file's name may begin or end with a space.
-    return ImageFile(folder=folder, name=str(values[column])) if _text(values, column) else None
-
-
-def _quads(values: Mapping[str, Json], prefix: str = "") -> tuple[Quad, ...]:
-    found = []
-    for column in (f"{prefix}bbox", f"{prefix}bboxes"):
-        try:
-            found.append(read_quads(values.get(column)))
-        except ValueError as error:
-            raise RowError("box", f"column {column!r}: {error}") from error
-    if all(found):
-        raise RowError("box", f"both '{prefix}bbox' and '{prefix}bboxes' are given; expected one of them")
-    return found[0] or found[1]
-
-
-def _rating(column: str, value: Json, text_only: bool) -> str | float | None:
-    if isinstance(value, str):
-        value = value.strip()
-        if not value:
-            return None
-        if not text_only:
-            return value
-        try:
-            value = float(value)
-        except ValueError:
-            return value
-    if value is None:
-        return None
-    number = finite(value)
-    if number is None:
-        raise RowError("row", f"column {column!r}: expected a label or a finite number, found {shown(value)}")
-    return number
-
-
-def _storable(value: Json) -> Json:
-    """Return a column that only travels along as JSON: a number that is not finite is null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {k: _storable(v) for k, v in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_storable(v) for v in value]
-    return value
-
-
-def _offers(row: DataRow) -> tuple[str, ...]:
-    asked: Json = row.instructions[0] if len(row.instructions) == 1 else list(row.instructions)
-    names = [None if file is None else file.name for file in row.edited]
-    short = digest([row.source.name, asked])[:12]
-    long = digest([row.source.name, asked, names[0] if len(names) == 1 else names])[:12]
-    return (*(hint for hint in row.hints if hint), short, long)
-
-
-def _duplicate(row: Row, what: str, *, taken: dict[str, int | None]) -> RejectedRow:
-    name = _free(row.editor, f"{row.id}#line-{row.line}", taken)
-    taken[sample_key(row.editor, name)] = row.line
-    editor = f" for editor {row.editor!r}" if row.editor else ""
-    message = f"{what}{editor}; the first is kept, give this one an id of its own"
-    return replace(rejected(row, RowError("duplicate_id", message)), id=name)
-
-
-def _free(editor: str, name: str, taken: Mapping[str, int | None]) -> str:
-    """Return `name`, or `name-2`, `name-3`, … where it is taken."""
-    names = chain([name], (f"{name}-{n}" for n in count(2)))
-    return next(tried for tried in names if sample_key(editor, tried) not in taken)
-
-
 def _sample(row: DataRow, dataset: str) -> Sample:
+    """Return a row as a sample. Raises RowError."""
     source, *further = (file.image() for file in (row.source, *row.further))
     edits = [None if file is None else file.image() for file in row.edited]
     turns = tuple(Turn(instruction=i, edited=edited) for i, edited in zip(row.instructions, edits, strict=True))
-    warnings = list(turn_notes(source, turns))
     reference = None if row.reference is None else row.reference.image()
-    images: dict[Role, ImageRef | None] = {"source": source, "edited": edits[-1], "reference": reference}
-    quads: dict[Role, tuple[Quad, ...]] = {"source": row.quads, **row.role_quads}
-    targets: list[dict[Role, Box]] = [{} for _ in range(max(map(len, quads.values())))]
-    for role, written in quads.items():
-        image = images[role]
-        if image is None:
-            if written:
-                warnings.append(f"boxes in the {role} image are not used: there is no such image")
-            continue
-        for number, quad in enumerate(written):
-            written_as = row.bbox_format or "xyxy"
-            try:
-                box = to_px(quad, written_as, width=image.width, height=image.height)
-                kept = inside(box, width=image.width, height=image.height)
-            except ValueError as error:
-                how = f"written as {[round(v, 4) for v in quad.values]} and read as {written_as}"
-                meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
-                raise RowError("box", f"{error}; {how} ({meant})") from error
-            if kept != box:
-                warnings.append("a box that reached just beyond the image was cut at the border")
-            targets[number][role] = kept
+    warnings = list(turn_notes(source, turns))
+    targets = _targets(row, {"source": source, "edited": edits[-1], "reference": reference}, warnings)
     masks = {role: place.image() for role, place in row.masks.items()}
     if row.built is not None:
-        named = {"source": source, "edited": edits[-1], "reference": reference, "mask": masks.get("edit")}
-        files = {f"{role}_file_name": ref.sha256 for role, ref in named.items() if ref is not None}
+        images = {"source": source, "edited": edits[-1], "reference": reference, "mask": masks.get("edit")}
+        files = {f"{role}_file_name": ref.sha256 for role, ref in images.items() if ref is not None}
         if problem := changed_since(row.built, files):
             raise RowError("changed_probe", f"{row.id}: {problem}")
     return Sample(
@@ -475,7 +436,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
         further=tuple(further),
         turns=turns,
         reference=reference,
-        targets=tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes),
+        targets=targets,
         masks=masks,
         edit_type=row.edit_type,
         human=row.human,
@@ -484,18 +445,46 @@ def _sample(row: DataRow, dataset: str) -> Sample:
     )
 
 
+def _targets(row: DataRow, images: Mapping[Role, ImageRef | None], warnings: list[str]) -> tuple[Target, ...]:
+    """Return the targets with their boxes in px of each image. warnings: added to. Raises RowError."""
+    quads: dict[Role, tuple[Quad, ...]] = {"source": row.quads, **row.role_quads}
+    targets: list[dict[Role, Box]] = [{} for _ in range(max(map(len, quads.values())))]
+    written_as = row.bbox_format or "xyxy"
+    for role, written in quads.items():
+        image = images[role]
+        if image is None:
+            warnings += [f"boxes in the {role} image are not used: there is no such image"] if written else []
+            continue
+        for quad, target in zip(written, targets, strict=False):
+            try:
+                box = to_px(quad, written_as, width=image.width, height=image.height)
+                target[role] = inside(box, width=image.width, height=image.height)
+            except ValueError as error:
+                how = f"written as {[round(v, 4) for v in quad.values]} and read as {written_as}"
+                meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
+                raise RowError("box", f"{error}; {how} ({meant})") from error
+            if target[role] != box:
+                warnings.append("a box that reached just beyond the image was cut at the border")
+    return tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes)
+
+
+def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return how the `human_` columns were understood, one note for all."""
+    raters: dict[str, list[str]] = {}
+    for criterion, rater in filter(None, map(human_column, columns)):
+        raters.setdefault(criterion, []).append(rater)
+    parts = [c if found == ["human"] else f"{c} (raters {', '.join(found)})" for c, found in raters.items()]
+    return (f"Human labels: {', '.join(parts)}.",) if parts else ()
+
+
 def turn_notes(source: ImageRef, turns: Sequence[Turn]) -> tuple[str, ...]:
     """Return what is noted on the outputs of turns, which it names where there are several: missing, of another size."""
     found = []
     for number, turn in enumerate(turns, start=1):
         edited = turn.edited
-        if edited is None:
-            note = NO_OUTPUT
-        elif (edited.width, edited.height) != (source.width, source.height):
-            note = size_note(source, edited)
-        else:
-            continue
-        found.append(f"turn {number}: {note}" if len(turns) > 1 else note)
+        if edited is None or (edited.width, edited.height) != (source.width, source.height):
+            note = NO_OUTPUT if edited is None else size_note(source, edited)
+            found.append(f"turn {number}: {note}" if len(turns) > 1 else note)
     return tuple(found)
 
 

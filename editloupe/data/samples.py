@@ -30,6 +30,11 @@ GENERAL: Final = "imagefolder"
 OWN: Final = (GENERAL, "pairs", "datasets")
 """Formats of any names and columns: what a benchmark's own loader knows is that benchmark's."""
 
+_USUAL_LAYOUTS: Final = """Most people have one of these two:
+  a table (.jsonl, .csv or .parquet) with the columns source, edited and instruction, beside the images that it names
+  source/cat.png and edited/cat.png, with instructions.csv that has the columns name and instruction
+Say other column names with --columns source=COLUMN,edited=COLUMN,instruction=COLUMN."""
+
 
 def formats() -> tuple[str, ...]:
     """Return what `format` may be: "auto", or the name of an installed loader."""
@@ -261,18 +266,18 @@ def _recognised(data: DataSet) -> str:
         return fitting[0]
     if fitting:
         raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --layout")
-    entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
-    layouts = "\n".join(["The layouts are:", *(f"  {name}: {loader.LAYOUT}" for name, loader in loaders.items())])
-    if not entries:
-        raise DataError(f"{root}: the folder is empty.\n{layouts}")
-    seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
     below = [
         p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
     ]
-    advice = f"; {below[0]} has one: give that folder" if below else ""
+    entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
+    seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
+    advice = f". {below[0]} has one: give that folder" if below else ""
     tables = [p for p in sorted(root.iterdir()) if p.suffix.lower() in ENDINGS and p.is_file()]
     if tables and not below and (columns := columns_of(tables[0])):
         advice = (
-            f"; {tables[0].name} has the columns {', '.join(columns[:20])}: say with --columns which of them holds what"
+            f". {tables[0].name} has the columns {', '.join(columns[:20])}: say with --columns which of them holds what"
         )
-    raise DataError(f"{root}: no known layout; saw {seen}{advice}.\n{layouts}")
+    raise DataError(
+        f"{root}: no known layout; saw {seen or 'an empty folder'}{advice}.\n{_USUAL_LAYOUTS}\n"
+        f"Also read, as the benchmarks publish them: {', '.join(name for name in loaders if name not in OWN)}."
+    )

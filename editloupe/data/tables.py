@@ -9,7 +9,7 @@ import decimal
 import io
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,14 +59,13 @@ def read_table(file: Path, *, but: Collection[str] = (), prepared: Callable[[str
     prepared: makes the text of a JSON file easier to read.
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
-    ending = file.suffix.lower()
     try:
-        if ending in (".parquet", ".arrow"):
+        if _is_frame(file):
             table = _of_frame(file, but)
-        elif ending == ".json":
-            table = _read_json(file, prepared)
+        elif file.suffix.lower() == ".json":
+            table = _of_json(file, prepared)
         else:
-            table = (_read_csv if ending in (".csv", ".tsv") else _read_jsonl)(file, read_bytes(file))
+            table = _of_lines(file, read_bytes(file))
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -77,23 +76,28 @@ def read_table(file: Path, *, but: Collection[str] = (), prepared: Callable[[str
 def columns_of(file: Path) -> tuple[str, ...]:
     """Return the columns of a table, read off its beginning; () where it has none or cannot be read."""
     try:
-        if file.suffix.lower() in (".parquet", ".arrow"):
+        if _is_frame(file):
             return tuple(schema_of(file))
         with open_plain(file) as opened:
             head = opened.read(_HEAD)
+        return _of_lines(file, head[: head.rfind(b"\n") + 1] if len(head) == _HEAD else head).columns
     except (OSError, SampleError):
         return ()
-    if len(head) == _HEAD:
-        head = head[: head.rfind(b"\n") + 1]
-    try:
-        return (_read_csv if file.suffix.lower() in (".csv", ".tsv") else _read_jsonl)(file, head).columns
-    except SampleError:
-        return ()
 
 
-def _read_jsonl(file: Path, data: bytes) -> MetadataTable:
+def _is_frame(file: Path) -> bool:
+    return file.suffix.lower() in (".parquet", ".arrow")
+
+
+def _of_lines(file: Path, data: bytes) -> MetadataTable:
+    """Read CSV, or an object a line."""
+    if file.suffix.lower() in (".csv", ".tsv"):
+        return _of_csv(file, data)
     raw_lines = data.removeprefix(codecs.BOM_UTF8).splitlines()
-    lines = [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()]
+    return _table(file, [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()])
+
+
+def _table(file: Path, lines: Sequence[TableLine]) -> MetadataTable:
     columns = dict.fromkeys(name for line in lines for name in line.values)
     return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
 
@@ -127,18 +131,22 @@ def _refuse(constant: str) -> float:
 
 
 def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
+    if not math.isfinite(value := float(text)):
         raise ValueError(f"holds the number {text[:60]}, which is too large")
     return value
 
 
-def _read_json(file: Path, prepared: Callable[[str], str]) -> MetadataTable:
-    """Read an object of rows by key, a list of rows, or a row a line. A row that is a list holds it as `turns`."""
+def _text(file: Path, data: bytes) -> str:
     try:
-        text = prepared(read_bytes(file).decode("utf-8-sig"))
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SampleError(f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8", file=file) from error
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SampleError("is not UTF-8; save the file as UTF-8", file=file, line=line) from error
+
+
+def _of_json(file: Path, prepared: Callable[[str], str]) -> MetadataTable:
+    """Read an object of rows by key, a list of rows, or a row a line. A row that is a list holds it as `turns`."""
+    text = prepared(_text(file, read_bytes(file)))
     try:
         found = parse_json(text, object_pairs_hook=distinct_keys, parse_constant=_refuse)
     except ValueError as error:
@@ -146,14 +154,12 @@ def _read_json(file: Path, prepared: Callable[[str], str]) -> MetadataTable:
         if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines):
             then = "nothing is repaired or left out: download or write the file again"
             raise SampleError(f"is not JSON that can be read, or is cut off: {error}; {then}", file=file) from error
-        table = _read_jsonl(file, text.encode("utf-8", "surrogatepass"))
-        return replace(table, lines=tuple(replace(row, key=str(n)) for n, row in enumerate(table.lines, start=1)))
+        rows = _of_lines(file, text.encode("utf-8", "surrogatepass")).lines
+        return _table(file, [replace(row, key=str(n)) for n, row in enumerate(rows, start=1)])
     if not isinstance(found, dict | list):
         raise SampleError(f"expected an object or a list of rows, found {shown(found)}", file=file)
     entries = found.items() if isinstance(found, dict) else ((str(n), row) for n, row in enumerate(found, start=1))
-    lines_ = [_json_row(number, key, row) for number, (key, row) in enumerate(entries, start=1)]
-    columns = dict.fromkeys(name for line in lines_ for name in line.values)
-    return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines_), text_only=False)
+    return _table(file, [_json_row(number, key, row) for number, (key, row) in enumerate(entries, start=1)])
 
 
 def _json_row(number: int, key: str, row: object) -> TableLine:
@@ -162,12 +168,8 @@ def _json_row(number: int, key: str, row: object) -> TableLine:
     return TableLine(number=number, values=values, fault=fault, key=key)
 
 
-def _read_csv(file: Path, raw: bytes) -> MetadataTable:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise SampleError("is not UTF-8; save the file as UTF-8 (CSV UTF-8)", file=file, line=line) from error
+def _of_csv(file: Path, data: bytes) -> MetadataTable:
+    text = _text(file, data)
     first = next(iter(text.splitlines()), "")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
     rows = _csv_rows(reader)

@@ -76,32 +76,24 @@ def metadata_row(sample: Sample, placed: Callable[[ImageRef], str]) -> dict[str,
     def name(ref: ImageRef | None) -> str | None:
         return None if ref is None else placed(ref)
 
-    several = len(sample.turns) > 1
-    # A row with one of these has a single turn.
-    hidden = ("instruction", "edited_file_name") if several else ()
-    edits = [name(turn.edited) for turn in sample.turns]
-    asked = [turn.instruction for turn in sample.turns]
+    edits, asked = [name(turn.edited) for turn in sample.turns], [turn.instruction for turn in sample.turns]
+    turns: dict[str, Json] = {"edited_file_name": edits[0], "instruction": asked[0]}
+    if len(edits) > 1:
+        turns = {"edited_file_names": [*edits], "instructions": [*asked]}
+    sources = [name(ref) for ref in sample.sources]
+    ratings = {f"human_{metric}__{who}": one for metric, by in sample.human.items() for who, one in by.items()}
     return {
-        # First, so that the columns of the layout have precedence.
-        **{column: value for column, value in sample.extra.items() if column not in hidden},
+        # First, so that the columns of the layout have precedence. A row with one of two columns has a single turn.
+        **{k: v for k, v in sample.extra.items() if len(edits) == 1 or k not in ("instruction", "edited_file_name")},
         "id": sample.id,
         "editor": sample.editor,
-        **(
-            {"source_file_names": list(map(name, sample.sources))}
-            if sample.further
-            else {"source_file_name": name(sample.source)}
-        ),
-        **({"edited_file_names": edits} if several else {"edited_file_name": edits[0]}),
+        **({"source_file_names": [*sources]} if sample.further else {"source_file_name": sources[0]}),
+        **turns,
         "reference_file_name": name(sample.reference),
         "mask_file_name": name(sample.masks.get("edit")),
-        **({"instructions": asked} if several else {"instruction": asked[0]}),
         "edit_type": sample.edit_type,
         **_targets(sample),
-        **{
-            f"human_{metric}__{rater}": rating
-            for metric, ratings in sample.human.items()
-            for rater, rating in ratings.items()
-        },
+        **ratings,
     }
 
 

@@ -133,9 +133,9 @@ def write_sft(run: Answers, folder: Path, *, turns: Turns = "answer") -> Funnel:
         for finding, agrees in _answered(run, funnel):
             try:
                 if not agrees:
-                    raise _Unusable("disagree with people")
+                    raise _LeftOut("disagree with people")
                 messages, images = writer.messages(run.source, _dialogue(run.source, finding, turns))
-            except _Unusable as error:
+            except _LeftOut as error:
                 funnel.left_out[str(error)] += 1
                 continue
             funnel.used += 1
@@ -156,7 +156,7 @@ def write_dpo(runs: Sequence[Answers], folder: Path) -> Funnel:
         for chosen, rejected in _pairs(runs, funnel):
             try:
                 prompt, images = writer.messages(chosen.source, chosen.messages[:-1])
-            except _Unusable as error:
+            except _LeftOut as error:
                 funnel.left_out[str(error)] += 2
                 continue
             funnel.used += 2
@@ -168,7 +168,7 @@ def write_dpo(runs: Sequence[Answers], folder: Path) -> Funnel:
     return writer.write("dpo.jsonl", rows(), funnel)
 
 
-class _Unusable(Exception):
+class _LeftOut(Exception):
     """Why a finding gives no row, in words for the funnel."""
 
 
@@ -205,13 +205,13 @@ class _RowWriter:
     def messages(self, source: Source, dialogue: Sequence[Message]) -> tuple[list[dict[str, Any]], list[str]]:
         """Return messages as `trl` reads them, and the files of their pictures, which are written.
 
-        Raises _Unusable where a picture is not in the run folder any more.
+        Raises _LeftOut where a picture is not in the run folder any more.
         """
         store = ImageStore(source.folder / "blobs", writes=False)
         try:
             pictures = [store.encoded(part.image, _AS_SENT) for message in dialogue for part in message.images]
         except ImageError as error:
-            raise _Unusable("have a picture that is not in the run folder, or damaged") from error
+            raise _LeftOut("have a picture that is not in the run folder, or damaged") from error
         return [_row(message) for message in dialogue], [self._written(one.data, one.media_type) for one in pictures]
 
     def _written(self, data: bytes, media_type: str) -> str:
@@ -245,21 +245,21 @@ def _answered(run: Answers, funnel: Funnel) -> Iterator[tuple[Finding, bool]]:
 
 
 def _dialogue(source: Source, finding: Finding, turns: Turns) -> list[Message]:
-    """Return the messages of a row. Raises _Unusable for a dialogue that is no example to learn from."""
+    """Return the messages of a row. Raises _LeftOut for a dialogue that is no example to learn from."""
     episode = source.episode(finding)
     answered = [(exchange.messages, exchange.reply) for exchange in episode.exchanges if exchange.reply] if episode else []
     if not answered:
-        raise _Unusable("have a trace that cannot be read")
+        raise _LeftOut("have a trace that cannot be read")
     (prompt, _), (messages, reply) = answered[0], answered[-1]
     if not any(message.images for message in prompt):
-        raise _Unusable("show no picture")
+        raise _LeftOut("show no picture")
     last = Message.of_text("assistant", reply.text)
     if turns == "answer":
         return [*prompt, last]
     if finding.counts.get("reminders") or finding.counts.get("malformed_calls"):
-        raise _Unusable("have a reply on the way that could not be used")
+        raise _LeftOut("have a reply on the way that could not be used")
     if any(message.tool_calls or message.role == "tool" for message in messages):
-        raise _Unusable("called tools natively, which is no text; judge with --set tool_protocol=text")
+        raise _LeftOut("called tools natively, which is no text; judge with --set tool_protocol=text")
     return [*messages, last]
 
 
@@ -278,7 +278,7 @@ def _pairs(runs: Sequence[Answers], funnel: Funnel) -> Iterator[tuple[_Side, _Si
         for source, finding, agrees in found:
             try:
                 messages = _dialogue(source, finding, "answer")
-            except _Unusable as error:
+            except _LeftOut as error:
                 funnel.left_out[str(error)] += 1
                 continue
             side = _Side(source=source, finding=finding, messages=messages)

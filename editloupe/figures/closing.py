@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -13,9 +13,9 @@ from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
 from editloupe.figures.escape import safe
+from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
-from editloupe.figures.score_frame import score_frame
 from editloupe.figures.summary import TableScores, specs, summarise
 from editloupe.figures.tables import spec_table
 from editloupe.protocols.base import EvalProtocol
@@ -23,15 +23,12 @@ from editloupe.runs.index import is_large
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import Drawing
-from editloupe.stats.spec import CellKind, TableSpec
+from editloupe.stats.spec import CellKind
 from editloupe.stats.table import Table
 from editloupe.values import Json, Serialisable, is_empty, parse_json
 
 if TYPE_CHECKING:
     import polars
-
-MANY_EDITORS: Final = 3
-"""Above this number a table for each editor would bury the reader: they share one, and another has all together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,11 +184,12 @@ class Closing:
     def of(cls, protocol: EvalProtocol, scores: Sequence[Score], agreement: Sequence[str]) -> Closing:
         """Return what these scores come to."""
         frame = score_frame(scores)
+        brief = brief_tables(protocol, frame) if scores else []
         return cls(
             scored=bool(scores),
             agreement=tuple(agreement),
-            tables="\n".join(map(render.markdown, closing_tables(protocol, frame))),
-            brief=tuple(brief_tables(protocol, frame)) if scores else (),
+            tables="\n".join(map(render.markdown, [*brief, *label_tables(frame, protocol.metrics)])),
+            brief=tuple(brief),
             means=means_of_all(protocol, frame),
             editors=tuple(one.to_json() for one in summarise(protocol, scores)),
         )
@@ -210,46 +208,22 @@ class Closing:
         return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": list(self.editors)}
 
 
-def closing_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
-    """Return the tables at the end of a run: the protocol's first one with a column a metric, then the labels."""
-    return [*score_tables(protocol, frame), *label_tables(frame, protocol.metrics)]
-
-
 def brief_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
     """Return the means of all samples, a row an editor and a column a metric.
 
-    Where rows, such as languages, are never put together, they are the tables of `score_tables`.
+    Where rows, such as languages, are never put together, there is such a table for each row.
     """
-    if specs(protocol)[0].apart:
-        return score_tables(protocol, frame)
-    table = means_table(protocol, frame, together=False)
-    return [] if table is None else [table]
-
-
-def score_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
-    """Return one table an editor; of more than `MANY_EDITORS` one table with a row an editor and one of all together.
-
-    Where rows are never put together, those are tables with a row an editor, one for each row.
-    """
-    made = (spec_table(spec, own, protocol.metrics) for spec, own in _wanted(protocol, frame))
+    spec = specs(protocol)[0]
+    if not spec.apart:
+        table = means_table(protocol, frame, together=False)
+        return [] if table is None else [table]
+    alone = replace(
+        spec, columns="metric", metrics=(), name="scores", transposed=False, rows="editor", order=(), cell="mean",
+        overall=False,
+    )  # fmt: skip
+    found = TableScores.of(replace(spec, columns="metric", metrics=()), frame, protocol.metrics)
+    made = (
+        spec_table(replace(alone, title=f"{spec.rows.capitalize()}: {row}"), found.where(row=row).frame, protocol.metrics)
+        for row in found.rows
+    )
     return [table for table in made if table is not None]
-
-
-def _wanted(protocol: EvalProtocol, frame: polars.DataFrame) -> Iterator[tuple[TableSpec, polars.DataFrame]]:
-    """Yield the specification and the scores of each of the tables."""
-    spec = replace(specs(protocol)[0], columns="metric", metrics=(), name="scores", transposed=False)
-    by_editor = replace(spec, title="Editors (means of all samples)", rows="editor", order=(), cell="mean", overall=False)
-    editors = frame["editor"].unique(maintain_order=True)
-    if spec.rows == "editor":
-        yield spec, frame
-    elif len(editors) <= MANY_EDITORS:
-        for editor in editors:
-            yield replace(spec, title=f"Editor: {editor}" if editor else "Scores"), frame.filter(editor=editor)
-    elif spec.apart:
-        found = TableScores.of(spec, frame, protocol.metrics)
-        for row in found.rows:
-            title = f"{spec.rows.replace('_', ' ').capitalize()}: {row}"
-            yield replace(by_editor, title=title), found.where(row=row).frame
-    else:
-        yield by_editor, frame
-        yield replace(spec, title=f"All {len(editors)} editors together"), frame

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Final, Literal, TypeAlias
 
-from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import Judged
 from editloupe.imaging.targets import AREAS, area_name, relative_area
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import Binary, Metric, Score
+from editloupe.scores import Binary, Score
 from editloupe.values import Sample, sample_key
 
 Key: TypeAlias = tuple[str, str, int, str]
@@ -73,20 +73,21 @@ def key_of(score: Score) -> Key:
 
 
 def column_of(judged: Judged) -> JudgeColumn:
-    """Return the column of one judge of a run, with rows of the data that could not be read."""
+    """Return the column of one judge of a run, with rows of the data that could not be read.
+
+    An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same.
+    """
     items: dict[Key, RatedItem] = {}
     answers: dict[str, dict[Key, Answer]] = {}
+    binary = {metric.id for metric in judged.metrics.metrics if isinstance(metric.domain, Binary)}
     for score in judged.scores:
-        key = key_of(score)
-        answers.setdefault(score.metric, {})[key] = _answer(score, judged.metrics.metric(score.metric))
+        key, sample = key_of(score), judged.samples.get(score.key)
+        labelled = score.metric in binary and score.label is not None
+        answers.setdefault(score.metric, {})[key] = score.label if labelled else score.value
         if key not in items:
-            sample = judged.samples.get(score.key)
-            items[key] = RatedItem(
-                key=key,
-                source=score.sample_id if sample is None else sample.source.sha256,
-                edit_type=score.edit_type if score.edit_type != "(none)" else None,
-                area=None if sample is None else relative_area(sample),
-            )
+            source, area = (score.sample_id, None) if sample is None else (sample.source.sha256, relative_area(sample))
+            kind = score.edit_type if score.edit_type != "(none)" else None
+            items[key] = RatedItem(key=key, source=source, edit_type=kind, area=area)
     return JudgeColumn(name=judged.name, items=items, answers=answers)
 
 
@@ -104,24 +105,16 @@ def column_of_table(table: HumanLabels) -> JudgeColumn:
     return JudgeColumn(name=table.source, items=table.items, answers=answers)
 
 
-def _answer(score: Score, metric: Metric) -> Answer:
-    """The value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same."""
-    return score.label if isinstance(metric.domain, Binary) and score.label is not None else score.value
-
-
 def editors_of(column: JudgeColumn) -> JudgeColumn:
     """Return a column with an item an editor: the mean of the values that it has for the editor's samples."""
-    found: dict[str, dict[Key, list[float]]] = {metric: {} for metric in column.answers}
+    keys = dict.fromkeys(_of_editor(key[0]) for key in column.items)
+    found: dict[str, dict[Key, list[float]]] = {metric: {key: [] for key in keys} for metric in column.answers}
     for metric, answers in column.answers.items():
         for key, answer in answers.items():
             if isinstance(answer, float):
-                found[metric].setdefault(_of_editor(key[0]), []).append(answer)
-    keys = dict.fromkeys(_of_editor(key[0]) for key in column.items)
-    return JudgeColumn(
-        name=column.name,
-        items={key: RatedItem(key=key, source=key[1]) for key in keys},
-        answers={metric: {key: _mean(values.get(key, [])) for key in keys} for metric, values in found.items()},
-    )
+                found[metric][_of_editor(key[0])].append(answer)
+    means = {metric: {key: fmean(v) if v else None for key, v in own.items()} for metric, own in found.items()}
+    return JudgeColumn(name=column.name, items={key: RatedItem(key=key, source=key[1]) for key in keys}, answers=means)
 
 
 def rated_editors(people: HumanLabels) -> HumanLabels:
@@ -134,17 +127,13 @@ def rated_editors(people: HumanLabels) -> HumanLabels:
         own = values.setdefault(_of_editor(editor or sample), {})
         for metric, by_rater in ratings.items():
             for rater, rating in by_rater.items():
-                # What settles single items is no rater's view of an editor.
-                if not isinstance(rating, str) and rater != ADJUDICATED:
+                if not isinstance(rating, str):
                     own.setdefault(metric, {}).setdefault(rater, []).append(rating)
-    return replace(
-        people,
-        items={key: RatedItem(key=key, source=key[1]) for key in values},
-        ratings={
-            key: {m: {rater: sum(v) / len(v) for rater, v in by_rater.items()} for m, by_rater in own.items()}
-            for key, own in values.items()
-        },
-    )
+    means = {
+        key: {metric: {rater: fmean(v) for rater, v in by_rater.items()} for metric, by_rater in own.items()}
+        for key, own in values.items()
+    }
+    return replace(people, items={key: RatedItem(key=key, source=key[1]) for key in values}, ratings=means)
 
 
 def with_facts(people: HumanLabels, samples: Mapping[str, Sample], protocol: EvalProtocol) -> HumanLabels:
@@ -164,10 +153,6 @@ def _of_editor(name: str) -> Key:
     return "", name, 0, ""
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
 def join(
     items: Mapping[Key, RatedItem], people: HumanLabels, *, where: str, closed: bool
 ) -> tuple[dict[Key, RatedItem], HumanLabels]:
@@ -184,18 +169,21 @@ def join(
         raise ConfigError(
             f"none of the {len(keys)} items of {people.source} is in {where}: people rated {theirs}, … and it has {ours}, …"
         )
-    rated = {key: replace(people.items[theirs], key=key) for key, theirs in keys.items()}
-    found = {key: _with_facts(item, rated.get(key)) for key, item in items.items()}
-    notes = []
+    found, notes = dict(items), list(people.notes)
+    for key, other in keys.items():
+        rated = people.items[other]
+        if (own := found.get(key)) is not None:
+            # What only the table of ratings says.
+            area = rated.area if own.area is None else own.area
+            found[key] = replace(own, edit_type=own.edit_type or rated.edit_type, area=area)
+        elif not closed:
+            found[key] = replace(rated, key=key)
     if missing:
         first = ", ".join(map(key_name, missing[:4])) + (", …" if len(missing) > 4 else "")
-        if closed:
-            notes.append(f"rated, but not in {where}, and left out: {len(missing)} ({first})")
-        else:
-            notes.append(f"rated, but without a row in {where}, and counted as not judged: {len(missing)} ({first})")
-            found |= {key: rated[key] for key in missing}
-    ratings = {key: people.ratings[theirs] for key, theirs in keys.items() if key in found}
-    return found, replace(people, items=found, ratings=ratings, notes=(*people.notes, *notes))
+        what = f"not in {where}, and left out" if closed else f"without a row in {where}, and counted as not judged"
+        notes.append(f"rated, but {what}: {len(missing)} ({first})")
+    ratings = {key: people.ratings[other] for key, other in keys.items() if key in found}
+    return found, replace(people, items=found, ratings=ratings, notes=tuple(notes))
 
 
 def key_name(key: Key) -> str:
@@ -216,37 +204,29 @@ def groups(items: Sequence[RatedItem], dimension: Dimension) -> dict[str, list[i
     if set(found) <= {""}:
         return {}
     if dimension == "area":
-        order = [name for _, name in AREAS]
-        found = dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] else len(order)))
+        order = [*(name for _, name in AREAS), ""]
+        found = dict(sorted(found.items(), key=lambda pair: order.index(pair[0])))
     return {name or ("(no area)" if dimension == "area" else "(none)"): places for name, places in found.items()}
-
-
-def _with_facts(item: RatedItem, rated: RatedItem | None) -> RatedItem:
-    """An item with what only the table of ratings says of it."""
-    if rated is None:
-        return item
-    return replace(item, edit_type=item.edit_type or rated.edit_type, area=rated.area if item.area is None else item.area)
 
 
 def _matched(items: Iterable[Key], people: HumanLabels, where: str) -> dict[Key, Key]:
     """An item's key → people's: by editor and sample, or by sample alone if that can mean one edit only."""
-    ours = tuple(dict.fromkeys(key[0] for key in items))
-    theirs = tuple(dict.fromkeys(key[0] for key in people.items))
-    if theirs == ("",) and ours != ("",):
+    ours, theirs = (tuple(dict.fromkeys(key[0] for key in some)) for some in (items, people.items))
+    if (theirs == ("",)) == (ours == ("",)):
+        return {key: key for key in people.items}
+    if theirs == ("",):
+        names = {sample_key(*key[:2]): key[:2] for key in items}
         if len(ours) == 1:
             return {(ours[0], *key[1:]): key for key in people.items}
-        names = {sample_key(*key[:2]): key[:2] for key in items}
         if any(key[1] in names for key in people.items):
             return {(*names.get(key[1], ("", key[1])), *key[2:]): key for key in people.items}
         raise ConfigError(
             f"{people.source} names no editor, and {where} has several ({', '.join(filter(None, ours))}); "
             "add a column editor, or write items as EDITOR/ITEM"
         )
-    if ours == ("",) and theirs != ("",):
-        if len(theirs) == 1:
-            return {("", *key[1:]): key for key in people.items}
-        raise ConfigError(
-            f"{where} names no editor, and {people.source} has several ({', '.join(filter(None, theirs))}); "
-            "both must name them, or neither"
-        )
-    return {key: key for key in people.items}
+    if len(theirs) == 1:
+        return {("", *key[1:]): key for key in people.items}
+    raise ConfigError(
+        f"{where} names no editor, and {people.source} has several ({', '.join(filter(None, theirs))}); "
+        "both must name them, or neither"
+    )

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean, median
 from typing import Annotated, Final
 
-import numpy as np
 from pydantic import Field
 
 from editloupe.backends.prices import Prices
@@ -21,14 +21,12 @@ from editloupe.chat import Usage
 from editloupe.errors import ConfigError
 from editloupe.figures.columns import (
     Answer,
-    Dimension,
     HumanLabels,
     JudgeColumn,
     Key,
     RatedItem,
     column_of,
     editors_of,
-    groups,
     join,
     key_of,
     rated_editors,
@@ -37,28 +35,17 @@ from editloupe.figures.columns import (
 from editloupe.figures.human_labels import labels_in, read_human
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement, among_people
-from editloupe.figures.readings import MetricReading, Ruler, ruler
+from editloupe.figures.readings import MetricReading, ruler
 from editloupe.protocols.repeats import entropy_of
 from editloupe.scores import Metric, Score
-from editloupe.stats.agreement import Paired, confusion, figures, label_figures
+from editloupe.stats.agreement import Paired, confusion, figures
 from editloupe.stats.bootstrap import Drawing, Estimate, mean
 from editloupe.stats.significance import Significance, holm, sign_flips, signed_ranks
-from editloupe.values import Serialisable, is_empty, parse_json, sample_key
+from editloupe.values import Serialisable, is_empty, sample_key
 
 _ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
 _UNORDERED: Final = ("exact", "kappa", "alpha_nominal")
 _NUMBERS: Final = ("spearman", "pearson", "mae", "bias")
-GROUPED: Final[tuple[Dimension, ...]] = ("edit_type", "area")
-"""Groups in which a pair is compared, too."""
-
-
-def _asked_differently(judges: Sequence[Judged]) -> list[str]:
-    """Return a note if not all judges were asked for their answers in the same form."""
-    forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
-    if len({form == "tags" for form in forms.values()}) < 2:
-        return []
-    listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
-    return [f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +96,6 @@ class JudgePair(Serialisable):
     """Counts by the second's label (rows) and the first's, worst first; the last column holds those that only the second
     judged. Empty for numbers without labels.
     """
-    by: Mapping[str, Mapping[str, Mapping[str, Estimate]]]
-    """Dimension → group → figures."""
     labels: Annotated[tuple[str, ...], Field(exclude=True)]
 
 
@@ -134,8 +119,6 @@ class Cost(Serialisable):
     """Of a finding."""
     turns_mean: float | None
     """Turns with tool calls."""
-    tools: Mapping[str, int]
-    """How often each was called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,11 +187,9 @@ def rated_by_people(
     human: a table; None for the labels that the runs' samples carry.   columns: role → column, if names do not say it.
     ratings: as `Rated.ratings`.   Raises ConfigError if the table does not fit the samples.
     """
-    metrics = judges[0].metrics.metrics
-    items: dict[Key, RatedItem] = {}
-    for judge in reversed(judges):
-        items = {**column_of(judge).items, **items}
-    more = tuple(dict.fromkeys((ratings or {}).values()))
+    metrics, ratings = judges[0].metrics.metrics, ratings or {}
+    items = {key: item for judge in reversed(judges) for key, item in column_of(judge).items.items()}
+    more = tuple(dict.fromkeys(ratings.values()))
     if human is not None:
         people, name = read_human(human, metrics, columns or {}, more), human.name
     else:
@@ -222,24 +203,23 @@ def rated_by_people(
     if unknown := next((rating for rating in more if rating not in people.metrics), None):
         rated = ", ".join(people.metrics) or "nothing that is named"
         raise ConfigError(f"--pair {unknown}: no rating in {people.source} has this name; rated there: {rated}")
-    folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
-    where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
     if {key[0] for key in people.items} == {""} and all(key[1] in {k[0] for k in items} for key in people.items):
         # A table that rates editors themselves.
-        return Rated(
-            items=items, labels=people, column=JudgeColumn(name=name, items={}), ratings=ratings or {}
-        ), people.notes
+        column = JudgeColumn(name=name, items={})
+        return Rated(items=items, labels=people, column=column, ratings=ratings), people.notes
+    folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
+    where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
     items, people = join(items, people, where=where, closed=True)
     column, notes = _majority(items, people, metrics, name)
-    return Rated(items=items, labels=people, column=column, ratings=ratings or {}), notes
+    return Rated(items=items, labels=people, column=column, ratings=ratings), (*people.notes, *notes)
 
 
 def _majority(
     items: Mapping[Key, RatedItem], people: HumanLabels, metrics: Sequence[Metric], name: str
-) -> tuple[JudgeColumn, tuple[str, ...]]:
+) -> tuple[JudgeColumn, list[str]]:
     """People as one judge, and what of their ratings could not be used."""
     answers: dict[str, dict[Key, Answer]] = {}
-    notes = [*people.notes]
+    notes: list[str] = []
     for metric in metrics:
         rated = [people.ratings.get(key, {}).get(metric.id, {}) for key in items]
         reading = MetricReading([None] * len(rated), rated, metric)
@@ -249,7 +229,7 @@ def _majority(
         # Options are kept as words: a judge may have chosen one that no person chose.
         name_of = (lambda v: v) if scale is None or metric.levels else scale.name
         answers[metric.id] = {key: name_of(v) for key, v in zip(items, found, strict=True) if v is not None}
-    return JudgeColumn(name=name, items=items, answers=answers), tuple(notes)
+    return JudgeColumn(name=name, items=items, answers=answers), notes
 
 
 def compare(
@@ -269,60 +249,39 @@ def compare(
     sample in common.
     """
     options = options or PeopleOptions()
-    drawing = options.drawing
-    if len(judges) < 2 and people is None:
-        raise ConfigError(
-            "one judge only, and no people's labels; name several runs, a run that several judges have judged (judge "
-            "--backend A --backend B), or people's labels with --human FILE"
-        )
-    twice = next((name for name, n in Counter(j.name for j in judges).items() if n > 1), None)
-    if twice is not None:
-        raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
-    _check_same_data(judges)
-    notes = [
-        f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
-        for judge in judges
-        if all(score.value is None for score in judge.scores)
-    ]
-    notes += _asked_differently(judges)
+    _check(judges, people)
     metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
     columns = [column_of(judge) for judge in judges]
     truth = None if people is None or by_editor else people.column
-    joined = [_Joined(judges, columns, metric, truth, drawing) for metric in metrics]
-    for one in joined:
-        notes += one.notes
-    pairs = [pair for one in joined for pair in one.pairs()]
+    compared = [_Compared(judges, columns, metric, truth, options.drawing) for metric in metrics]
+    pairs = [pair for one in compared for pair in one.pairs()]
     human, among = list[MetricAgreement](), tuple[MetricAgreement, ...]()
     if people is not None:
-        rated = _held(people, metrics, criteria)
-        human = [one for column in columns for one in _beside_people(column, people, rated, options, by_editor=by_editor)]
-        versus = {one.metric.id: one.right_more_often() for one in joined if not people.ratings}
+        held = _held(people, metrics, criteria)
+        human = [one for column in columns for one in _beside_people(column, people, held, options, by_editor=by_editor)]
+        versus = {} if people.ratings else {one.metric.id: one.right_more_often() for one in compared}
         human = [replace(one, versus=versus.get(one.criterion, {}).get(one.judge or "", {})) for one in human]
         facts = with_facts(people.labels, {k: s for j in judges for k, s in j.samples.items()}, judges[0].protocol)
-        among = tuple(one for one in among_people(facts, rated, options) if one.all.ceiling["alpha_nominal"].judged)
+        among = tuple(one for one in among_people(facts, held, options) if one.all.ceiling["alpha_nominal"].judged)
     return Comparison(
         judges=tuple(
             ComparedJudge(
-                name=judge.name,
-                backend=judge.backend,
-                judge_id=judge.judge_id,
-                mode=judge.mode,
-                run=str(judge.folder),
+                name=judge.name, backend=judge.backend, judge_id=judge.judge_id, mode=judge.mode, run=str(judge.folder),
                 description=judge.describe(),
             )
             for judge in judges
         ),
-        bootstrap=drawing,
-        summaries=tuple(summary for one in joined for summary in one.summaries()),
+        bootstrap=options.drawing,
+        summaries=tuple(summary for one in compared for summary in one.summaries()),
         pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
-        costs=tuple(_cost(i, judge, joined, prices, truth) for i, judge in enumerate(judges)),
+        costs=tuple(_cost(i, judge, compared, prices, truth) for i, judge in enumerate(judges)),
         human=None if people is None else people.name,
         human_agreement=tuple(_corrected(human)),
         raters=among,
-        disagreements=tuple(furthest_first([d for one in joined for d in one.disagreements()])),
-        notes=tuple(notes),
+        disagreements=tuple(furthest_first([d for one in compared for d in one.disagreements()])),
+        notes=(*_remarks(judges), *(note for one in compared for note in one.notes())),
         titles={m.id: (m.name, m.short) for m in metrics},
-    )
+    )  # fmt: skip
 
 
 def furthest_first(found: Sequence[Disagreement]) -> list[Disagreement]:
@@ -347,20 +306,24 @@ def raters_apart(people: HumanLabels, metrics: Sequence[Metric | str]) -> list[D
         items = [key for key, ratings in people.ratings.items() if ratings.get(name)]
         reading = MetricReading([None] * len(items), [people.ratings[key][name] for key in items], metric)
         scale = reading.ruler.scale
-        for (editor, sample, turn, part), rated in zip(items, reading.ratings, strict=True):
+        for key, rated in zip(items, reading.ratings, strict=True):
             if len(set(rated.values())) < 2:
                 continue
-            placed = {rater: (None if isinstance(metric, str) else metric.normalise(v)) for rater, v in rated.items()}
-            shown = [v if (place := placed[rater]) is None else place for rater, v in rated.items()]
+            placed = [None if isinstance(metric, str) else metric.normalise(v) for v in rated.values()]
+            shown = [v if place is None else place for place, v in zip(placed, rated.values(), strict=True)]
             # A number may lie between two labels.
             labels = {r: scale.name(v) if scale is not None and v in scale.values else f"{v:g}" for r, v in rated.items()}
-            spread = min(round(max(shown) - min(shown), 6), sys.float_info.max)
-            key = sample_key(editor, sample)
-            found.append(Disagreement(sample=key, turn=turn, part=part, criterion=name, labels=labels, spread=spread))
+            found.append(_disagreement(key, name, labels, shown))
     return furthest_first(found)
 
 
-class _Joined:
+def _disagreement(key: Key, criterion: str, labels: Mapping[str, str], values: Sequence[float]) -> Disagreement:
+    spread = min(round(max(values) - min(values), 6), sys.float_info.max)
+    sample = sample_key(*key[:2])
+    return Disagreement(sample=sample, turn=key[2], part=key[3], criterion=criterion, labels=labels, spread=spread)
+
+
+class _Compared:
     """One metric: the judges' scores and people's labels by what they are about."""
 
     def __init__(
@@ -371,88 +334,78 @@ class _Joined:
         people: JudgeColumn | None,
         drawing: Drawing,
     ) -> None:
-        self.judges, self.metric, self.drawing = judges, metric, drawing
-        self.items: dict[Key, RatedItem] = {}
-        for column in columns:
-            self.items = {**column.items, **self.items}
-        self.scores: list[dict[Key, Score]] = [
-            {key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges
-        ]
+        self.metric, self.drawing, self.names = metric, drawing, [judge.name for judge in judges]
+        self.sources = {key: item.source for column in reversed(columns) for key, item in column.items.items()}
+        self.scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]
         self.keys = list(dict.fromkeys(key for own in self.scores for key in own))
         labels = {} if people is None else people.of(metric.id)
         answers = [answer for column in columns for answer in column.of(metric.id).values()]
-        self.ruler: Ruler = ruler(metric, answers, labels.values())
+        self.ruler = ruler(metric, answers, labels.values())
         self.values = [{k: self.ruler.read(a) for k, a in column.of(metric.id).items()} for column in columns]
         self.truth = {k: v for k in self.keys if (v := self.ruler.read(labels.get(k))) is not None}
+        # A judge without a verdict on this metric would leave no sample that all judged.
+        self.able = [any(score.value is not None for score in own.values()) for own in self.scores]
+        self.elsewhere = [any(score.value is not None for score in judge.scores) for judge in judges]
 
-    @property
-    def able(self) -> list[bool]:
-        """For each judge whether it has a verdict on this metric: one without would leave no sample that all judged."""
-        return [any(score.value is not None for score in own.values()) for own in self.scores]
-
-    @property
     def notes(self) -> Iterator[str]:
-        """Judges that have no verdict on this metric alone."""
-        for judge, able in zip(self.judges, self.able, strict=True):
-            if not able and any(score.value is not None for score in judge.scores):
-                yield f"{judge.name} has no verdict on {self.metric.short}; the means of what all judged leave it out there"
+        """Yield judges that have no verdict on this metric alone."""
+        for name, able, elsewhere in zip(self.names, self.able, self.elsewhere, strict=True):
+            if not able and elsewhere:
+                yield f"{name} has no verdict on {self.metric.short}; the means of what all judged leave it out there"
 
     def summaries(self) -> Iterator[JudgeSummary]:
         """Yield each judge on its own."""
         able = [own for own, some in zip(self.scores, self.able, strict=True) if some]
         common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
-        for judge, own, some in zip(self.judges, self.scores, self.able, strict=True):
+        for name, own, some in zip(self.names, self.scores, self.able, strict=True):
             mine = [k for k in self.keys if k in own]
-            labels = Counter(own[k].label for k in mine if own[k].label is not None)
+            both = common if some else []
+            labels = Counter(label for k in mine if (label := own[k].label) is not None)
             yield JudgeSummary(
-                judge=judge.name,
+                judge=name,
                 criterion=self.metric.id,
                 mean=self._mean([self._shown(own[k]) for k in mine], mine),
-                common=self._mean([self._shown(own[k]) for k in common] if some else [], common if some else []),
+                common=self._mean([self._shown(own[k]) for k in both], both),
                 label_entropy_bits=entropy_of(labels.values()) if labels else None,
                 statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
             )
 
     def pairs(self) -> Iterator[JudgePair]:
         """Yield each two judges."""
-        for a, b in combinations(range(len(self.judges)), 2):
+        scale = self.ruler.scale
+        wanted = _NUMBERS if scale is None else _ORDERED if scale.ordered else _UNORDERED
+        for a, b in combinations(range(len(self.names)), 2):
             both = [k for k in self.keys if k in self.scores[a] and k in self.scores[b]]
-            items = [self.items[k] for k in both]
-            pair = self._paired(both, self.values[a], self.values[b], (self.judges[a].name, self.judges[b].name))
-            scale = self.ruler.scale
+            sources, names = [self.sources[k] for k in both], (self.names[a], self.names[b])
+            x, y = ([self.values[i].get(k) for k in both] for i in (a, b))
+            pair = Paired.of(x, y, sources, names)
             found = figures(pair, scale=scale, drawing=self.drawing)
-            wanted = _NUMBERS if scale is None else _ORDERED if scale.ordered else _UNORDERED
             shown = [(self._shown(self.scores[a][k]), self._shown(self.scores[b][k])) for k in both]
-            differences = [None if x is None or y is None else x - y for x, y in shown]
+            differences = [None if one is None or two is None else one - two for one, two in shown]
             yield JudgePair(
-                first=self.judges[a].name,
-                second=self.judges[b].name,
+                first=names[0],
+                second=names[1],
                 criterion=self.metric.id,
                 common=int(pair.both.sum()),
                 figures={name: found[name] for name in wanted},
                 difference=self._mean(differences, both),
-                test=signed_ranks(differences, [item.source for item in items]),
+                test=signed_ranks(differences, sources),
                 confusion=() if scale is None else tuple(map(tuple, confusion(pair.on(scale), scale))),
                 labels=() if scale is None else scale.names,
-                by={
-                    dimension: {name: self._grouped(pair, members) for name, members in found_groups.items()}
-                    for dimension in GROUPED
-                    if len(found_groups := groups(items, dimension)) > 1
-                },
             )
 
     def right_more_often(self) -> dict[str, dict[str, RightMoreOften]]:
         """Return who of each two judges is right more often, people's label being right: judge → other judge → test."""
         right = [
-            {k: value == self.truth[k] for k in own if k in self.truth and (value := values.get(k)) is not None}
+            {k: value == truth for k, truth in self.truth.items() if k in own and (value := values.get(k)) is not None}
             for own, values in zip(self.scores, self.values, strict=True)
         ]
-        found: dict[str, dict[str, RightMoreOften]] = {judge.name: {} for judge in self.judges}
-        for i, j in combinations(range(len(self.judges)), 2):
+        found: dict[str, dict[str, RightMoreOften]] = {name: {} for name in self.names}
+        for i, j in combinations(range(len(self.names)), 2):
             both = [k for k in right[i] if k in right[j]]
             outcomes = [right[i][k] - right[j][k] for k in both]
-            test = sign_flips(outcomes, [self.items[k].source for k in both])
-            found[self.judges[i].name][self.judges[j].name] = RightMoreOften(
+            test = sign_flips(outcomes, [self.sources[k] for k in both])
+            found[self.names[i]][self.names[j]] = RightMoreOften(
                 p=test.p,
                 n=test.n,
                 why=test.why if both else "no sample that both judged",
@@ -464,21 +417,13 @@ class _Joined:
     def disagreements(self) -> Iterator[Disagreement]:
         """Yield the samples on which two judges or more gave different answers."""
         for key in self.keys:
-            given = {j.name: own[key] for j, own in zip(self.judges, self.scores, strict=True) if key in own}
+            given = {name: own[key] for name, own in zip(self.names, self.scores, strict=True) if key in own}
             given = {name: score for name, score in given.items() if score.value is not None}
             shown = [value for score in given.values() if (value := self._shown(score)) is not None]
             labels = {name: score.label or f"{score.value:g}" for name, score in given.items()}
             # Two options may be wrong alike.
             if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
-                spread = max(shown) - min(shown)
-                yield Disagreement(
-                    sample=sample_key(*key[:2]),
-                    turn=key[2],
-                    part=key[3],
-                    criterion=self.metric.id,
-                    labels=labels,
-                    spread=round(spread, 6),
-                )
+                yield _disagreement(key, self.metric.id, labels, shown)
 
     def agreeing(self, judge: int) -> int:
         """Return how many answers of a judge are people's."""
@@ -489,40 +434,41 @@ class _Joined:
         return score.value if self.metric.domain.bounds is None else score.normalised
 
     def _mean(self, values: Sequence[float | None], keys: Sequence[Key]) -> Estimate:
-        return mean(values, [self.items[k].source for k in keys], drawing=self.drawing)
-
-    def _paired(
-        self,
-        keys: Sequence[Key],
-        x: Mapping[Key, float | None],
-        y: Mapping[Key, float | None] | Mapping[Key, float],
-        names: tuple[str, str],
-    ) -> Paired:
-        return Paired.of([x.get(k) for k in keys], [y.get(k) for k in keys], [self.items[k].source for k in keys], names)
-
-    def _grouped(self, pair: Paired, members: Sequence[int]) -> dict[str, Estimate]:
-        """The two figures that are given by group."""
-        part, scale = pair.at(members), self.ruler.scale
-        found = figures(part, drawing=self.drawing) if scale is None else label_figures(part.on(scale), scale, self.drawing)
-        wanted = ("spearman", "mae") if scale is None else ("exact", "weighted_kappa" if scale.ordered else "kappa")
-        return {name: found[name] for name in wanted}
+        return mean(values, [self.sources[k] for k in keys], drawing=self.drawing)
 
 
-def _check_same_data(judges: Sequence[Judged]) -> None:
-    """Raises ConfigError for samples that differ between runs, and for judges without a sample in common."""
+def _remarks(judges: Sequence[Judged]) -> Iterator[str]:
+    """Yield who has no verdict at all, and a note if not all judges were asked for their answers in the same form."""
+    for judge in judges:
+        if all(score.value is None for score in judge.scores):
+            yield f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
+    forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
+    if len({form == "tags" for form in forms.values()}) > 1:
+        listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
+        yield f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"
+
+
+def _check(judges: Sequence[Judged], people: Rated | None) -> None:
+    """Raise ConfigError where there is nothing to compare, or judges of other data."""
+    if len(judges) < 2 and people is None:
+        raise ConfigError(
+            "one judge only, and no people's labels; name several runs, a run that several judges have judged (judge "
+            "--backend A --backend B), or people's labels with --human FILE"
+        )
+    if twice := next((name for name, n in Counter(j.name for j in judges).items() if n > 1), None):
+        raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     content: dict[str, tuple[str, Judged]] = {}
     for judge in judges:
         known = {key: content.setdefault(key, (sample.content, judge)) for key, sample in judge.samples.items()}
         parted = [(other, key) for key, (found, other) in known.items() if found != judge.samples[key].content]
-        if not parted:
-            continue
-        other = parted[0][0]
-        differing = [key for whose, key in parted if whose is other]
-        named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
-        raise ConfigError(
-            f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
-            "targets; compare runs over the same folder"
-        )
+        if parted:
+            other = parted[0][0]
+            differing = [key for whose, key in parted if whose is other]
+            named = ", ".join(differing[:5]) + (f" and {len(differing) - 5} more" if len(differing) > 5 else "")
+            raise ConfigError(
+                f"{other.folder} and {judge.folder} judged different data: {named} differ in image, instruction or "
+                "targets; compare runs over the same folder"
+            )
     if not set.intersection(*(set(j.samples) for j in judges)):
         text = "; ".join(f"{j.folder} has {', '.join(list(j.samples)[:3])}, …" for j in judges)
         raise ConfigError(f"the judges have no sample in common: {text}")
@@ -548,9 +494,10 @@ def _beside_people(
             raise ConfigError(
                 f"--unit editor: expected edits of two named editors or more, found {len(named)} in {column.name}"
             )
-        items, labels = join(editors_of(column).items, rated_editors(labels), where=column.name, closed=True)
+        column = editors_of(column)
+        items, labels = join(column.items, rated_editors(labels), where=column.name, closed=True)
         # A mean, or a rank, need not be a value of the metric's own scale.
-        column, held = editors_of(column), [metric.id for metric in metrics]
+        held = [metric.id for metric in metrics]
     for one, metric in zip(held, metrics, strict=True):
         yield agreement(column, items, labels, one, options, rating=people.ratings.get(metric.id))
 
@@ -564,12 +511,12 @@ def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:
     ]
 
 
-def _cost(number: int, judge: Judged, joined: Sequence[_Joined], prices: Prices, people: JudgeColumn | None) -> Cost:
+def _cost(number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, people: JudgeColumn | None) -> Cost:
     usage = sum((f.usage for f in judge.of_models), Usage())
     asked = [f for f in judge.of_models if f.trace is not None]
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)
     verdicts = len({f.question for f in judge.of_models if f.status == "ok"})
-    agreeing = None if people is None else sum(one.agreeing(number) for one in joined)
+    agreeing = None if people is None else sum(one.agreeing(number) for one in compared)
     return Cost(
         judge=judge.name,
         verdicts=verdicts,
@@ -579,27 +526,6 @@ def _cost(number: int, judge: Judged, joined: Sequence[_Joined], prices: Prices,
         cost_a_verdict_usd=cost / verdicts if cost is not None and verdicts else None,
         agreeing=agreeing,
         cost_an_agreeing_verdict_usd=cost / agreeing if cost is not None and agreeing else None,
-        seconds_median=float(np.median([f.seconds for f in asked])) if asked else None,
-        turns_mean=float(np.mean([f.turns for f in asked])) if asked else None,
-        tools=tool_calls(judge),
+        seconds_median=median(f.seconds for f in asked) if asked else None,
+        turns_mean=fmean(f.turns for f in asked) if asked else None,
     )
-
-
-def tool_calls(judge: Judged) -> dict[str, int]:
-    """Return how often each tool was called, from the traces; a trace that cannot be read counts nothing."""
-    counts: Counter[str] = Counter()
-    for finding in judge.findings:
-        if finding.trace is None or not finding.turns:
-            continue
-        try:
-            text = (judge.folder / finding.trace).read_bytes()
-        except OSError:
-            continue
-        for line in text.splitlines():
-            # Parsing every line of every trace would take minutes in a large run.
-            if b'"kind":"tool_call"' in line:
-                try:
-                    counts[str(parse_json(line)["call"]["name"])] += 1
-                except (ValueError, KeyError, TypeError):
-                    continue
-    return dict(counts.most_common())

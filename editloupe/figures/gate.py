@@ -16,7 +16,7 @@ from editloupe.figures.columns import HumanLabels, JudgeColumn, Key, RatedItem
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import PeopleOptions, agreement
 from editloupe.figures.readings import MetricReading
-from editloupe.figures.summary import OVERALL, TableScores, on_hundred, specs, summary
+from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_scale, specs
 from editloupe.findings import FAILURES
 from editloupe.scores import Metric, MetricSet, Score
 from editloupe.stats.table import Table, simple
@@ -47,41 +47,30 @@ METRICS: Final[Mapping[str, str]] = {
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
 
-_ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
-    "asked": (0, 1),
-    "judged": (0, 1),
-    "unjudged": (0, 1),
-    "status": (1, 1),
-    "mean": (1, 1),
-    "macro": (1, 1),
-    "share": (2, 2),
-    **dict.fromkeys(AGREEMENT, (1, 2)),
-    **dict.fromkeys(("accuracy", "f1"), (1, 3)),
+_SHARE: Final = (0.0, 1.0)
+_COUNT: Final = (0.0, math.inf)
+_ANY: Final = (-math.inf, math.inf)
+_KNOWN: Final[Mapping[str, tuple[int, int, tuple[float, float]]]] = {
+    **dict.fromkeys(("asked", "judged"), (0, 1, _COUNT)),
+    "unjudged": (0, 1, _SHARE),
+    "status": (1, 1, _SHARE),
+    **dict.fromkeys(("mean", "macro"), (1, 1, _ANY)),
+    "share": (2, 2, _SHARE),
+    "exact": (1, 2, _SHARE),
+    **dict.fromkeys(("accuracy", "f1"), (1, 3, _SHARE)),
+    **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (1, 2, (-1.0, 1.0))),
+    **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (1, 2, (-math.inf, 1.0))),
+    "mae": (1, 2, _COUNT),
+    "bias": (1, 2, _ANY),
 }
-"""Least and most arguments of each metric."""
-_SHARES: Final = ("unjudged", "status", "share")
-_COUNTS: Final = ("asked", "judged")
-_RANGES: Final[Mapping[str, tuple[float, float]]] = {
-    **dict.fromkeys(_SHARES, (0, 1)),
-    **dict.fromkeys(_COUNTS, (0, math.inf)),
-    **dict.fromkeys(("exact", "accuracy", "f1"), (0, 1)),
-    **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (-1, 1)),
-    **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (-math.inf, 1)),
-    "mae": (0, math.inf),
-}
-"""Least and greatest value of each metric that has the same in every run."""
-
+"""Metric → least and most arguments, least and greatest value; that of means is their scale's."""
+_KINDS: Final = {_SHARE: "a share,", _COUNT: "a count,"}
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 _FORM = re.compile(
     r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
 )
-_ANY: Final = (-math.inf, math.inf)
-_WIDE: Final = 10
-"""On a scale up to here or more, a bound of 1 looks like "all of it"."""
-_LITTLE: Final = 0.05
-"""Share of a scale below which a bound looks like a value of another scale."""
 _NAMED: Final = 3
 """Samples that a failed requirement names."""
 _DECIMALS: Final = 9
@@ -121,8 +110,6 @@ class Checked:
     """What the figure is of, where the requirement speaks of several criteria."""
     worst: tuple[str, ...] = ()
     """Of a requirement that failed: up to three samples by key that it failed by, the worst first."""
-    remark: str = ""
-    """What is odd about the bound; "" for nothing."""
 
     @property
     def verdict(self) -> Verdict:
@@ -163,120 +150,47 @@ class Checked:
             "why": self.why or None,
             "verdict": self.verdict,
             "worst": list(self.worst),
-            "remark": self.remark or None,
         }
 
 
 def parse(text: str, rubric: MetricSet) -> Requirement:
     """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
+
+    def refused(why: str) -> ConfigError:
+        return ConfigError(f"--require {text!r}: {why}")
+
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ConfigError(
-            f"--require {text!r}: expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'"
-        )
+        raise refused("expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'")
     metric, inside, bound = match[1].lower(), match[2], float(match[4])
     arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
-    if metric not in _ARGUMENTS:
-        raise ConfigError(f"--require {text!r}: unknown metric {metric!r}; known: {', '.join(_ARGUMENTS)}")
-    least, most = _ARGUMENTS[metric]
+    if metric not in _KNOWN:
+        raise refused(f"unknown metric {metric!r}; known: {', '.join(_KNOWN)}")
+    least, most, _ = _KNOWN[metric]
     if not least <= len(arguments) <= most or not all(arguments):
         form = next(form for form in METRICS if form.startswith(metric) or (metric in AGREEMENT and form.startswith("F(")))
-        raise ConfigError(f"--require {text!r}: expected {form.replace('F(', f'{metric}(')}")
+        raise refused(f"expected {form.replace('F(', f'{metric}(')}")
     if not math.isfinite(bound):
-        raise ConfigError(f"--require {text!r}: the bound is not finite")
-    found = Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
-    _check_arguments(found, rubric)
-    return found
+        raise refused("the bound is not finite")
+    if metric == "status" and arguments[0] not in FAILURES:
+        raise refused(f"no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
+    if metric in AGREEMENT and arguments[0] != "human":
+        raise refused(f"agreement is with people: expected {metric}(human)")
+    named = () if metric == "status" else arguments[metric in AGREEMENT :]
+    if named and not (named[0].casefold() == OVERALL and metric in ("mean", "macro")):
+        criterion = rubric.metric(named[0])
+        if len(named) > 1 and _label(criterion, named[1]) is None:
+            names = ", ".join(level.name for level in criterion.levels)
+            raise refused(f"no label {named[1]!r} of {criterion.id}; its labels are {names}")
+    return Requirement(text=" ".join(text.split()), metric=metric, arguments=arguments, operator=match[3], bound=bound)
 
 
-def _check_arguments(requirement: Requirement, rubric: MetricSet) -> None:
-    text, arguments = requirement.text, requirement.arguments
-    if requirement.metric == "status":
-        if arguments[0] not in FAILURES:
-            raise ConfigError(f"--require {text!r}: no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
-        return
-    if requirement.human:
-        if arguments[0] != "human":
-            raise ConfigError(f"--require {text!r}: agreement is with people: expected {requirement.metric}(human)")
-        arguments = arguments[1:]
-    for name in arguments[:1]:
-        if name.casefold() != "overall" or requirement.metric not in ("mean", "macro"):
-            rubric.metric(name)
-    if len(arguments) > 1:
-        _label(rubric.metric(arguments[0]), arguments[1], text)
-
-
-def _label(criterion: Metric, wanted: str, text: str) -> str:
-    """The label as the metric spells it. A metric that lists none may have any."""
+def _label(criterion: Metric, wanted: str) -> str | None:
+    """The label as the metric spells it; None if it has none such. A metric that lists none may have any."""
     if not criterion.levels:
         return wanted
-    for level in criterion.levels:
-        if fold(wanted) in {fold(name) for name in (level.name, *level.aliases)}:
-            return level.name
-    names = ", ".join(level.name for level in criterion.levels)
-    raise ConfigError(f"--require {text!r}: no label {wanted!r} of {criterion.id}; its labels are {names}")
-
-
-def remark(judged: Judged, one: Requirement) -> str:
-    """Return what is odd about the bound of a requirement; "" for nothing.
-
-    It is at the end of the scale, or it looks like a share, or like the value of a label.
-
-    Raises ConfigError for a bound outside the scale of its metric in this run.
-    """
-    low, high = _range(judged, one)
-    bound, holds = one.bound, _OPERATORS[one.operator]
-    named = f"--require {one.text!r}: {one.text.partition(one.operator)[0].strip()}"
-    scale = f"is {_KINDS.get(one.metric, 'a number of')} {_span(low, high)}"
-    ends = holds(low, bound), holds(high, bound)
-    says = "nothing can break it" if all(ends) else "nothing can meet it"
-    if not low <= bound <= high:
-        hint = "; 2 % is 0.02" if one.metric in _SHARES else ""
-        raise ConfigError(f"{named} {scale}, so that {says}{hint}")
-    if ends[0] == ends[1]:
-        return f"{named} {scale}, so that {says}"
-    if one.metric in _COUNTS and 0 < bound < 1:
-        return f"{named} {scale}, and {bound:g} looks like a share; require unjudged, which is one"
-    if one.metric in ("mean", "macro") and one.operator[0] == ">":
-        if _looks_like_a_share(bound, high):
-            meant = low + bound * (high - low)
-            return f"{named} {scale}, and {bound:g} looks like a share; that share of the scale is {meant:g}"
-        for metric in _metrics(judged, one):
-            values = [level.value for level in metric.levels]
-            if values and min(values) <= bound <= max(values) and low < bound < low + _LITTLE * (high - low):
-                meant = low + (bound - min(values)) / (max(values) - min(values)) * (high - low)
-                label = f"the value of a label, {min(values):g} to {max(values):g}"
-                return f"{named} {scale}, and {bound:g} looks like {label}; on the scale it is {meant:.3g}"
-    return ""
-
-
-_KINDS: Final = {**dict.fromkeys(_SHARES, "a share,"), **dict.fromkeys(_COUNTS, "a count,")}
-
-
-def _looks_like_a_share(bound: float, high: float) -> bool:
-    """Return whether a least mean was meant as a share of a scale for ratings, which ends at 100 or before."""
-    return 1 < high <= 100 and (0 < bound < 1 or (bound == 1 and high >= _WIDE))
-
-
-def _span(low: float, high: float) -> str:
-    if low == -math.inf:
-        return f"{high:g} or less"
-    return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-
-
-def _range(judged: Judged, requirement: Requirement) -> tuple[float, float]:
-    """Return the least and the greatest value that a figure can have; infinite where there is none."""
-    if requirement.metric not in ("mean", "macro"):
-        return _RANGES.get(requirement.metric, _ANY)
-    spec, metrics = specs(judged.protocol)[0], _metrics(judged, requirement)
-    ranges = {(0.0, 100.0) if on_hundred(spec, one) else one.domain.bounds or _ANY for one in metrics}
-    return ranges.pop() if len(ranges) == 1 else _ANY
-
-
-def _metrics(judged: Judged, requirement: Requirement) -> list[Metric]:
-    """Return what a mean is of."""
-    name = requirement.arguments[0]
-    return judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
+    known = (level.name for level in criterion.levels if fold(wanted) in map(fold, (level.name, *level.aliases)))
+    return next(known, None)
 
 
 def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
@@ -286,14 +200,36 @@ def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[
     Raises ConfigError for a bound outside the scale of its metric in this run.
     """
     joined: People | None = None
-    for requirement, odd in [(one, remark(judged, one)) for one in requirements]:
-        checked = Checked(judge=judged.name, requirement=requirement, remark=odd)
+    wanted = list(requirements)
+    for requirement in wanted:
+        _check_bound(judged, requirement)
+    for requirement in wanted:
+        checked = Checked(judge=judged.name, requirement=requirement)
         if requirement.human:
             joined = people() if joined is None else joined
             yield from _agreement(judged, checked, joined)
         else:
             found = _figure(judged, checked)
             yield replace(found, worst=_worst(judged, requirement)) if found.verdict == "failed" else found
+
+
+def _check_bound(judged: Judged, one: Requirement) -> None:
+    """Raise ConfigError for a bound outside the scale of its metric in this run."""
+    low, high = _KNOWN[one.metric][2]
+    kind = _KINDS.get((low, high), "a number of")
+    if one.metric in ("mean", "macro"):
+        spec, name = specs(judged.protocol)[0], one.arguments[0]
+        metrics = judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
+        ranges = {(0.0, 100.0) if on_hundred(spec, m) else m.domain.bounds or _ANY for m in metrics}
+        low, high = ranges.pop() if len(ranges) == 1 else _ANY
+    if not low <= one.bound <= high:
+        says = "nothing can break it" if _OPERATORS[one.operator](low, one.bound) else "nothing can meet it"
+        span = f"{low:g} to {high:g}"
+        if low == -math.inf or high == math.inf:
+            span = f"{high:g} or less" if low == -math.inf else f"{low:g} or more"
+        hint = "; 2 % is 0.02" if kind == "a share," else ""
+        name = one.text.partition(one.operator)[0].strip()
+        raise ConfigError(f"--require {one.text!r}: {name} is {kind} {span}, so that {says}{hint}")
 
 
 def of_editor(judged: Judged, editor: str) -> Judged:
@@ -309,10 +245,10 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
     if metric in ("mean", "macro"):
         return _mean(judged, checked, arguments[0], by_type=metric == "macro")
-    criterion = judged.metrics.metric(arguments[0]).id if arguments and metric != "status" else None
-    scores = [s for s in judged.scores if criterion in (None, s.metric)]
+    criterion = judged.metrics.metric(arguments[0]) if arguments and metric != "status" else None
+    scores = [s for s in judged.scores if criterion is None or s.metric == criterion.id]
     if not scores:
-        return replace(checked, why=f"{criterion or 'nothing'} was not asked in this run")
+        return replace(checked, why=f"{criterion.id if criterion else 'nothing'} was not asked in this run")
     there = [s for s in scores if s.value is not None]
     basis = f"{len(there)} of {len(scores)} judged"
     match metric:
@@ -325,14 +261,16 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
         case "status":
             ended = sum(s.missing == arguments[0] for s in scores)
             return replace(checked, value=ended / len(scores), basis=f"{ended} of {len(scores)}")
-        case _:
-            label = _label(judged.metrics.metric(arguments[0]), arguments[1], checked.requirement.text)
-            if not there:
-                return replace(checked, why="nothing was judged")
-            if all(s.label is None for s in there):
-                return replace(checked, why=f"{criterion} has numbers and no labels")
-            named = sum(fold(s.label or "") == fold(label) for s in there)
-            return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
+    if not there or criterion is None:
+        return replace(checked, why="nothing was judged")
+    if all(s.label is None for s in there):
+        return replace(checked, why=f"{criterion.id} has numbers and no labels")
+    named = sum(_is_label(s, criterion, arguments[1]) for s in there)
+    return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
+
+
+def _is_label(score: Score, criterion: Metric, wanted: str) -> bool:
+    return fold(score.label or "") == fold(_label(criterion, wanted) or wanted)
 
 
 def _worst(judged: Judged, requirement: Requirement) -> tuple[str, ...]:
@@ -345,18 +283,15 @@ def _worst(judged: Judged, requirement: Requirement) -> tuple[str, ...]:
     match metric:
         case "mean" | "macro":
             placed = [(s.value if s.normalised is None else s.normalised, s) for s in scores]
-            there = [(value, s) for value, s in placed if value is not None]
+            there = sorted(((v if low else -v, s) for v, s in placed if v is not None), key=lambda one: one[0])
             middle = sum(value for value, _ in there) / len(there)
-            found = [
-                s for value, s in sorted(there, key=lambda one: one[0] if low else -one[0]) if (value <= middle) is low
-            ]
+            found = [s for value, s in there if value <= middle]
         case "judged" | "unjudged" if low is (metric == "judged"):
             found = [s for s in scores if s.value is None]
         case "status" if not low:
             found = [s for s in scores if s.missing == arguments[0]]
         case "share" if criterion is not None:
-            label = fold(_label(criterion, arguments[1], requirement.text))
-            found = [s for s in scores if s.value is not None and (fold(s.label or "") == label) is not low]
+            found = [s for s in scores if s.value is not None and _is_label(s, criterion, arguments[1]) is not low]
     return tuple(dict.fromkeys(s.key for s in found))[:_NAMED]
 
 
@@ -369,16 +304,18 @@ def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Chec
     if not by_type:
         # That table may be of turns or parts alone, and the metric of samples as wholes.
         spec = replace(spec, rows="editor", columns="metric")
-    found = summary(TableScores.of(spec, judged.frame, judged.asked))
-    if column not in found.micro:
-        return replace(checked, why="the metrics have no scale in common; name one of them")
-    if by_type and not spec.order:
+    elif not spec.order:
         why = f"protocol {judged.protocol.name!r} lists no groups that count alike; require mean({name})"
         return replace(checked, why=why)
-    cell = (found.macro if by_type else found.micro)[column]
+    found = TableScores.of(spec, judged.frame, judged.asked)
+    if column != OVERALL:
+        found = found.of_metrics([judged.metrics.metric(column)])
+    elif not share_a_scale(spec, found.metrics):
+        return replace(checked, why="the metrics have no scale in common; name one of them")
+    cell = found.macro() if by_type else found.number()
     basis = f"{cell.judged} of {cell.asked} judged"
     if by_type:
-        basis += f"; {found.types_present[column]} of {found.types_known} {spec.rows.replace('_', ' ')}s"
+        basis += f"; {len(found.whole_rows)} of {len(spec.order)} {spec.rows.replace('_', ' ')}s"
     if cell.value is None:
         return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else basis)
     return replace(checked, value=cell.value, basis=basis)
@@ -415,17 +352,13 @@ def _furthest(requirement: Requirement, joined: People, criterion: Metric) -> tu
     column, items, people = joined
     answers = [column.of(criterion.id).get(key) for key in items]
     reading = MetricReading(answers, [people.ratings.get(key, {}).get(criterion.id, {}) for key in items], criterion)
+    sign = -1 if requirement.operator in (">=", ">") else 1
     apart = [
-        (score - mean, key)
+        (sign * (score - mean) if requirement.metric == "bias" else abs(score - mean), key)
         for score, mean, key in zip(reading.scores, reading.means, items, strict=True)
         if score is not None and mean is not None
     ]
-    if requirement.metric == "bias":
-        sign = -1 if requirement.operator in (">=", ">") else 1
-        placed = [(sign * gap, key) for gap, key in apart]
-    else:
-        placed = [(abs(gap), key) for gap, key in apart]
-    far = [key for gap, key in sorted(placed, key=lambda one: -one[0]) if gap > 0]
+    far = [key for gap, key in sorted(apart, key=lambda one: -one[0]) if gap > 0]
     return tuple(dict.fromkeys(sample_key(editor, id_) for editor, id_, *_ in far))[:_NAMED]
 
 
@@ -443,9 +376,4 @@ def table(checked: Sequence[Checked], title: str) -> Table:
         )
         for one in checked
     ]
-    return simple("gate", title, head, rows, caption="\n".join(remarks(checked)))
-
-
-def remarks(checked: Iterable[Checked]) -> list[str]:
-    """Return what is odd about bounds, each remark once."""
-    return list(dict.fromkeys(one.remark for one in checked if one.remark))
+    return simple("gate", title, head, rows)

@@ -46,7 +46,7 @@ def _add_outcome(case: ET.Element, one: Checked) -> None:
     else:
         tag, kind = ("failure", "gate") if one.verdict == "failed" else ("error", "undefined")
         outcome = ET.SubElement(case, tag, type=kind, message=_xml(one.summary))
-    outcome.text = _xml("\n".join(filter(None, (text, one.remark))))
+    outcome.text = _xml(text)
 
 
 def _xml(text: str) -> str:

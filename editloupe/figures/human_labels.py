@@ -6,6 +6,7 @@ the rater in its name if there are several). A judge's scores from elsewhere are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
 from editloupe.data.tables import MetadataTable, TableLine, shown
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import HumanLabels, Key, RatedItem, key_name
+from editloupe.figures.columns import HumanLabels, Key, RatedItem, key_name, key_of
 from editloupe.figures.judged import protocol_of, scores_by_people
 from editloupe.figures.labels import (
     as_rating,
@@ -29,7 +30,7 @@ from editloupe.figures.labels import (
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, Score
-from editloupe.values import Json, Sample
+from editloupe.values import Sample
 
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "item": ("item", "item_id", "sample_id", "sample", "id", "image_id", "image", "key", "uid", "idx"),
@@ -66,33 +67,30 @@ def labels_in(
     known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
     names = names_of([*ratings, *metrics])
     found: dict[Key, dict[str, dict[str, float | str]]] = {}
-    unknown: dict[str, int] = {}
-    broken: list[str] = []
+    unknown, broken = Counter[str](), list[str]()
     for sample in samples:
         for name, by_rater in (named(sample.human, names) if ratings else sample.human).items():
             turn, metric = turn_and_metric(name)
+            key = (sample.editor, sample.id, turn, "")
             if metric not in known:
-                unknown[name] = unknown.get(name, 0) + len(by_rater)
+                unknown[name] += len(by_rater)
                 continue
             for rater, raw in by_rater.items():
                 try:
                     value = as_rating(raw)
                 except ValueError as error:
-                    place = key_name((sample.editor, sample.id, turn, ""))
-                    broken.append(f"{known[metric]} of {place} by {rater}: {error}; left out")
+                    broken.append(f"{known[metric]} of {key_name(key)} by {rater}: {error}; left out")
                     continue
                 if value is not None:
-                    key = (sample.editor, sample.id, turn, "")
                     found.setdefault(key, {}).setdefault(metric, {})[rater] = value
     for given in people:
-        finding, rating = given.finding, given.rating
-        if finding.part and finding.metric in known and rating is not None:
-            about = (finding.editor, finding.sample_id, finding.turn, finding.part)
-            found.setdefault(about, {}).setdefault(finding.metric, {})[given.rater] = rating
+        finding = given.finding
+        if finding.part and finding.metric in known and given.rating is not None:
+            key = (finding.editor, finding.sample_id, finding.turn, finding.part)
+            found.setdefault(key, {}).setdefault(finding.metric, {})[given.rater] = given.rating
     for rater, score in scores:
         if score.metric in known and score.value is not None:
-            about = (score.editor, score.sample_id, score.turn, score.part)
-            found.setdefault(about, {}).setdefault(score.metric, {}).setdefault(rater, score.value)
+            found.setdefault(key_of(score), {}).setdefault(score.metric, {}).setdefault(rater, score.value)
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
     return HumanLabels(
         source=source,
@@ -195,27 +193,27 @@ class _LabelReader:
         return any(given for ratings in self.ratings.values() for given in ratings.values())
 
     def add(self, line: TableLine) -> None:
-        item, turn = self._text(line, "item"), self._text(line, "turn") or "0"
-        if line.fault is not None:
-            self._leave(line, line.fault)
-        elif item is None:
-            self._leave(line, "names no item")
-        elif not turn.isdecimal():
-            self._leave(line, f"names the turn {turn!r}, which is no whole number")
-        else:
-            self._take(line, (self._text(line, "editor") or "", item, int(turn), self._text(line, "part") or ""))
-
-    def _take(self, line: TableLine, key: Key) -> None:
+        """Take one line, or count it among those that are left out."""
+        text = {role: text_of(line.values.get(column)) for role, column in self.roles.items()}
+        item, turn = text.get("item"), text.get("turn") or "0"
+        why = line.fault or ("names no item" if item is None else "")
+        if not why and not turn.isdecimal():
+            why = f"names the turn {turn!r}, which is no whole number"
+        if why or item is None:
+            self._leave(line, why)
+            return
+        key = (text.get("editor") or "", item, int(turn), text.get("part") or "")
         if key not in self.items:
             area = number_of(line.values.get(self.roles["area"])) if "area" in self.roles else None
-            source, edit_type = self._text(line, "source") or key[1], self._text(line, "edit_type")
-            self.items[key] = RatedItem(key=key, source=source, edit_type=edit_type, area=area)
+            self.items[key] = RatedItem(
+                key=key, source=text.get("source") or item, edit_type=text.get("edit_type"), area=area
+            )
             self.ratings[key] = {}
-        by = self._text(line, "rater") or NO_RATER
+        by = text.get("rater") or NO_RATER
         for column, (metric, rater) in self.wide.items():
-            self._rate(line, key, metric, by if rater == NO_RATER else rater, line.values.get(column))
-        if not self.wide and (named := self._metric(line)) is not None:
-            self._rate(line, key, named, by, line.values.get(self.roles["label"]))
+            self._rate(line, key, metric, by if rater == NO_RATER else rater, column)
+        if not self.wide and (named := self._metric(line, text.get("criterion"))) is not None:
+            self._rate(line, key, named, by, self.roles["label"])
 
     def notes(self, name: str) -> list[str]:
         """Return what could not be used; ratings that were given twice with different values are taken out."""
@@ -223,33 +221,28 @@ class _LabelReader:
         if self.twice:
             notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
         if self.split:
-            places = [n for lines in self.split.values() for n in lines]
+            places = lines_named([n for lines in self.split.values() for n in lines])
             one = "rater" in self.roles or self.wide
             hint = "" if one else "; if these are several raters, name them in a column rater"
-            notes.append(
-                f"{name}: given again with another value, and left out both times: {len(self.split)} "
-                f"({lines_named(places)}){hint}"
-            )
+            again = "given again with another value, and left out both times"
+            notes.append(f"{name}: {again}: {len(self.split)} ({places}){hint}")
         for key, metric, rater in self.split:
             del self.ratings[key][metric][rater]
         return notes
 
-    def _text(self, line: TableLine, role: str) -> str | None:
-        return text_of(line.values.get(self.roles[role])) if role in self.roles else None
-
-    def _metric(self, line: TableLine) -> str | None:
-        text = self._text(line, "criterion") if "criterion" in self.roles else self.only
-        named = "criterion" in self.roles and self.known is not None
-        found = self.known(text) if text is not None and named and self.known is not None else text
+    def _metric(self, line: TableLine, text: str | None) -> str | None:
+        found: str | None = self.only
+        if "criterion" in self.roles:
+            found = self.known(text) if text is not None and self.known is not None else text
         if found is None:
             self._leave(line, "names no criterion" if text is None else f"rates {text!r}, which is no criterion here")
         else:
             self.metrics.setdefault(found)
         return found
 
-    def _rate(self, line: TableLine, key: Key, metric: str, rater: str, value: Json) -> None:
+    def _rate(self, line: TableLine, key: Key, metric: str, rater: str, column: str) -> None:
         try:
-            rating = as_rating(value)
+            rating = as_rating(line.values.get(column))
         except ValueError as error:
             self._leave(line, f"holds no rating: {error}")
             return

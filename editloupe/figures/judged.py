@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
-from editloupe.data.human import ADJUDICATED
 from editloupe.errors import ConfigError, UnknownPlugin
-from editloupe.figures.score_frame import score_frame
+from editloupe.figures.frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
 from editloupe.protocols.imported import Published, published_in
@@ -68,9 +67,14 @@ class Judged:
     """What could not be read."""
 
     @property
+    def is_lmm(self) -> bool:
+        """Whether a model that may cost something answered."""
+        return bool(self.backend) and parse_uri(self.backend).provider not in NOT_LMMS
+
+    @property
     def answer_form(self) -> str:
         """How an LMM was asked for its answers: "tags", or how many of them were held to a JSON schema; "" for others."""
-        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
+        if not self.is_lmm:
             return ""
         answers = [f for f in self.of_models if f.status == "ok"]
         held = sum("schema_answers" in f.counts for f in answers)
@@ -97,15 +101,8 @@ class Judged:
 
         What was never asked (a missing output) and a call that failed before any answer cost nothing.
         """
-        if not self.backend or parse_uri(self.backend).provider in NOT_LMMS:
-            return 0
-        return sum(
-            f.trace is not None
-            and f.usage.input_tokens is None
-            and f.usage.output_tokens is None
-            and not (f.status == "backend_failed" and not f.turns)
-            for f in self.of_models
-        )
+        asked = (f for f in self.of_models if f.trace is not None and (f.status != "backend_failed" or f.turns))
+        return self.is_lmm * sum(f.usage.input_tokens is None and f.usage.output_tokens is None for f in asked)
 
     @property
     def of_models(self) -> tuple[Finding, ...]:
@@ -199,29 +196,28 @@ def judged_in(store: RunStore) -> list[Judged]:
     ablations = identity.get("ablations") if isinstance(identity, Mapping) else None
     mode = str(options.get("mode") or "")
     hidden = tuple(str(a) for a in ablations) if isinstance(ablations, list) else ()
-    published = published_in(store.spec.record)
-    found = []
-    by_people = tuple(scores_by_people(store, protocol))
+    published, by_people = published_in(store.spec.record), tuple(scores_by_people(store, protocol))
+    samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
+    rows = [
+        (str(row["editor"]), str(row["id"]), None if (kind := row.get("edit_type")) is None else str(kind))
+        for row in store.rejected.values()
+    ]
     names = store.judge_names()
     judges: Iterable[tuple[str, str]] = store.judges().items()
     if not names:
         # Measures, or roles of the protocol's own: their findings are one reading of the samples.
         names, judges = {"": ", ".join(names_of(store.info.get("judges")).values()) or store.protocol}, [("", "")]
+    found = []
     for judge_id, uri in judges:
         findings = store.current(judge_id or None)
         if not findings:
             continue
-        rows = [
-            (str(row["editor"]), str(row["id"]), None if (kind := row.get("edit_type")) is None else str(kind))
-            for row in store.rejected.values()
-        ]
-        samples = [s for key, s in store.samples.items() if key not in store.rejected]
         rule = Repeats.of_run(store.info, findings)
         scores = _asked(scored(protocol, samples, findings, rule))
-        criteria = tuple(m.id for m in metrics.metrics if any(s.metric == m.id for s in scores))
-        asked = {f.metric for f in findings}
-        criteria = criteria or tuple(m.id for m in metrics.metrics if m.id in asked)
+        of, asked = {score.metric for score in scores}, {f.metric for f in findings}
+        criteria = tuple(m.id for m in metrics.metrics if m.id in (of & {*store.metrics()} or asked))
         scores += rejected_scores(protocol, rows, criteria)
+        problems = (*store.problems, *fault_messages(protocol_faults(scores)))
         found.append(
             Judged(
                 name=", ".join(filter(None, [names[judge_id], mode, *hidden])),
@@ -241,9 +237,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 people=tuple(given for given in store.people.values() if given.finding.part),
                 people_scores=by_people,
                 published=tuple(one for one in published if one.judge_id == judge_id),
-                notes=tuple(
-                    f"{folder}: {problem}" for problem in (*store.problems, *fault_messages(protocol_faults(scores)))
-                ),
+                notes=tuple(f"{folder}: {problem}" for problem in problems),
             )
         )
     return found
@@ -294,22 +288,16 @@ def scores_by_people(store: RunStore, protocol: EvalProtocol) -> Iterator[tuple[
     """Yield (rater, score) for what the protocol makes of each rater's answers, as it makes scores of a judge's.
 
     Only where people answered questions that are no ratings by themselves: intermediate ones, parts of samples, two edits
-    beside each other. A metric of a sample that the rater has rated directly is left out. The adjudicator's scores rest on
-    what was settled and on what the raters agree on.
+    beside each other. A metric of a sample that the rater has rated directly is left out.
     """
-    metrics = store.metrics()
+    metrics, roles = store.metrics(), store.roles()
     if all(g.of_metric and not g.finding.part and g.finding.metric in metrics for g in store.people.values()):
         return
-    roles = store.roles()
     others = [f for f in store.current() if roles.get(f.judge_id, f.role) != "judge"]
     said: dict[str, dict[QuestionKey, Finding]] = {}
-    rated = set()
     for given in store.people.values():
         said.setdefault(given.rater, {})[given.finding.question] = given.finding
-        if given.rating is not None:
-            rated.add((given.rater, given.finding.metric, given.finding.about))
-    if ADJUDICATED in said:
-        said[ADJUDICATED] = {**_unanimous(said), **said[ADJUDICATED]}
+    rated = {(g.rater, g.finding.metric, g.finding.about) for g in store.people.values() if g.rating is not None}
     by_group = groups(list(store.samples.values()))
     for rater, own in said.items():
         keys = {finding.sample_key for finding in own.values()}
@@ -321,16 +309,6 @@ def scores_by_people(store: RunStore, protocol: EvalProtocol) -> Iterator[tuple[
             about = About(sample_id=score.sample_id, editor=score.editor, turn=score.turn, part=score.part)
             if score.value is not None and (rater, score.metric, about) not in rated:
                 yield rater, score
-
-
-def _unanimous(said: Mapping[str, Mapping[QuestionKey, Finding]]) -> dict[QuestionKey, Finding]:
-    """What several raters answered, and all of them alike."""
-    answers: dict[QuestionKey, list[Finding]] = {}
-    for rater, own in said.items():
-        for question, finding in own.items() if rater != ADJUDICATED else ():
-            if finding.answer is not None:
-                answers.setdefault(question, []).append(finding)
-    return {q: found[0] for q, found in answers.items() if len(found) > 1 and len({str(f.answer) for f in found}) == 1}
 
 
 def _asked(scores: list[Score]) -> list[Score]:

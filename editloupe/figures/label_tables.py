@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from editloupe.figures.summary import BY_EDITOR, counted, statuses
 from editloupe.protocols.repeats import Repeats
 from editloupe.scores import Metric
-from editloupe.stats.table import BarPlot, Cell, Column, Row, Table, label_columns, numbers, words
+from editloupe.stats.table import BarPlot, Cell, Column, Row, Table, label_columns, listed, words
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def label_tables(
 
     A metric with labels has a table of its own; the others share one of what is missing.
     """
-    found, numbers_alone = [], []
+    found, others = [], []
     frame = counted(BY_EDITOR, frame)
     for metric in metrics:
         own = frame.filter(metric=metric.id)
@@ -36,8 +36,8 @@ def label_tables(
         if labels:
             found.append(_label_table(metric, own, labels, caption, keys or {}))
         elif len(own):
-            numbers_alone.append(metric)
-    missing = _missing_table(numbers_alone, frame, keys or {})
+            others.append(metric)
+    missing = _missing_table(others, frame, keys or {})
     return found if missing is None else [*found, missing]
 
 
@@ -55,18 +55,19 @@ def _missing_table(metrics: Sequence[Metric], frame: polars.DataFrame, keys: Map
             counts = (Cell(value=of.get(status, 0), name="count") for of in lost)
             cells = (words(editor or "(not named)"), words(status), *counts)
             rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
-    if not rows:
-        return None
-    return Table(
+    columns = (*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics))
+    caption = "Scores without a value, by what happened to the question."
+    found = Table(
         name="missing",
         title="Not judged",
-        columns=(*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics)),
+        columns=columns,
         rows=tuple(rows),
         fixed=2,
-        caption="Scores without a value, by what happened to the question.",
+        caption=caption,
         keys=keys,
         at_once=6,
     )
+    return found if rows else None
 
 
 def _label_table(
@@ -76,30 +77,36 @@ def _label_table(
     counts = [Counter(own["label"]) for own in editors.values()]
     lost = [statuses(own["missing"]) for own in editors.values()]
     judged = [len(own["value"].drop_nulls()) for own in editors.values()]
-    rows = []
-    for label in labels:
-        cells = []
-        for count, of in zip(counts, judged, strict=True):
-            n, share = count[label], count[label] / of if of else None
-            note = "" if share is None else f"{100 * share:.0f} %"
-            cells.append(Cell(value=n, name="count", note=note, more={"share": share}))
-        rows.append(Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label}))
+
+    def cell(count: int, share: float | None) -> Cell:
+        note = "" if share is None else f"{100 * share:.0f} %"
+        return Cell(value=count, name="count", note=note, more={"share": share})
+
+    def row(label: str, cells: Sequence[Cell]) -> Row:
+        return Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label})
+
     shares = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
-    rows.append(Row(cells=(words("Judged"), *shares), strong=True))
-    for status in dict.fromkeys(status for of in lost for status in of):
-        cells = [Cell(value=of.get(status, 0), name="count", more={"share": None}) for of in lost]
-        rows.append(Row(cells=(words(f"({status})"), *cells), keys={"metric": metric.id, "label": f"({status})"}))
-    names = {editor: editor or "(not named)" for editor in editors}
+    named = [editor or "(not named)" for editor in editors]
     name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
-    bars = tuple(
-        (editor, tuple((label, count[label]) for label in labels))
-        for editor, count in zip(names.values(), counts, strict=True)
-    )
+    bars = tuple((n, tuple((label, of[label]) for label in labels)) for n, of in zip(named, counts, strict=True))
     return Table(
         name=name,
         title=title,
-        columns=(*label_columns("Label"), *(Column(title=n, keys={"editor": editor}) for editor, n in names.items())),
-        rows=tuple(rows),
+        columns=(
+            *label_columns("Label"),
+            *(Column(title=n, keys={"editor": editor}) for n, editor in zip(named, editors, strict=True)),
+        ),
+        rows=(
+            *(
+                row(label, [cell(of[label], of[label] / n if n else None) for of, n in zip(counts, judged, strict=True)])
+                for label in labels
+            ),
+            Row(cells=(words("Judged"), *shares), strong=True),
+            *(
+                row(f"({status})", [cell(of.get(status, 0), None) for of in lost])
+                for status in dict.fromkeys(status for of in lost for status in of)
+            ),
+        ),
         caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
         at_once=6,
@@ -121,30 +128,36 @@ def consistency_table(
     """Return how far a judge agrees with itself, a row an editor and metric; None where each question was asked once."""
     if rule.count == 1:
         return None
-    rows = []
-    for editor, scores in by_editor(frame).items():
-        for metric in metrics:
-            own = scores.filter(metric=metric.id)
-            bits: list[float] = own["entropy"].drop_nulls().to_list()
-            missing, same = own["missing"].to_list(), sum(b == 0 for b in bits)
-            mean = sum(bits) / len(bits) if bits else None
-            highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
-            cells = (
-                words(editor or "(not named)"),
-                words(metric.short),
-                Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same}),
-                Cell(value=mean, name="mean_entropy_bits", digits=2, more=highest),
-                *(Cell(value=missing.count(x), name=x) for x in ("abstained", "contradictory")),
-            )
-            if len(own):
-                rows.append(Row(cells=cells, keys={"editor": editor, "metric": metric.id, "repeats": rule.count}))
+    lines = [
+        (editor, metric, own["entropy"].drop_nulls().to_list(), own["missing"].to_list())
+        for editor, scores in by_editor(frame).items()
+        for metric in metrics
+        if len(own := scores.filter(metric=metric.id))
+    ]
+
+    def unanimous(bits: Sequence[float]) -> Cell:
+        same = sum(b == 0 for b in bits)
+        return Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same})
+
+    def mean(bits: Sequence[float]) -> Cell:
+        highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
+        value = sum(bits) / len(bits) if bits else None
+        return Cell(value=value, name="mean_entropy_bits", digits=2, more=highest)
+
     above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
-    return numbers(
+    return listed(
         "self-consistency",
         f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
-        ("Editor", "", "All the same", "Mean entropy", "Abstained", "Contradictory"),
-        rows,
+        lines,
+        {
+            "Editor": lambda line: line[0] or "(not named)",
+            "": lambda line: line[1].short,
+            "All the same": lambda line: unanimous(line[2]),
+            "Mean entropy": lambda line: mean(line[2]),
+            "Abstained": lambda line: Cell(value=line[3].count("abstained"), name="abstained"),
+            "Contradictory": lambda line: Cell(value=line[3].count("contradictory"), name="contradictory"),
+        },
+        keys=lambda line: {**(keys or {}), "editor": line[0], "metric": line[1].id, "repeats": rule.count},
         fixed=2,
         caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
-        keys=keys,
     )

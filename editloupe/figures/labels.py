@@ -38,15 +38,13 @@ def read_labels(file: Path) -> MetadataTable:
             file=file,
             line=line.number,
         )
+    if not table.text_only:
+        return table
     # The table may be one that editloupe wrote.
-    return _as_written(table) if table.text_only else table
-
-
-def _as_written(table: MetadataTable) -> MetadataTable:
-    lines = []
-    for line in table.lines:
-        values = {from_csv_cell(name): from_csv_cell(str(value)) for name, value in line.values.items()}
-        lines.append(replace(line, values=values))
+    lines = (
+        replace(line, values={from_csv_cell(name): from_csv_cell(str(value)) for name, value in line.values.items()})
+        for line in table.lines
+    )
     return replace(table, columns=tuple(map(from_csv_cell, table.columns)), lines=tuple(lines))
 
 

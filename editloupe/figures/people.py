@@ -137,31 +137,24 @@ def agreement(
     without one (a draw) counts as not labelled there. Raises ConfigError for an `options.good` that is no label.
     """
     options = options or PeopleOptions()
-    name, title, short = _names(metric)
-    answers = judge.of(name)
+    name = metric if isinstance(metric, str) else metric.id
     ratings = [people.ratings.get(key, {}).get(rating or name, {}) for key in items]
-    reading = MetricReading([answers.get(key) for key in items], ratings, metric, options.good, one_scale=rating is None)
+    answers = [judge.of(name).get(key) for key in items]
+    reading = MetricReading(answers, ratings, metric, options.good, one_scale=rating is None)
     beside = _Beside(list(items.values()), reading, options)
-    whole, notes, raters = beside.group("all", range(len(items))), list(reading.notes), beside.raters
-    if len(raters) > 1 and not whole.ceiling:
-        notes.append(f"{name}: {len(raters)} raters share no item, so that there is no ceiling")
-    scale, averages = reading.ruler.scale, None
+    found = beside.agreement(judge.name, people.source, metric)
+    notes, scale, averages = list(reading.notes), reading.ruler.scale, None
+    if len(beside.raters) > 1 and not found.all.ceiling:
+        notes.append(f"{name}: {len(beside.raters)} raters share no item, so that there is no ceiling")
     if options.over is not None and reading.ruler.ordered:
-        averages = beside.averages(options.over, beside.members(options.over))
-    return MetricAgreement(
-        judge=judge.name,
-        people=people.source,
-        criterion=name,
+        averages = beside.averages(options.over)
+    return replace(
+        found,
         rating=rating,
-        title=title if rating is None else f"{title} and people's {rating}",
-        short=short,
-        raters=raters,
-        all=whole,
-        by=beside.by(),
+        title=found.title if rating is None else f"{found.title} and people's {rating}",
         averages=averages,
         confusion=() if scale is None else tuple(map(tuple, confusion(beside.labels, scale))),
         notes=tuple(notes),
-        scale=scale,
     )
 
 
@@ -176,29 +169,16 @@ def among_people(
     """
     found = []
     for metric in metrics:
-        name, title, short = _names(metric)
-        ratings = {key: people.ratings.get(key, {}).get(name, {}) for key in people.items}
-        items = [people.items[key] for key, given in ratings.items() if given]
-        reading = MetricReading([None] * len(items), [given for given in ratings.values() if given], metric)
+        name = metric if isinstance(metric, str) else metric.id
+        rated = {key: given for key in people.items if (given := people.ratings.get(key, {}).get(name))}
+        reading = MetricReading([None] * len(rated), list(rated.values()), metric)
+        items = [people.items[key] for key in rated]
         beside = _Beside(items, reading, options or PeopleOptions(), judged=False)
-        whole = beside.group("all", range(len(items)))
-        notes = [*reading.unread, *(f"{name}: {text}" for text in reading.adjudicated)]
-        if not whole.ceiling["alpha_nominal"].judged:
+        one = beside.agreement(None, people.source, metric)
+        notes = list(reading.unread)
+        if not one.all.ceiling["alpha_nominal"].judged:
             notes.append(f"{name}: {_raters(beside.raters)}, and no item that two people rated")
-        found.append(
-            MetricAgreement(
-                judge=None,
-                people=people.source,
-                criterion=name,
-                title=title,
-                short=short,
-                raters=beside.raters,
-                all=whole,
-                by=beside.by(),
-                notes=tuple(notes),
-                scale=reading.ruler.scale,
-            )
-        )
+        found.append(replace(one, notes=tuple(notes)))
     return tuple(found)
 
 
@@ -232,53 +212,75 @@ class _Beside:
         if scale is not None:
             self.labels = Paired.of(reading.scores, reading.labels, self.sources).on(scale)
 
+    def agreement(self, judge: str | None, source: str, metric: Metric | str) -> MetricAgreement:
+        """Return the figures, overall and by each dimension that has several groups.   source: of people's labels."""
+        names = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.name, metric.short)
+        by = {dimension: self.members(dimension) for dimension in DIMENSIONS}
+        return MetricAgreement(
+            judge=judge,
+            people=source,
+            criterion=names[0],
+            title=names[1],
+            short=names[2],
+            raters=self.raters,
+            all=self.group("all", range(len(self.items))),
+            by={
+                dimension: tuple(self.group(name, members) for name, members in found.items())
+                for dimension, found in by.items()
+                if len(found) > 1
+            },
+            notes=(),
+            scale=self.reading.ruler.scale,
+        )
+
     def members(self, dimension: Dimension) -> dict[str, list[int]]:
         """Group → places of its items, of those that people rated."""
         rated = [i for i, ratings in enumerate(self.reading.ratings) if ratings]
         found = groups([self.items[i] for i in rated], dimension)
         return {name: [rated[place] for place in places] for name, places in found.items()}
 
-    def by(self) -> dict[Dimension, tuple[GroupAgreement, ...]]:
-        """Return the figures of each group of each dimension that has several."""
-        return {
-            dimension: tuple(self.group(group, members) for group, members in found.items())
-            for dimension in DIMENSIONS
-            if len(found := self.members(dimension)) > 1
-        }
-
     def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
         """Return the figures of the items at these places."""
         ruler, drawing = self.reading.ruler, self.options.drawing
         found: Mapping[str, Estimate] = {}
-        if self.judged:
-            found = figures(
-                self.means.at(members),
-                self.labels.at(members),
-                ruler.scale,
-                good=ruler.good,
-                one_scale=ruler.one_scale,
-                drawing=drawing,
-            )
         among: dict[str, Estimate] = {}
+        if self.judged:
+            pairs = self.means.at(members), self.labels.at(members)
+            found = figures(*pairs, ruler.scale, good=ruler.good, one_scale=ruler.one_scale, drawing=drawing)
         if not self.judged or any(len(r) > 1 for r in self.reading.ratings):
             among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
         if not self.judged:
             among.pop("rater_vs_others", None)
         return GroupAgreement(name=name, figures=found, ceiling=among)
 
-    def averages(self, over: Dimension, members: Mapping[str, Sequence[int]]) -> Averages:
-        """Return the correlations of groups, averaged."""
+    def averages(self, over: Dimension) -> Averages:
+        """Return the correlations of groups, averaged; those of people are of the groups in which the judge has one.
+
+        All groups are resampled together, since one source image may have edits in each.
+        """
         found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
+        members, frame, how = self.members(over), in_order(self.sources), self.options.how
         for name in CORRELATIONS:
             found[name], left_out[name] = self._averaged(name, members)
-        among, why = self._among_people(members, set(left_out["spearman"]))
-        if among.judged:
-            found["rater_vs_others"], left_out["rater_vs_others"] = among, why
-        return Averages(over=over, how=self.options.how, groups=len(members), figures=found, left_out=left_out)
+        out = left_out["spearman"]
+        own = {
+            name: rater_vs_others(self._panel(places), how, self.options.drawing, frame)
+            for name, places in members.items()
+            if name not in out
+        }
+        judged, asked = (sum(getattr(e, count) for e, _ in own.values()) for count in ("judged", "asked"))
+        if judged:
+            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(frame))
+            values = [(e.value, row) for e, row in own.values() if e.value is not None]
+            found["rater_vs_others"] = self._average(
+                [value for value, _ in values], [row for _, row in values if row is not None], base
+            )
+            why = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
+            left_out["rater_vs_others"] = {name: reason for name, reason in why.items() if reason}
+        return Averages(over=over, how=how, groups=len(members), figures=found, left_out=left_out)
 
     def _averaged(self, name: str, members: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
-        """All groups are resampled together, since one source image may have edits in each."""
         found, rows, why, used = list[float](), list[Floats](), dict[str, str](), set[object]()
         judged = asked = 0
         for group, places in members.items():
@@ -295,24 +297,6 @@ class _Beside:
         base = Estimate(value=None, judged=judged, asked=asked, clusters=len(used))
         return self._average(found, rows if len(used) > 1 else [], base), why
 
-    def _among_people(self, members: Mapping[str, Sequence[int]], out: set[str]) -> tuple[Estimate, dict[str, str]]:
-        """Each rater with the others, averaged over raters and then over groups, both times in the same way.
-
-        out: groups in which the judge has no correlation; the ceiling is that of the others, so that the two compare.
-        """
-        frame = in_order(self.sources)
-        found = {
-            group: rater_vs_others(self._panel(places), self.options.how, self.options.drawing, frame)
-            for group, places in members.items()
-            if group not in out
-        }
-        values = [e.value for e, _ in found.values() if e.value is not None]
-        rows = [row for e, row in found.values() if e.value is not None and row is not None]
-        judged, asked = (sum(getattr(e, name) for e, _ in found.values()) for name in ("judged", "asked"))
-        base = Estimate(value=None, judged=judged, asked=asked, clusters=len(frame))
-        why = {group: found[group][0].why if group in found else "the judge has no correlation there" for group in members}
-        return self._average(values, rows, base), {group: reason for group, reason in why.items() if reason}
-
     def _average(self, found: Sequence[float], rows: Sequence[Floats], base: Estimate) -> Estimate:
         """The average of values, with an interval from their resamples."""
         how, level = self.options.how, self.options.drawing.level
@@ -325,11 +309,6 @@ class _Beside:
 
     def _panel(self, members: Sequence[int]) -> Panel:
         return Panel.of([self.reading.ratings[i] for i in members], [self.sources[i] for i in members])
-
-
-def _names(metric: Metric | str) -> tuple[str, str, str]:
-    """Id, name and short name."""
-    return (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.name, metric.short)
 
 
 def _raters(names: Sequence[str]) -> str:

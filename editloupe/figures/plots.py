@@ -102,6 +102,13 @@ class Shares:
         known = f"{len(self.values):,} {self.of}{'s' * (len(self.values) != 1)}"
         return f"{known}, {self.unknown:,} more of unknown area" if self.unknown else known
 
+    @property
+    def steps(self) -> list[tuple[float, float, int]]:
+        """(from, to, how many) in equal steps of the logarithm, which begin at their left edge."""
+        # What is an edge on paper may lie a bit below it in floating point.
+        counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in self.values)
+        return [(10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS), n) for step, n in sorted(counts.items())]
+
 
 def available() -> bool:
     """Return whether plots can be drawn."""
@@ -136,55 +143,41 @@ def cumulative(series: Sequence[Shares]) -> str:
     legend. A series without a known value has no line.
     """
     figure, axes = _canvas(WIDTH, 4.4)
+    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
     for number, one in enumerate(series):
-        if one.values:
-            values = sorted(one.values)
+        values, under = sorted(one.values), ["no line"]
+        if values:
             shares = [100 * (i + 1) / len(values) for i in range(len(values))]
-            axes.step(
-                [values[0], *values], [0, *shares], where="post", label=_label(f"{one.name}: {one.counted}"),
-                color=COLOURS[number % len(COLOURS)], linestyle=_DASHES[number % len(_DASHES)],
-            )  # fmt: skip
+            label, style = _label(f"{one.name}: {one.counted}"), {"color": _of(COLOURS, number), "ls": _of(_DASHES, number)}
+            axes.step([values[0], *values], [0, *shares], where="post", label=label, **style)
+            under = [
+                f"{100 * sum(v < area for v in values) / len(values):.0f} % are under {100 * area:g} %"
+                for area in (0.001, 0.01, 0.1)
+            ]
+        sentences.append(f"{one.name}: {one.counted}; {', '.join(under)}.")
     _log_shares(axes, [value for one in series for value in one.values])
     axes.set_ylabel("Targets of at most this area, %")
     axes.set_ylim(0, 103)
     _legend(axes)
-    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
-    for one in series:
-        under = [
-            f"{100 * sum(v < area for v in one.values) / len(one.values):.0f} % are under {100 * area:g} %"
-            for area in (0.001, 0.01, 0.1)
-            if one.values
-        ]
-        sentences.append(f"{one.name}: {one.counted}; {', '.join(under) or 'no line'}.")
     return _as_svg(figure, "Target objects by area", " ".join(sentences))
 
 
 def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
     """Return counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4)."""
-    figure, panels = _panels(width, max(1, len(series)))
-    for axes, one in zip(panels, series, strict=False):
-        _areas(axes, one, [value for own in series for value in own.values])
+    figure, first = _canvas(width, 2.8 * max(1, len(series)))
+    first.remove()
+    for number, one in enumerate(series):
+        panel = figure.add_subplot(len(series), 1, number + 1)
+        _areas(panel, one, [value for own in series for value in own.values])
     return _as_svg(figure, title, " ".join(_told_areas(title, one) for one in series))
 
 
 def _figure(plot: Plot, width: float) -> Figure:
-    match plot:
-        case MeansPlot():
-            return _means(plot, width)
-        case BarPlot():
-            return _bars(plot, width)
-        case HeatPlot():
-            return _heat(plot, width)
-        case RadarPlot():
-            return _radar(plot, width)
-        case HistogramPlot():
-            figure, (axes,) = _panels(width, 1)
-            _areas(axes, _shares(plot), plot.shares)
-            return figure
-        case ScatterPlot():
-            return _scatter(plot, width)
-        case SizePlot():
-            return _sizes(plot, width)
+    drawn: dict[type, Callable[[Any, float], Figure]] = {
+        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, HistogramPlot: _histogram,
+        ScatterPlot: _scatter, SizePlot: _sizes,
+    }  # fmt: skip
+    return drawn[type(plot)](plot, width)
 
 
 def _canvas(width: float, height: float, **more: Any) -> tuple[Figure, Axes]:
@@ -198,14 +191,6 @@ def _canvas(width: float, height: float, **more: Any) -> tuple[Figure, Axes]:
     mpl.rcParams.update(_SETTINGS)
     figure = Figure(figsize=(width / _DPI, height), dpi=_DPI, layout="constrained")
     return figure, figure.add_subplot(**more)
-
-
-def _panels(width: float, count: int) -> tuple[Figure, list[Axes]]:
-    figure, first = _canvas(width, 2.8 * count)
-    if count == 1:
-        return figure, [first]
-    figure.clear()
-    return figure, [figure.add_subplot(count, 1, number + 1) for number in range(count)]
 
 
 def _as_svg(figure: Figure, title: str, told: str) -> str:
@@ -232,18 +217,14 @@ def _means(plot: MeansPlot, width: float) -> Figure:
     many = len(plot.series)
     figure, axes = _canvas(width, 0.9 + 0.22 * len(plot.rows) * max(2, many))
     for number, (name, cells) in enumerate(plot.series):
-        places = [row + (number + 0.5) / many * 0.8 - 0.4 for row in range(len(plot.rows))]
-        there = [
-            (y, cell, float(cell.value)) for y, cell in zip(places, cells, strict=True) if isinstance(cell.value, float)
-        ]
-        # Where there is no interval, nothing is drawn for it.
-        lows = [v - (math.nan if cell.low is None else cell.low) for _, cell, v in there]
-        highs = [(math.nan if cell.high is None else cell.high) - v for _, cell, v in there]
+        # Where there is no value or interval, nothing is drawn for it.
+        value, low, high = (
+            np.array([getattr(cell, end) for cell in cells], dtype=float) for end in ("value", "low", "high")
+        )
+        places = np.arange(len(cells)) + (number + 0.5) / many * 0.8 - 0.4
         axes.barh(
-            [y for y, *_ in there], [v for *_, v in there], height=0.8 / many, label=_label(name),
-            color=COLOURS[number % len(COLOURS)], hatch=_HATCHES[number % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
-            xerr=np.maximum([lows, highs], 0.0) if there else None,
-            error_kw={"ecolor": _INK, "elinewidth": 1, "capsize": 2},
+            places, value, height=0.8 / many, label=_label(name), xerr=np.maximum([value - low, high - value], 0.0),
+            error_kw={"ecolor": _INK, "elinewidth": 1, "capsize": 2}, **_filled(number),
         )  # fmt: skip
     _named_rows(axes, plot.rows)
     axes.set_xlim(0, 100)
@@ -254,19 +235,14 @@ def _means(plot: MeansPlot, width: float) -> Figure:
 
 def _bars(plot: BarPlot, width: float) -> Figure:
     """Stacked bars: how often each label was given, in the order of the table, a row each."""
-    labels = [label for label, _ in plot.rows[0][1]] if plot.rows else []
     figure, axes = _canvas(width, 1.3 + 0.3 * len(plot.rows))
-    left = [0.0] * len(plot.rows)
-    totals = [max(1, sum(n for _, n in own)) for _, own in plot.rows]
-    for number, label in enumerate(labels):
-        good = plot.goods[number] if plot.goods else None
-        shares = [100 * own[number][1] / total for (_, own), total in zip(plot.rows, totals, strict=True)]
-        axes.barh(
-            range(len(plot.rows)), shares, left=left, height=0.7, label=_label(label), color=_colour(number, good),
-            hatch=_HATCHES[_place(number, good) % len(_HATCHES)], edgecolor=_INK, linewidth=0.4,
-        )  # fmt: skip
-        left = [at + share for at, share in zip(left, shares, strict=True)]
     names = [name for name, _ in plot.rows]
+    counts = np.array([[n for _, n in own] for _, own in plot.rows], dtype=float)
+    shares = 100 * counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+    left = np.cumsum(shares, axis=1) - shares
+    for number, (label, _) in enumerate(plot.rows[0][1] if plot.rows else ()):
+        style = _filled(number, plot.goods[number] if plot.goods else None)
+        axes.barh(range(len(names)), shares[:, number], left=left[:, number], height=0.7, label=_label(label), **style)
     _named_rows(axes, [""] if names == ["(not named)"] else names)
     axes.set_xlim(0, 100)
     axes.set_xlabel("Share of what was judged, %")
@@ -278,6 +254,7 @@ def _heat(plot: HeatPlot, width: float) -> Figure:
     """A grid of shares, coloured from worst to best, with the number in each square."""
     figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
 
     colours = LinearSegmentedColormap.from_list("tones", TONES)
     for y, own in enumerate(plot.cells):
@@ -285,24 +262,15 @@ def _heat(plot: HeatPlot, width: float) -> Figure:
             if cell is None:
                 continue
             value, judged, asked = cell
-            shade = "none" if value is None else colours(value / 100)
-            axes.add_patch(_square(x, y, shade))
-            text = "–" if value is None else f"{value:.0f}"
-            counts = f"\n{judged}/{asked}" if judged != asked else ""
-            axes.text(
-                x, y, f"{text}{counts}", ha="center", va="center", fontsize=8, color=_INK if value is None else "#000"
-            )
+            shade: Any = "none" if value is None else colours(value / 100)
+            axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=shade, edgecolor=_INK, linewidth=0.4))
+            text = ("–" if value is None else f"{value:.0f}") + (f"\n{judged}/{asked}" if judged != asked else "")
+            axes.text(x, y, text, ha="center", va="center", fontsize=8, color=_INK if value is None else "#000")
     axes.set_xlim(-0.5, len(plot.columns) - 0.5)
     axes.set_xticks(range(len(plot.columns)), [safe(name) for name in plot.columns], rotation=20 if width < WIDTH else 0)
     axes.set_xlabel(safe(plot.columns_title))
     _named_rows(axes, plot.rows)
     return figure
-
-
-def _square(x: float, y: float, shade: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=shade, edgecolor=_INK, linewidth=0.4)
 
 
 def _radar(plot: RadarPlot, width: float) -> Figure:
@@ -311,10 +279,8 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
     angles = [2 * math.pi * i / max(1, len(plot.axes)) for i in range(len(plot.axes))]
     for number, (name, values) in enumerate(plot.series):
         line = [math.nan if value is None else value for value in (*values, *values[:1])]
-        axes.plot(
-            [*angles, *angles[:1]], line, label=_label(name), color=COLOURS[number % len(COLOURS)],
-            linestyle=_DASHES[number % len(_DASHES)], marker=_MARKS[number % len(_MARKS)], markersize=4,
-        )  # fmt: skip
+        style = {"color": _of(COLOURS, number), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
+        axes.plot([*angles, *angles[:1]], line, label=_label(name), markersize=4, **style)
     axes.set_xticks(angles, [safe(name) for name in plot.axes])
     axes.set_ylim(0, 100)
     axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
@@ -322,12 +288,15 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
     return figure
 
 
+def _histogram(plot: HistogramPlot, width: float) -> Figure:
+    figure, axes = _canvas(width, 2.8)
+    _areas(axes, _shares(plot), plot.shares)
+    return figure
+
+
 def _areas(axes: Axes, shares: Shares, all_values: Sequence[float]) -> None:
-    """How many have which area, with the count above each bar. A bar holds shares from its left edge on."""
-    # What is an edge on paper may lie a bit below it in floating point.
-    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in shares.values)
-    for step, count in counts.items():
-        low, high = 10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS)
+    """How many have which area, with the count above each bar."""
+    for low, high, count in shares.steps:
         bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
         axes.bar_label(bar, padding=1)
     _log_shares(axes, all_values)
@@ -370,11 +339,8 @@ def _dots(
 ) -> None:
     for number, group in enumerate(groups):
         x, y = zip(*place(group.points), strict=True) if group.points else ((), ())
-        at = _place(number, group.good)
-        label = _label(f"{group.name}: {len(group.points)}")
-        axes.scatter(
-            x, y, s=16, alpha=0.75, color=_colour(number, group.good), marker=_MARKS[at % len(_MARKS)], label=label
-        )
+        colour, mark = _colour(number, group.good), _of(_MARKS, _place(number, group.good))
+        axes.scatter(x, y, s=16, alpha=0.75, color=colour, marker=mark, label=_label(f"{group.name}: {len(group.points)}"))
 
 
 def _named_rows(axes: Axes, names: Iterable[str]) -> None:
@@ -410,13 +376,23 @@ def _label(name: str) -> str:
     return f" {safe(name)}" if name.startswith("_") else safe(name)
 
 
+def _of(kinds: Sequence[Any], number: int) -> Any:
+    return kinds[number % len(kinds)]
+
+
 def _place(number: int, good: float | None) -> int:
     """The place of a group among the colours: of a label by how good it is."""
     return number if good is None else min(3, max(0, round(good / 100 * 3)))
 
 
 def _colour(number: int, good: float | None) -> str:
-    return COLOURS[number % len(COLOURS)] if good is None else TONES[_place(number, good)]
+    return str(_of(COLOURS if good is None else TONES, _place(number, good)))
+
+
+def _filled(number: int, good: float | None = None) -> dict[str, Any]:
+    """How a series fills its bars."""
+    hatch = _of(_HATCHES, _place(number, good))
+    return {"color": _colour(number, good), "hatch": hatch, "edgecolor": _INK, "linewidth": 0.4}
 
 
 def _shares(plot: HistogramPlot) -> Shares:
@@ -439,8 +415,5 @@ def _told(plot: Plot) -> str:
 
 def _told_areas(title: str, shares: Shares) -> str:
     name = f"{title}, {shares.name}" if shares.name else title
-    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in shares.values)
-    steps = (
-        f"{100 * 10 ** (s / _STEPS):.2g} to {100 * 10 ** ((s + 1) / _STEPS):.2g} %: {n}" for s, n in sorted(counts.items())
-    )
-    return "; ".join(filter(None, (f"{name}: {shares.counted}", ", ".join(steps)))) + "."
+    steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in shares.steps)
+    return "; ".join(filter(None, (f"{name}: {shares.counted}", steps))) + "."

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from editloupe.figures import render
-from editloupe.figures.score_frame import score_frame
+from editloupe.figures.frame import score_frame
 from editloupe.figures.summary import BY_EDITOR, OVERALL, counted
 from editloupe.findings import Finding
 from editloupe.protocols.base import groups

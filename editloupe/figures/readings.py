@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.answers import fold
-from editloupe.data.human import ADJUDICATED, settled, value_on
+from editloupe.data.human import value_on
 from editloupe.errors import ConfigError
 from editloupe.figures.columns import Answer
 from editloupe.scores import Binary, Metric
@@ -78,9 +78,7 @@ def ruler_of_two(metric: Metric | str) -> Ruler:
     """Return how a metric's answers are read beside people's ratings on a scale of their own: any numbers."""
 
     def number(answer: float | str) -> float | None:
-        if isinstance(answer, float):
-            return answer
-        return None if isinstance(metric, str) else value_on(metric, answer)
+        return answer if isinstance(answer, float) else None if isinstance(metric, str) else value_on(metric, answer)
 
     return Ruler(scale=None, number=number, good=None, one_scale=False)
 
@@ -104,7 +102,7 @@ class MetricReading:
         name = metric if isinstance(metric, str) else metric.id
         given = [value for ratings in rated for value in ratings.values()]
         self.ruler = ruler(metric, answers, given, good) if one_scale else ruler_of_two(metric)
-        unknown: Counter[tuple[str, str]] = Counter()
+        scale, unknown = self.ruler.scale, Counter[tuple[str, str]]()
 
         def read(answer: Answer, whose: str) -> float | None:
             found = self.ruler.read(answer)
@@ -113,33 +111,16 @@ class MetricReading:
             return found
 
         self.scores = [read(answer, "the judge's") for answer in answers]
-        given_by = [{rater: found for rater, v in r.items() if (found := read(v, "people's")) is not None} for r in rated]
-        self.settled = [r.get(ADJUDICATED) for r in given_by]
-        """The adjudicated rating of each item; None without one. It stands for people's, and is no rater's."""
-        self.ratings = [{rater: v for rater, v in r.items() if rater != ADJUDICATED} for r in given_by]
-        self.labels = [_most_frequent(settled(r), self.ruler.scale) for r in given_by]
-        self.unread = [f"{name}: {text}" for text in self._unread(unknown)]
+        self.ratings = [{rater: v for rater, a in r.items() if (v := read(a, "people's")) is not None} for r in rated]
+        self.means = [sum(r.values()) / len(r) if r else None for r in self.ratings]
+        """People's mean of each item; None without a rating."""
+        self.labels = [_most_frequent(r, scale) for r in self.ratings]
+        self.unread = [f"{name}: {text}" for text in _unread(unknown, scale)]
         self.notes = [*self.unread, *(f"{name}: {text}" for text in self._remarks())]
-
-    def _unread(self, unknown: Mapping[tuple[str, str], int]) -> Iterable[str]:
-        """What is no label."""
-        scale = self.ruler.scale
-        if unknown:
-            text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
-            text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
-            expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
-            yield f"no label of the metric and left out: {text}{expected}"
-
-    @property
-    def adjudicated(self) -> list[str]:
-        """How many ratings were settled, in words; [] for none."""
-        count = sum(rating is not None for rating in self.settled)
-        return [f"{_n(count, 'adjudicated rating')}: each stands for people's, and is no rater's vote"] if count else []
 
     def _remarks(self) -> Iterable[str]:
         """What else was left out, and why."""
         scale = self.ruler.scale
-        yield from self.adjudicated
         if scale is not None:
             drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
             if drawn:
@@ -147,16 +128,17 @@ class MetricReading:
             between = sum(score is not None and score not in scale.values for score in self.scores)
             if between:
                 yield f"{_n(between, 'score')} of the judge between two labels, left out of figures on labels"
-        people = zip(self.scores, self.ratings, self.settled, strict=True)
-        alone = sum(s is not None and not r and by_all is None for s, r, by_all in people)
-        if alone:
+        if alone := sum(s is not None and not r for s, r in zip(self.scores, self.ratings, strict=True)):
             yield f"{_n(alone, 'judged item')} without a human rating"
 
-    @property
-    def means(self) -> list[float | None]:
-        """People's mean of each item, or what it was settled as; None without a rating."""
-        means = [sum(r.values()) / len(r) if r else None for r in self.ratings]
-        return [mean if by_all is None else by_all for mean, by_all in zip(means, self.settled, strict=True)]
+
+def _unread(unknown: Mapping[tuple[str, str], int], scale: LabelScale | None) -> Iterable[str]:
+    """What is no label, in words."""
+    if unknown:
+        text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
+        text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
+        expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
+        yield f"no label of the metric and left out: {text}{expected}"
 
 
 def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import plots, render
-from editloupe.figures.frame import frame
 from editloupe.figures.judged import Judged, incomplete
 from editloupe.figures.label_tables import consistency_table, label_tables
 from editloupe.figures.published import published_table
+from editloupe.figures.run_frame import frame
 from editloupe.figures.side_by_side import not_side_by_side, side_by_side
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
@@ -42,6 +42,21 @@ class Section:
         """The plots of all tables; () where none can be drawn."""
         return tuple(plot for table in self.tables for plot in table.plots)
 
+    def to_json(self) -> dict[str, Json]:
+        """Return who judged how, and all figures, unrounded."""
+        one = self.judged
+        return {
+            **{name: getattr(one, name) for name in ("backend", "judge_id", "mode")},
+            "judge": one.name,
+            "protocol": one.protocol.name,
+            "ablations": list(one.ablations),
+            "rubric": one.metrics.id,
+            "repeats": one.repeats.to_json(),
+            "run": str(one.folder),
+            "notes": list(one.notes),
+            "tables": {table.name: table.to_json() for table in self.tables},
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -58,22 +73,7 @@ class Report:
         return {
             "together": None if self.together is None else self.together.to_json(),
             "notes": [*self.incomplete, *self.notes],
-            "judges": [
-                {
-                    "judge": section.judged.name,
-                    "backend": section.judged.backend,
-                    "judge_id": section.judged.judge_id,
-                    "protocol": section.judged.protocol.name,
-                    "mode": section.judged.mode,
-                    "ablations": list(section.judged.ablations),
-                    "rubric": section.judged.metrics.id,
-                    "repeats": section.judged.repeats.to_json(),
-                    "run": str(section.judged.folder),
-                    "notes": list(section.judged.notes),
-                    "tables": {table.name: table.to_json() for table in section.tables},
-                }
-                for section in self.sections
-            ],
+            "judges": [section.to_json() for section in self.sections],
         }
 
     def markdown(self) -> str:
@@ -91,33 +91,32 @@ class Report:
         """Yield (path below the report's folder, text): report.md, report.json, a CSV a table, an SVG a plot."""
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
-        if self.together is not None:
-            yield f"{self.together.name}.csv", render.records_csv(self.together.records())
-        for number, section in enumerate(self.sections, start=1):
-            below = f"judge-{number}/" if len(self.sections) > 1 else ""
-            for table in section.tables:
-                yield f"{below}{table.name}.csv", render.records_csv(table.records())
-            for plot in section.plots:
-                yield f"{below}{plot.name}.svg", plots.draw(plot)
+        yield from table_files([self.together] if self.together else [])
+        for below, section in self._folders():
+            yield from table_files(section.tables, below)
 
     def pictures(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path below a folder, bytes): a PDF and a PNG a plot, for a paper."""
-        for number, section in enumerate(self.sections, start=1):
-            below = f"judge-{number}/" if len(self.sections) > 1 else ""
+        for below, section in self._folders():
             for plot in section.plots:
                 for form in ("pdf", "png"):
                     yield f"{below}{plot.name}.{form}", plots.picture(plot, form)
 
+    def _folders(self) -> Iterator[tuple[str, Section]]:
+        """Each section with the path of its files below the report's folder."""
+        for number, section in enumerate(self.sections, start=1):
+            yield f"judge-{number}/" if len(self.sections) > 1 else "", section
+
 
 def make_report(all_judged: Sequence[Judged]) -> Report:
     """Return the report of what was read. Raises ConfigError if there is nothing to show."""
-    apart = not_side_by_side(all_judged)
     sections = tuple(Section(judged=judged, tables=tuple(map(drawable, tables_of(judged)))) for judged in all_judged)
     if not any(section.tables for section in sections):
         names = ", ".join(judged.name for judged in all_judged)
         raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")
-    notes = (*((apart,) if apart else ()), *(() if plots.available() else (plots.NO_PLOTS,)))
-    return Report(sections=sections, together=side_by_side(all_judged), notes=notes, incomplete=incomplete(all_judged))
+    notes = filter(None, (not_side_by_side(all_judged), "" if plots.available() else plots.NO_PLOTS))
+    together, waiting = side_by_side(all_judged), incomplete(all_judged)
+    return Report(sections=sections, together=together, notes=tuple(notes), incomplete=waiting)
 
 
 def drawable(table: Table) -> Table:
@@ -131,7 +130,7 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
     keys: dict[str, Json] = {"judge": judged.name}
-    several = len({score.editor for score in judged.scores}) > 1
+    several = judged.frame["editor"].n_unique() > 1
     declared = [spec for spec in specs(judged.protocol) if not (spec.apart and several)]
     made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING, keys=keys) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
@@ -155,6 +154,15 @@ def tables_of(judged: Judged) -> Iterator[Table]:
 def write_report(report: Report, folder: Path, *, below: Path | None = None) -> list[Path]:
     """Write every file of the report into `folder`. below: as in `write_files`. Raises StorageError."""
     return write_files(report.files(), folder, kind="report", below=below)
+
+
+def table_files(tables: Iterable[Table], below: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (path, text): a CSV a table that has figures, an SVG a plot.   below: what stands before each name."""
+    for table in tables:
+        if records := table.records():
+            yield f"{below}{table.name}.csv", render.records_csv(records)
+        for plot in drawable(table).plots:
+            yield f"{below}{plot.name}.svg", plots.draw(plot)
 
 
 def write_files(texts: Iterable[tuple[str, str]], folder: Path, *, kind: str, below: Path | None = None) -> list[Path]:

@@ -54,8 +54,8 @@ class Run:
 
         Raises ConfigError if nothing has been judged or the protocol is not installed.
         """
-        from editloupe.figures.frame import frame
         from editloupe.figures.judged import judged_in
+        from editloupe.figures.run_frame import frame
 
         return frame(judged_in(self._store), people=True)
 

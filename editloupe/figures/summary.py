@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import ConfigError
-from editloupe.figures.score_frame import OURS, score_frame
+from editloupe.figures.frame import OURS, score_frame
 from editloupe.protocols.base import EvalProtocol
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.stats.bootstrap import Drawing, Estimate, aggregate
@@ -51,8 +51,7 @@ def counted(spec: TableSpec, frame: polars.DataFrame) -> polars.DataFrame:
     by = {spec.rows, spec.columns}
     turn, part = polars.col("turn") != 0, polars.col("part") != ""
     if by & {"turn", "part"}:
-        wanted = [one for name, one in (("turn", turn), ("part", part)) if name in by]
-        return frame.filter(*wanted)
+        return frame.filter(*(one for name, one in (("turn", turn), ("part", part)) if name in by))
     whole = ~turn & ~part
     return frame.filter(whole | ~whole.any().over("editor", "sample", "metric"))
 
@@ -68,13 +67,6 @@ def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
         return bool(metrics)
     scales = {(metric.domain.bounds, metric.unit) for metric in metrics}
     return spec.columns != "metric" and len(scales) == 1 and None not in {bounds for bounds, _ in scales}
-
-
-def ordered(spec: TableSpec, rows: Iterable[str]) -> list[str]:
-    """Return rows in the order of a table: the listed ones first, then others by name. Without a list, as they come."""
-    listed = {name: number for number, name in enumerate(spec.order)}
-    found = list(dict.fromkeys(rows))
-    return sorted(found, key=lambda row: (listed.get(row, len(listed)), row)) if spec.order else found
 
 
 @dataclass(frozen=True)
@@ -97,21 +89,22 @@ class TableScores:
         import polars
 
         frame = counted(spec, frame)
-        there = set(frame["metric"])
+        there, metric = set(frame["metric"]), polars.col("metric")
         own = [m for m in metrics if m.id in there and (not spec.metrics or m.id in spec.metrics)]
-        frame = frame.filter(polars.col("metric").is_in([m.id for m in own]))
+        frame = frame.filter(metric.is_in([m.id for m in own]))
         _check_columns(spec, frame)
-        hundred = [m.id for m in own if on_hundred(spec, m)]
-        shown = polars.when(polars.col("metric").is_in(hundred)).then("normalised").otherwise("value")
-        if spec.cell == "rate":
-            shown = shown * 100
+        hundred = metric.is_in([m.id for m in own if on_hundred(spec, m)])
+        shown = polars.when(hundred).then("normalised").otherwise("value") * (100 if spec.cell == "rate" else 1)
         places = [_text(frame, name).alias(place) for name, place in ((spec.rows, "row"), (spec.columns, "column"))]
         return cls(spec, own, frame.with_columns(shown=shown).with_columns(*places), drawing)
 
     @cached_property
     def rows(self) -> list[str]:
-        """The rows that the scores have, in order."""
-        return ordered(self.spec, self.frame["row"].unique(maintain_order=True))
+        """The rows that the scores have: the listed ones first, then others by name. Without a list, as they come."""
+        found, listed = self.frame["row"].unique(maintain_order=True).to_list(), self.spec.order
+        return (
+            sorted(found, key=lambda row: (listed.index(row) if row in listed else len(listed), row)) if listed else found
+        )
 
     def where(self, **values: str) -> TableScores:
         """Return the same of those scores alone that have these values: of a row, a column or a metric."""
@@ -135,25 +128,26 @@ class TableScores:
         if judged["metric"].n_unique() < len(self.metrics) or not len(judged):
             return replace(base, why="nothing was judged")
         alike = [*(["metric"] if len(self.metrics) > 1 else []), *over]
-        if self.spec.cell != "geometric_mean":
-            return aggregate(self.frame, over=alike, value="shown", drawing=self.drawing)[()]
-        least = min(judged["shown"])
-        if least <= 0:
-            return replace(base, value=0.0 if least == 0 else None)
-        logs = self.frame.with_columns(shown=self.frame["shown"].log())
-        found = aggregate(logs, over=alike, value="shown", drawing=self.drawing)[()]
+        geometric, frame = self.spec.cell == "geometric_mean", self.frame
+        if geometric:
+            if (least := min(judged["shown"])) <= 0:
+                return replace(base, value=0.0 if least == 0 else None)
+            frame = frame.with_columns(shown=frame["shown"].log())
+        found = aggregate(frame, over=alike, value="shown", drawing=self.drawing)[()]
+        if not geometric:
+            return found
         value, low, high = (None if x is None else math.exp(x) for x in (found.value, found.low, found.high))
         return replace(found, value=value, low=low, high=high)
-
-    @cached_property
-    def whole_rows(self) -> list[str]:
-        """The listed rows that have a number for every metric."""
-        return [row for row in self.listed if self.where(row=row).number().value is not None]
 
     @property
     def listed(self) -> list[str]:
         """The rows that the table lists and the scores have."""
         return [row for row in self.rows if row in self.spec.order]
+
+    @cached_property
+    def whole_rows(self) -> list[str]:
+        """The listed rows that have a number for every metric."""
+        return [row for row in self.listed if replace(self.where(row=row), drawing=None).number().value is not None]
 
     def macro(self) -> Estimate:
         """Return the mean over the listed rows that have a number for every metric.
@@ -162,9 +156,8 @@ class TableScores:
         """
         import polars
 
-        whole = replace(self, frame=self.frame.filter(polars.col("row").is_in(self.whole_rows)), drawing=self.drawing)
-        asked = int(self.frame["row"].is_in(self.listed).sum())
-        return replace(whole.number(over=("row",)), asked=asked)
+        whole = replace(self, frame=self.frame.filter(polars.col("row").is_in(self.whole_rows)))
+        return replace(whole.number(over=("row",)), asked=int(self.frame["row"].is_in(self.listed).sum()))
 
 
 def _text(frame: polars.DataFrame, name: str) -> polars.Series:
@@ -173,21 +166,19 @@ def _text(frame: polars.DataFrame, name: str) -> polars.Series:
 
     if name not in frame.columns:
         return polars.Series(["(none)"] * len(frame), dtype=polars.String)
-    found = frame[name].cast(polars.String)
     nothing = "0" if name == "turn" else ""
-    return found.fill_null(nothing).replace(nothing, "(not named)" if name == "editor" else "(none)")
+    found = frame[name].cast(polars.String).fill_null(nothing)
+    return found.replace(nothing, "(not named)" if name == "editor" else "(none)")
 
 
 def _check_columns(spec: TableSpec, frame: polars.DataFrame) -> None:
     """Raise ConfigError if a table is by a column that no score has. Without any value there may be no column either."""
-    if frame["missing"].is_not_null().all():
-        return
-    known = {*_ALWAYS, *(name for name in frame.columns if name not in OURS and name not in ("row", "column", "shown"))}
-    for name in (spec.rows, spec.columns):
-        if name not in known:
-            raise ConfigError(
-                f"table {spec.title!r}: no score has the column {name!r}; there are {', '.join(sorted(known))}"
-            )
+    known = {*_ALWAYS, *(name for name in frame.columns if name not in OURS)}
+    missing = next((name for name in (spec.rows, spec.columns) if name not in known), None)
+    if missing is not None and frame["missing"].is_null().any():
+        raise ConfigError(
+            f"table {spec.title!r}: no score has the column {missing!r}; there are {', '.join(sorted(known))}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +198,6 @@ class Summary(Serialisable):
     """Metric → listed rows with a number."""
     types_known: int
     """How many rows the protocol lists."""
-    histogram: Mapping[str, Mapping[str, int]]
-    """Metric → label → count, every label of the metric."""
     statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Metric → status → count, for what is not ok."""
 
@@ -217,16 +206,14 @@ def summarise(
     protocol: EvalProtocol, scores: Sequence[Score], samples: Mapping[str, Sample] | None = None
 ) -> list[Summary]:
     """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
-    frame = score_frame(scores, samples)
-    groups = frame.partition_by("editor", as_dict=True, maintain_order=True)
-    return [summary(TableScores.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in groups.items()]
+    found = score_frame(scores, samples).partition_by("editor", as_dict=True, maintain_order=True)
+    return [summary(TableScores.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in found.items()]
 
 
 def summary(found: TableScores, editor: str = "") -> Summary:
     """Return the summary of these scores, by the rows of their table."""
-    wanted = {OVERALL: found.metrics} if share_a_scale(found.spec, found.metrics) else {}
-    of = {name: found.of_metrics(metrics) for name, metrics in {**wanted, **{m.id: [m] for m in found.metrics}}.items()}
-    own = {m.id: of[m.id].frame if m.id in of else found.of_metrics([m]).frame for m in found.metrics}
+    own = {metric.id: found.of_metrics([metric]) for metric in found.metrics}
+    of = ({OVERALL: found} if share_a_scale(found.spec, found.metrics) else {}) | own
     return Summary(
         editor=editor,
         metrics=tuple(own),
@@ -235,15 +222,8 @@ def summary(found: TableScores, editor: str = "") -> Summary:
         micro={name: part.number() for name, part in of.items()},
         types_present={name: len(part.whole_rows) for name, part in of.items()},
         types_known=len(found.spec.order),
-        histogram={m.id: histogram(m, own[m.id]) for m in found.metrics},
-        statuses={m.id: statuses(own[m.id]["missing"]) for m in found.metrics},
+        statuses={id_: statuses(one.frame["missing"]) for id_, one in own.items()},
     )
-
-
-def histogram(metric: Metric, frame: polars.DataFrame) -> dict[str, int]:
-    """Return how often each label of a metric was given."""
-    counts = Counter(frame["label"])
-    return {level.name: counts[level.name] for level in metric.levels}
 
 
 def statuses(missing: Iterable[str | None]) -> dict[str, int]:

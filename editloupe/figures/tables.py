@@ -18,9 +18,9 @@ from editloupe.values import Json
 if TYPE_CHECKING:
     import polars
 
-_LEAST_ROWS: Final = 2
-_NAMES: Final = ("rate", "geometric_mean", "count")
-"""Kinds of cells whose figure has a name of its own in files; the others are means."""
+_KINDS: Final = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}
+"""Kinds of cells whose figure has a name of its own; the others are means."""
+_WORST: Final = ", missing outputs as the worst"
 
 
 def spec_table(
@@ -47,7 +47,7 @@ def spec_table(
             "set `normalise`, or give each a column (columns='metric')"
         )
     table = _Pivot(found).table(keys or {})
-    return transposed(table, spec.columns.replace("_", " ").capitalize()) if spec.transposed else table
+    return transposed(table, _capital(spec.columns)) if spec.transposed else table
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,9 @@ class _Figures:
 
     title: str
     scores: TableScores
+    """A figure of several metrics is the mean of theirs."""
     keys: Mapping[str, Json]
     """What its figures are of, for files."""
-
-    @property
-    def metrics(self) -> Sequence[Metric]:
-        """What it is of. A figure of several is the mean of theirs."""
-        return self.scores.metrics
 
 
 class _Pivot:
@@ -72,10 +68,9 @@ class _Pivot:
         self.spec, self.metrics, self.scores = found.spec, found.metrics, found
         self.by_metric = self.spec.columns == "metric"
         self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
+        self.drawn = found.drawing is not None and self.spec.cell != "count"
         # A row over the only row would say the same again.
         self.sums = self.spec.overall and (bool(self.spec.order) or len(found.rows) > 1)
-        # Of other data, the mean over the benchmark's rows is that of a part, or of too few.
-        self.of_benchmark = set(found.rows) == set(self.spec.order)
 
     def columns(self, found: TableScores) -> list[_Figures]:
         """Return the columns of these scores."""
@@ -98,27 +93,22 @@ class _Pivot:
     def table(self, keys: Mapping[str, Json]) -> Table:
         """Return the table."""
         spec, columns = self.spec, self.columns(self.scores)
+        single: dict[str, Json] = {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
         rows = [
-            Row(
-                cells=(words(name), *(self._of_row(column, name) for column in columns)),
-                keys={spec.rows: _raw(name)},
-            )
+            Row(cells=(words(name), *(self._of_row(column, name) for column in columns)), keys={spec.rows: _raw(name)})
             for name in self.scores.rows
         ]
         if self.sums:
             rows += self._sums("", columns)
             if spec.normalise and (self.scores.frame["missing"] == "missing_output").any():
-                rows += self._sums(", missing outputs as the worst", self.columns(_as_worst(self.scores)))
+                rows += self._sums(_WORST, self.columns(_as_worst(self.scores)))
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
-        single = {} if self.by_metric else {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
+        figures = (Column(title=column.title, keys=column.keys) for column in columns)
         return Table(
             name=name,
             title=spec.title,
-            columns=(
-                *label_columns(spec.rows.replace("_", " ").capitalize()),
-                *(Column(title=column.title, keys=column.keys) for column in columns),
-            ),
-            rows=tuple(replace(row, keys={**single, **row.keys}) for row in rows),
+            columns=(*label_columns(_capital(spec.rows)), *figures),
+            rows=tuple(rows if self.by_metric else (replace(row, keys={**single, **row.keys}) for row in rows)),
             caption=" ".join(filter(None, (self._caption(), *self._left_out(columns), spec.caption))),
             keys=keys,
             plots=tuple(self._plots(name, columns)),
@@ -135,13 +125,16 @@ class _Pivot:
     def _sums(self, reading: str, columns: Sequence[_Figures]) -> list[Row]:
         """The rows that sum up: over the listed rows, each counting alike, and over all samples.
 
-        The first leads if the data has exactly the rows that the protocol lists, as its benchmark has.
+        The first leads if the data has exactly the rows that the protocol lists, as its benchmark has: of other data, the
+        mean over the benchmark's rows is that of a part, or of too few.
         """
         spec = self.spec
-        kind = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}.get(spec.cell, "Mean")
-        sentence = f"{kind} of all samples{reading}"
-        cells = (self._cell(column, column.scores.number()) for column in columns)
-        every = Row(cells=(words(sentence), *cells), keys={spec.rows: sentence.lower()}, strong=True)
+
+        def row(sentence: str, key: str, cells: Iterable[Cell]) -> Row:
+            return Row(cells=(words(sentence + reading), *cells), keys={spec.rows: key + reading}, strong=True)
+
+        sentence = f"{_KINDS.get(spec.cell, 'Mean')} of all samples"
+        every = row(sentence, sentence.lower(), (self._cell(column, column.scores.number()) for column in columns))
         there = [len(column.scores.whole_rows) for column in columns if column.scores.listed]
         if not there or spec.cell != "macro":
             return [every]
@@ -149,47 +142,47 @@ class _Pivot:
         nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
         alike, listed = len(set(there)) == 1, len(spec.order)
         of = "all" if alike and max(there) == listed else f"{'' if alike else 'up to '}{max(there)} of"
-        sentence = f"Mean of {of} {listed}{'' if of == 'all' else ' benchmark'} {nouns}{reading}"
-        cells_over = []
+        cells = []
         for column in columns:
             n = len(column.scores.whole_rows)
             # Where columns rest on different rows, each says on how many.
             note = "" if alike or self.by_metric else f"{n} {nouns if n != 1 else noun}"
-            cells_over.append(replace(self._cell(column, column.scores.macro()), note=note))
-        over = Row(cells=(words(sentence), *cells_over), keys={spec.rows: f"mean over {nouns}{reading}"}, strong=True)
-        return [over, every] if self.of_benchmark else [every, over]
+            cells.append(replace(self._cell(column, column.scores.macro()), note=note))
+        sentence = f"Mean of {of} {listed}{'' if of == 'all' else ' benchmark'} {nouns}"
+        over = row(sentence, f"mean over {nouns}", cells)
+        return [over, every] if set(self.scores.rows) == set(spec.order) else [every, over]
 
     def _cell(self, column: _Figures, found: Estimate | None) -> Cell:
-        first, kind = column.metrics[0] if column.metrics else self.metrics[0], self.spec.cell
+        first, kind = (column.scores.metrics or self.metrics)[0], self.spec.cell
         hundred, bounds = on_hundred(self.spec, first), first.domain.bounds
-        value = None if found is None else found.value
+        found = found or Estimate(value=None, judged=0, asked=0)
+        value = found.value
         narrow = max(map(abs, bounds)) <= 1 if bounds is not None else value is not None and abs(value) < 1
         digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
         return Cell(
             value=value,
-            name=kind if kind in _NAMES else "mean",
+            name=kind if kind in _KINDS else "mean",
             digits=digits,
-            low=None if found is None else found.low,
-            high=None if found is None else found.high,
+            low=found.low,
+            high=found.high,
             interval_digits=1 if hundred or kind == "rate" else digits,
-            bounds=None if kind == "count" or self.scores.drawing is None else ("low", "high"),
-            judged=0 if found is None else found.judged,
-            asked=0 if found is None else found.asked,
+            bounds=("low", "high") if self.drawn else None,
+            judged=found.judged,
+            asked=found.asked,
             meter=value if hundred else None,
         )
 
     def _caption(self) -> str:
         interval = "with their 95 % interval, resampled by source image, where there is one"
-        drawn = self.scores.drawing is not None and self.spec.cell != "count"
         if self.hundred:
             each = ", in Overall each once a metric" if len(self.metrics) > 1 else ""
             sentence = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
-            return f"{sentence} Means {interval}." if drawn else sentence
+            return f"{sentence} Means {interval}." if self.drawn else sentence
         what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
         sentence = what.get(self.spec.cell, "Means in the unit of the metric")
         if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
             sentence += f" ({', '.join(shorts)} on 0 to 100)"
-        sentence = f"{sentence}, {interval}; (judged/asked)." if drawn else f"{sentence}; (judged/asked)."
+        sentence = f"{sentence}, {interval}; (judged/asked)." if self.drawn else f"{sentence}; (judged/asked)."
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
 
@@ -198,27 +191,27 @@ class _Pivot:
         for column in columns if self.spec.cell == "macro" else ():
             rest = [row for row in column.scores.listed if row not in column.scores.whole_rows]
             partly = [row for row in rest if column.scores.where(row=row).frame["shown"].is_not_null().any()]
-            if partly and len(column.metrics) > 1:
+            if partly and len(column.scores.metrics) > 1:
                 where = "" if len(columns) == 1 or self.by_metric else f" of {column.title}"
                 yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
 
-    def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterable[Plot]:
+    def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterator[Plot]:
         """The means of every row that the data has, a bar a column."""
         rows = self.scores.rows
-        if not self.spec.order or len(rows) < _LEAST_ROWS or self.by_metric or not self.hundred:
+        if not self.spec.order or len(rows) < 2 or self.by_metric or not self.hundred:
             return
         series = tuple((c.title, tuple(self._of_row(c, row, plotted=True) for row in rows)) for c in columns)
         if any(cell.value is not None for _, cells in series for cell in cells):
-            yield MeansPlot(
-                name=f"types-{name.removeprefix('scores-')}",
-                title=self.spec.title.split(" (")[0].replace(", by", " by"),
-                rows=tuple(rows),
-                series=series,
-            )
+            title = self.spec.title.split(" (")[0].replace(", by", " by")
+            yield MeansPlot(name=f"types-{name.removeprefix('scores-')}", title=title, rows=tuple(rows), series=series)
 
 
 def _raw(value: str) -> str:
     return "" if value == "(not named)" else value
+
+
+def _capital(column: str) -> str:
+    return column.replace("_", " ").capitalize()
 
 
 def _as_worst(found: TableScores) -> TableScores:

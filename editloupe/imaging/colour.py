@@ -23,6 +23,12 @@ _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
 _LEAST_MIX = 0.15
 """Determinant under which a mix of channels makes a picture grey: an edit."""
+_LEAST_BIAS = 0.75
+_SURE_PLACES = 20
+"""Levels: what a level became, in the median of its pixels, is itself in the mean of all levels that occur so often. A
+gamma of 0.95, a saturation of 0.8 or an offset of 1 moves it by more than 0.75; an edit or compression by less."""
+_RIGHT = 1.0
+"""Levels that single channels may leave: then a mix of them explains no more."""
 _MIX_LEAVES = 0.85
 """Share of what single channels leave; a mix of them has to leave less, or it is not taken."""
 _MOST_BEND = 24.0
@@ -100,13 +106,16 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     """
     step = max(1, int(np.sqrt(first.shape[0] * first.shape[1] / _SAMPLES)))
     a, b = (np.ascontiguousarray(rgb[::step, ::step]) for rgb in (first, second))
+    if _bias(a, b) < _LEAST_BIAS:
+        return Tone()
+    plain = _left(Tone(), a, b)
     tone, left = _best(None, a, b)
-    mix = _mix(a, b)
+    mix = _mix(a, b) if left > _RIGHT else None
     if mix is not None:
         mixed, of_mixed = _best(mix, a, b)
         if of_mixed < _MIX_LEAVES * left:
             tone, left = mixed, of_mixed
-    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > _left(Tone(), a, b):
+    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > plain:
         return Tone()
     # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
     # A small picture has too few places for that.
@@ -115,6 +124,17 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
+
+
+def _bias(a: RGB, b: RGB) -> float:
+    """Return by how much levels moved in one direction, in the mean of the levels and in the channel that moved most."""
+    most = 0.0
+    for levels, became in _told(a, b).values():
+        medians, weights = _level_medians(levels, became)
+        weights = np.where(weights**2 >= _SURE_PLACES, weights, 0.0)
+        if weights.any():
+            most = max(most, float(np.average(np.abs(medians - _LEVELS), weights=weights)))
+    return most
 
 
 def _best(mix: NDArray[np.float64] | None, a: RGB, b: RGB) -> tuple[Tone, float]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.data.memory import Memory
 from editloupe.imaging.align import WORKING_PIXELS, luma, resize
 from editloupe.imaging.masked import Kept, outside, share
 from editloupe.imaging.register import STILL, Floats, register
 from editloupe.values import Json
 
-Made = TypeVar("Made")
 How: TypeAlias = Literal["none", "sift", "register"]
 """none: only brought to the source's size.   sift: SIFT keypoints, FLANN matches, a similarity by least median of squares.
 register: our registration of whole pictures, an affine motion of at most a quarter of the shorter side."""
@@ -40,8 +38,6 @@ _LEAST_SHARE: Final = 0.25
 """Of the pixels outside the edit, that the moved picture must cover."""
 _KEPT_BYTES: Final = 2**27
 """Most bytes of the alignments that are remembered."""
-_POINTS_BYTES: Final = 2**24
-"""Most bytes of the keypoints of sources that are remembered, for further edits of the same source."""
 _Points: TypeAlias = tuple[Sequence[Any], Any]
 """SIFT's keypoints and their descriptors, N×128 float32; None in place of these if there are no keypoints."""
 
@@ -215,7 +211,7 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
         # Most of the time goes here, and OpenCV uses one core for it.
         there_too = other.submit(_keypoints, second, None)
         where = None if kept is None else kept.astype(np.uint8) * 255
-        points_1, told_1 = _shared_points((_digest(first), _digest(where)), lambda: _keypoints(first, where))
+        points_1, told_1 = _keypoints(first, where)
         points_2, told_2 = there_too.result()
     if told_1 is None or told_2 is None or len(points_2) < 2:
         return _Motion(matches=0, why="no motion found: too few keypoints")
@@ -286,36 +282,6 @@ def _digest(array: NDArray[np.uint8] | None) -> str:
     return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
 
 
-class _Memory(Generic[Made]):
-    """What was made last, by what it was made of, so that the measures of one pair share their work, from any thread.
-
-    size: bytes of one value.   most: bytes that are kept; the last value is kept in any case.
-    """
-
-    def __init__(self, size: Callable[[Made], int], most: int) -> None:
-        self._size, self._most = size, most
-        self._lock = threading.Lock()
-        self._making: dict[Hashable, threading.Lock] = {}
-        self._kept: OrderedDict[Hashable, Made] = OrderedDict()
-
-    def __call__(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    self._making.pop(key, None)
-                    return self._kept[key]
-            made = make()
-            with self._lock:
-                self._kept[key] = made
-                self._making.pop(key, None)
-                while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
-                    self._kept.popitem(last=False)
-            return made
-
-
 def _read_only(made: Aligned) -> Aligned:
     # An image that was not moved may be the caller's own array.
     image, valid = made.image if made.accepted else made.image.copy(), made.valid
@@ -324,6 +290,5 @@ def _read_only(made: Aligned) -> Aligned:
     return replace(made, image=image)
 
 
-_shared: Final = _Memory[Aligned](lambda made: made.image.nbytes + made.valid.nbytes, _KEPT_BYTES)
-# A keypoint of OpenCV's takes about as many bytes more.
-_shared_points: Final = _Memory[_Points](lambda made: 200 * len(made[0]) + getattr(made[1], "nbytes", 0), _POINTS_BYTES)
+_shared: Final = Memory[Aligned](_KEPT_BYTES, lambda made: made.image.nbytes + made.valid.nbytes)
+"""The alignments that were made last: the measures of one pair share them."""

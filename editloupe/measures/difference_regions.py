@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.answers import Record
-from editloupe.baseline.region_features import ImagePair, RegionFeatures
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region
+from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region, localize
 from editloupe.imaging.orientation import UPRIGHT
+from editloupe.imaging.standing import ChangedPlace, place
 from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import WholeArgs, whole_pair
 from editloupe.values import Box, Json
@@ -59,8 +59,7 @@ class DifferenceRegions(BaseMeasure):
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the differences. Raises MeasureError if a picture is missing, or too little can be compared."""
         source, edited = whole_pair(images)
-        pair = ImagePair(source, edited, turns=True)
-        found = pair.found
+        found = localize(source, edited)
         height, width = source.shape[:2]
         if not found.identical and found.compared_px < LEAST_COMPARED_PX:
             raise MeasureError("too few pixels can be compared to tell a difference from noise")
@@ -69,7 +68,7 @@ class DifferenceRegions(BaseMeasure):
         regions = found.regions if found.alignment.orientation == UPRIGHT else ()
         kept = [r for r in regions if confidence(r, found) >= args.least_confidence]
         differences = [
-            _difference(operation(pair.features(r.box)), r.box, confidence(r, found), width=width, height=height)
+            _difference(operation(place(found, r.box)), r.box, confidence(r, found), width=width, height=height)
             for r in kept
         ]
         if whole and not differences:
@@ -86,7 +85,7 @@ class DifferenceRegions(BaseMeasure):
         return Measured(answer=record, reason=_said(found, whole, len(kept), len(regions) - len(kept)), data=data)
 
 
-def operation(region: RegionFeatures) -> Op:
+def operation(region: ChangedPlace) -> Op:
     """Return what happened to a region, by what stands out from its surroundings in each image.
 
     Swapping the two images swaps ADD and REMOVE.

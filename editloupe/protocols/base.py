@@ -174,8 +174,6 @@ class BaseProtocol:
     """How many questions may follow one from another's answer. A plan that goes on is taken for one without an end."""
     of_some: ClassVar[frozenset[str]] = frozenset()
     """Ids of metrics that only some samples have. The others get neither a question nor a score of them."""
-    read_elsewhere: ClassVar[frozenset[str]] = frozenset()
-    """Ids of questions whose answers neither `plan` nor `score` reads, but for example the builder of a data set."""
     metrics: Sequence[Metric] = ()
     tables: Sequence[TableSpec | Callable[..., Any]] = ()
 

@@ -398,7 +398,7 @@ class Answerer:
         try:
             worker = self._opened()
             assert worker.run is not None
-            cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device, shared=True)
+            cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device)
             worker = replace(worker, samples={} if sample is None else {sample.key: sample}, cache=cache)
             finding = worker.run_task(task, repeat=repeat)
         except EditLoupeError as error:

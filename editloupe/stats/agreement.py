@@ -2,9 +2,7 @@
 
 Correlations are SciPy's; their weighted forms (weighted.py) serve the resamples, and a test holds the two equal.
 
-An adjusted figure counts the unjudged items against the judge. Shares count an unjudged item as wrong. Correlations, kappa
-and alpha are what they would be if each unjudged item had been labelled at random from the judge's own labels: the figure
-times the coverage (squared for Kendall's tau, which is about pairs). Errors on a scale have none.
+The adjusted share of equal labels, and of good or not, counts an unjudged item as wrong.
 """
 
 from __future__ import annotations
@@ -24,6 +22,9 @@ DECIMALS: Final = 9
 
 _CHANCE: Final = ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval")
 """Figures that take off the agreement expected by chance, which one pair does not show."""
+
+_SHARES: Final = ("exact", "accuracy")
+"""Figures that have an adjusted one."""
 
 _BLOCK: Final = 4_000_000
 """Weights that are held at once: 32 MB."""
@@ -134,8 +135,6 @@ def figures(
             found |= _figures(labels, {"pearson": CORRELATIONS["pearson"]}, drawing)
     if good is not None:
         found |= _figures(labels, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
-        if found["f1"].adjusted is not None:
-            found["f1"] = replace(found["f1"], adjusted=_f1_adjusted(labels, good))
     return found
 
 
@@ -222,57 +221,39 @@ class Cells:
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Estimate]:
+    base = Estimate(value=None, judged=int(paired.both.sum()), asked=paired.asked)
     if paired.too_large:
         why = f"the values of {paired.names[0]} or {paired.names[1]} are too large to compute with"
-        none = Estimate(value=None, judged=int(paired.both.sum()), asked=paired.asked, why=why)
-        return dict.fromkeys(figures, none)
+        return dict.fromkeys(figures, replace(base, why=why))
     paired = paired.in_order()
     cells = Cells(paired)
-    judged, asked = int(paired.both.sum()), paired.asked
+    base = replace(base, clusters=cells.clusters)
     found = {}
     for name, figure in figures.items():
-        why = ""
-        if name in CORRELATIONS:
-            try:
-                value: float | None = correlation(name, paired)
-            except Undefined as error:
-                value, why = None, str(error)
-        else:
-            enough = judged >= (2 if name in _CHANCE else 1)
-            value = cells.value(figure) if enough else None
-            why = "" if value is not None else _why(name, paired)
+        try:
+            value = correlation(name, paired) if name in CORRELATIONS else _value(name, figure, cells, paired)
+        except Undefined as error:
+            found[name] = replace(base, why=str(error))
+            continue
         low, high = None, None
-        if value is not None and cells.clusters > 1:
+        if cells.clusters > 1:
             low, high = interval(cells.resampled(figure, drawing), level=drawing.level)
-        one = Estimate(value=value, low=low, high=high, judged=judged, asked=asked, clusters=cells.clusters, why=why)
-        found[name] = replace(one, adjusted=_adjusted(name, one))
+        adjusted = value * base.judged / base.asked if name in _SHARES and base.asked else None
+        found[name] = replace(base, value=value, low=low, high=high, adjusted=adjusted)
     return found
 
 
-def _adjusted(name: str, estimate: Estimate) -> float | None:
-    coverage = estimate.coverage
-    if estimate.value is None or coverage is None or name in ("mae", "bias"):
-        return None
-    return estimate.value * (coverage**2 if name == "kendall" else coverage)
-
-
-def _f1_adjusted(paired: Paired, good: float) -> float:
-    """F1 with an unjudged good item as one that was missed, and an unjudged bad one as one wrongly called good."""
-    asked = ~np.isnan(paired.y)
-    x, y = paired.x[asked], paired.y[asked] >= good
-    called = np.where(np.isnan(x), ~y, x >= good)
-    hit = int((called & y).sum())
-    return 2 * hit / (2 * hit + int((called != y).sum()))
-
-
-def _why(name: str, paired: Paired) -> str:
-    if not paired.both.any():
-        return _nothing(paired)
-    if name in _CHANCE and paired.both.sum() < 2:
-        return "fewer than 2 pairs"
-    if name == "f1":
-        return "neither calls any item good"
-    return f"{paired.names[0]} and {paired.names[1]} gave one value only, and the same"
+def _value(name: str, figure: Points, cells: Cells, paired: Paired) -> float:
+    """The figure of all items. Raises Undefined, which says why there is none."""
+    judged = int(paired.both.sum())
+    if not judged:
+        raise Undefined(_nothing(paired))
+    if name in _CHANCE and judged < 2:
+        raise Undefined("fewer than 2 pairs")
+    if (value := cells.value(figure)) is None:
+        same = f"{paired.names[0]} and {paired.names[1]} gave one value only, and the same"
+        raise Undefined("neither calls any item good" if name == "f1" else same)
+    return value
 
 
 def _undefined(x: Floats, y: Floats, paired: Paired) -> str:

@@ -79,12 +79,7 @@ class Estimate(Serialisable):
     why: OrNull = ""
     """Why there is no value; "" if there is one."""
     adjusted: Annotated[float | None, Field(exclude_if=lambda adjusted: adjusted is None)] = None
-    """Of a figure of agreement, what it is if the unjudged items count against the judge (`stats.agreement`)."""
-
-    @property
-    def coverage(self) -> float | None:
-        """Return judged / asked, 0 to 1; None if nothing was asked."""
-        return self.judged / self.asked if self.asked else None
+    """Of a share of equal answers, what it is if the unjudged items count as wrong (`stats.agreement`)."""
 
 
 def interval(values: Floats, *, level: float = LEVEL) -> tuple[float, float] | tuple[None, None]:
@@ -188,8 +183,9 @@ def mean(
     low, high = None, None
     if count > 1 and drawing is not None:
         drawn = draws(count, resamples=drawing.resamples, seed=drawing.seed)
+        resampled = drawn @ np.hstack([sums, sizes])
         with np.errstate(invalid="ignore", divide="ignore"):
-            low, high = interval(((drawn @ sums) / (drawn @ sizes)).mean(axis=1), level=drawing.level)
+            low, high = interval((resampled[:, :many] / resampled[:, many:]).mean(axis=1), level=drawing.level)
     return Estimate(
         value=float((sums.sum(axis=0) / sizes.sum(axis=0)).mean()) * scale,
         low=None if low is None else low * scale,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, draws, interval, numbered
 from editloupe.values import Serialisable
@@ -54,17 +53,17 @@ def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
         wins[c, place[a], place[b]] += share
         wins[c, place[b], place[a]] += 1 - share
     whole = wins.sum(axis=0)
-    found = strengths(whole[None])[0]
+    (found,) = strengths(whole[None])
     if np.isnan(found).any():
         return EditorRanking(strengths=(), votes=len(matches), why=_unlinked(whole, editors))
-    resampled = None
+    ends: list[tuple[float | None, float | None]] = [(None, None)] * len(editors)
     if many > 1:
         drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        resampled = strengths(np.tensordot(drawn, wins, axes=1))
-    listed = []
-    for editor, i in place.items():
-        low, high = (None, None) if resampled is None else interval(resampled[:, i], level=drawing.level)
-        listed.append(Strength(editor=editor, strength=float(found[i]), low=low, high=high))
+        ends = [interval(one, level=drawing.level) for one in strengths(np.tensordot(drawn, wins, axes=1)).T]
+    listed = [
+        Strength(editor=e, strength=float(v), low=low, high=high)
+        for e, v, (low, high) in zip(editors, found, ends, strict=True)
+    ]
     return EditorRanking(strengths=tuple(sorted(listed, key=lambda s: -s.strength)), votes=len(matches))
 
 
@@ -75,9 +74,11 @@ def strengths(wins: Floats) -> Floats:
     maximum exists where every editor can be reached from every other along wins (his Assumption 1).
     """
     many, k, _ = wins.shape
-    found = np.full((many, k), np.nan)
-    left = np.flatnonzero(_linked(wins))
-    log = np.zeros((many, k))
+    reach = ((wins > 0) | np.eye(k, dtype=bool)).astype(np.float64)
+    for _ in range(max(1, math.ceil(math.log2(k)))):
+        reach = np.minimum(reach @ reach, 1)
+    found, log = np.full((many, k), np.nan), np.zeros((many, k))
+    left = np.flatnonzero((reach > 0).all(axis=(1, 2)))
     won, met = wins.sum(axis=2), wins + wins.transpose(0, 2, 1)
     for _ in range(_STEPS):
         if not len(left):
@@ -92,22 +93,13 @@ def strengths(wins: Floats) -> Floats:
     return found
 
 
-def _linked(wins: Floats) -> npt.NDArray[np.bool_]:
-    """B: whether each of k editors reaches each other along wins."""
-    k = wins.shape[1]
-    reach = ((wins > 0) | np.eye(k, dtype=bool)).astype(np.float64)
-    for _ in range(max(1, math.ceil(math.log2(k)))):
-        reach = np.minimum(reach @ reach, 1)
-    linked: npt.NDArray[np.bool_] = np.all(reach > 0, axis=(1, 2))
-    return linked
-
-
 def _unlinked(wins: Floats, editors: Sequence[str]) -> str:
     """Why no strengths exist."""
-    never = [e for i, e in enumerate(editors) if not wins[i].any()]
-    always = [e for i, e in enumerate(editors) if not wins[:, i].any()]
-    if never or always:
-        parts = [f"{', '.join(never)} never won"] if never else []
-        parts += [f"{', '.join(always)} never lost"] if always else []
+    parts = [
+        f"{', '.join(those)} never {what}"
+        for what, has in (("won", np.any(wins, axis=1)), ("lost", np.any(wins, axis=0)))
+        if (those := [editor for editor, some in zip(editors, has.tolist(), strict=True) if not some])
+    ]
+    if parts:
         return f"{' and '.join(parts)}, so that no finite strength fits"
     return "the editors fall into groups that wins do not link both ways"

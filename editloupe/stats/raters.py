@@ -31,6 +31,9 @@ MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""
 
 
+_TOO_LARGE: Final = "people's ratings are too large to compute with"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Panel:
     """The ratings of several people."""
@@ -66,23 +69,19 @@ class Panel:
 
 
 def ceiling(
-    panel: Panel,
-    *,
-    ordered: bool = True,
-    how: Averaging = "fisher",
-    drawing: Drawing = DRAWING,
+    panel: Panel, *, ordered: bool = True, how: Averaging = "fisher", drawing: Drawing = DRAWING
 ) -> dict[str, Estimate]:
     """Fleiss' kappa, Krippendorff's alpha and, on ordered ratings, each rater's Spearman correlation with the others' mean.
 
     asked: items that anyone rated; judged: those that a figure can use (two raters; for Fleiss as many as most items have).
     """
-    rated = panel.ratings[:, panel.counts > 0]
-    clusters = [c for c, n in zip(panel.clusters, panel.counts, strict=True) if n]
-    panel = Panel(ratings=rated, raters=panel.raters, clusters=tuple(clusters))
+    rated = panel.counts > 0
+    clusters = tuple(c for c, there in zip(panel.clusters, rated, strict=True) if there)
+    panel = Panel(ratings=panel.ratings[:, rated], raters=panel.raters, clusters=clusters)
     levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
     if panel.too_large:
         names = ("fleiss_kappa", *(f"alpha_{name}" for name in levels), *(("rater_vs_others",) if ordered else ()))
-        return dict.fromkeys(names, _too_large(panel))
+        return dict.fromkeys(names, _none(panel, panel.counts > 1, _TOO_LARGE))
     found = {"fleiss_kappa": _fleiss(panel, drawing)}
     found |= {f"alpha_{name}": _alpha(panel, name, drawing) for name in levels}
     if ordered:
@@ -98,7 +97,7 @@ def rater_vs_others(
     frame: the clusters that are drawn, where they are more than those of this panel.
     """
     if panel.too_large:
-        return _too_large(panel), None
+        return _none(panel, panel.counts > 1, _TOO_LARGE), None
     frame = in_order(panel.clusters) if frame is None else frame
     found, rows, why = [], [], "fewer than 2 raters share an item"
     for i in range(len(panel.raters)):
@@ -115,9 +114,7 @@ def rater_vs_others(
             why = str(error)
         else:
             rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
-    base = Estimate(
-        value=None, judged=int((panel.counts > 1).sum()), asked=panel.ratings.shape[1], clusters=len(set(panel.clusters))
-    )
+    base = replace(_none(panel, panel.counts > 1, ""), clusters=len(set(panel.clusters)))
     if not found:
         return replace(base, why=why), None
     try:
@@ -145,8 +142,8 @@ def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
     """1 − (1 − P̄) / (1 − P̄e), on the items that as many people rated as rated any item most often."""
     raters = int(np.bincount(panel.counts).argmax()) if len(panel.counts) else 0
     if raters < 2:
-        found = _none(panel, np.zeros(len(panel.counts), dtype=bool))
-        return replace(found, why="most items have one rater only") if (panel.counts > 1).any() else found
+        shared = (panel.counts > 1).any()
+        return _none(panel, np.zeros(len(panel.counts), dtype=bool), "most items have one rater only" if shared else None)
     use = panel.counts == raters
     if use.sum() < 2:
         return _none(panel, use)
@@ -155,15 +152,10 @@ def _fleiss(panel: Panel, drawing: Drawing) -> Estimate:
     return _estimate(panel, use, np.column_stack([agree, counts / raters, np.ones(len(counts))]), _fleiss_of, drawing)
 
 
-def _none(panel: Panel, use: npt.NDArray[np.bool_]) -> Estimate:
-    """No figure beyond chance: one item shows no more than whether its raters agree on it."""
-    why = "fewer than 2 items are shared by raters" if use.any() else "fewer than 2 raters share an item"
-    return Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), why=why)
-
-
-def _too_large(panel: Panel) -> Estimate:
-    why = "people's ratings are too large to compute with"
-    return Estimate(value=None, judged=int((panel.counts > 1).sum()), asked=len(panel.counts), why=why)
+def _none(panel: Panel, use: npt.NDArray[np.bool_], why: str | None = None) -> Estimate:
+    """No figure.   why: None where there is none beyond chance: one item shows no more than whether its raters agree."""
+    few = "fewer than 2 items are shared by raters" if use.any() else "fewer than 2 raters share an item"
+    return Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), why=few if why is None else why)
 
 
 def _estimate(
@@ -172,7 +164,7 @@ def _estimate(
     """The figure of the sum of rows, one a used item, with its interval; drawing: None for no interval."""
     cluster, many = numbered([c for c, u in zip(panel.clusters, use, strict=True) if u])
     found = figure(items.sum(axis=0)[None])[0]
-    base = Estimate(value=None, judged=int(use.sum()), asked=len(panel.counts), clusters=many)
+    base = replace(_none(panel, use, ""), clusters=many)
     if not np.isfinite(found):
         return replace(base, why="all raters gave one value only")
     if many > 1 and drawing is not None:

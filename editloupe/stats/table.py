@@ -5,14 +5,16 @@ Protocols make tables of their own from these values, so they stand below the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.stats.bootstrap import Estimate
+
+T = TypeVar("T")
 
 NONE = "–"
 """What stands where there is no value."""
@@ -90,27 +92,20 @@ class Cell:
 def estimated(
     found: Estimate | None, *, digits: int = 2, interval_digits: int = 1, signed: bool = False, counts: bool = True,
     name: str = "mean", bounds: tuple[str, str] | None = ("low", "high"), why: bool = False, meter: float | None = None,
+    scale: float = 1,
 ) -> Cell:  # fmt: skip
     """Return the cell of an estimate; None stands for a figure that nobody asked for.
 
-    counts: show and record judged of asked.   why: say behind the dash why there is no value.
+    counts: show and record judged of asked.   why: say behind the dash why there is no value.   scale: 100 for percent.
     """
     if found is None:
         return Cell(name=name, bounds=bounds, judged=0 if counts else None, asked=0 if counts else None)
+    value, low, high = (None if x is None else scale * x for x in (found.value, found.low, found.high))
+    judged, asked = (found.judged, found.asked) if counts else (None, None)
     return Cell(
-        value=found.value,
-        name=name,
-        digits=digits,
-        signed=signed,
-        low=found.low,
-        high=found.high,
-        interval_digits=interval_digits,
-        bounds=bounds,
-        judged=found.judged if counts else None,
-        asked=found.asked if counts else None,
-        why=found.why if why else "",
-        meter=meter,
-    )
+        value=value, name=name, digits=digits, signed=signed, low=low, high=high, interval_digits=interval_digits,
+        bounds=bounds, judged=judged, asked=asked, why=found.why if why else "", meter=meter,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +243,28 @@ def numbers(
     )
 
 
+def listed(
+    name: str,
+    title: str,
+    lines: Iterable[T],
+    columns: Mapping[str, Callable[[T], Cell | str]],
+    *,
+    keys: Callable[[T], Mapping[str, Json]] | None = None,
+    **more: Any,
+) -> Table:
+    """Return a table with a row for each line.
+
+    columns: title → the cell of a line, or words.   keys: what a line's figures are of, for files; None leaves the rows out
+    of them.   more: as of `numbers`.
+    """
+
+    def row(line: T) -> Row:
+        cells = (made if isinstance(made := cell(line), Cell) else words(made) for cell in columns.values())
+        return Row(cells=tuple(cells), keys=keys(line) if keys else {}, records=None if keys else ())
+
+    return numbers(name, title, list(columns), map(row, lines), **more)
+
+
 def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[str | Cell]], **more: object) -> Table:
     """Return a table whose columns are all words: each cell is recorded under its column's title.
 
@@ -294,12 +311,18 @@ class Dots:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScatterPlot:
-    """Scores 0 to 100 against shares of the image on a log axis, with the line of a trend."""
+class _Named:
+    """What every plot has."""
 
     name: str
     """Of its file, without ending."""
     title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScatterPlot(_Named):
+    """Scores 0 to 100 against shares of the image on a log axis, with the line of a trend."""
+
     groups: tuple[Dots, ...]
     trend: tuple[tuple[float, float], ...]
     trend_title: str
@@ -309,12 +332,9 @@ class ScatterPlot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizePlot:
+class SizePlot(_Named):
     """Widths and heights of targets on two log axes, coloured by score."""
 
-    name: str
-    """Of its file, without ending."""
-    title: str
     groups: tuple[Dots, ...]
     """A group a label."""
     note: str
@@ -322,12 +342,9 @@ class SizePlot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistogramPlot:
+class HistogramPlot(_Named):
     """How many samples have targets of which area."""
 
-    name: str
-    """Of its file, without ending."""
-    title: str
     shares: tuple[float, ...]
     """Areas as shares of the image, above 0 up to 1, one for each sample."""
     unknown: int
@@ -335,11 +352,9 @@ class HistogramPlot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BarPlot:
+class BarPlot(_Named):
     """Stacked bars: how often each label was given, a row each."""
 
-    name: str
-    title: str
     rows: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """(name, (label, count) in order); the labels are the same in every row."""
     goods: tuple[float | None, ...] = ()
@@ -347,22 +362,18 @@ class BarPlot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeansPlot:
+class MeansPlot(_Named):
     """Means of 0 to 100 with their intervals: a group a row, such as an edit type, a bar a series, such as an editor."""
 
-    name: str
-    title: str
     rows: tuple[str, ...]
     series: tuple[tuple[str, tuple[Cell, ...]], ...]
     """(name, a cell a row); a cell without a value has no bar, and the plot says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatPlot:
+class HeatPlot(_Named):
     """A grid of shares in percent, coloured from worst to best."""
 
-    name: str
-    title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     columns_title: str
@@ -372,11 +383,9 @@ class HeatPlot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadarPlot:
+class RadarPlot(_Named):
     """Figures of 0 (worst, in the middle) to 100 (best) on axes of their own, a line a series."""
 
-    name: str
-    title: str
     axes: tuple[str, ...]
     series: tuple[tuple[str, tuple[float | None, ...]], ...]
     """(name, a figure an axis); None leaves a gap in the line."""

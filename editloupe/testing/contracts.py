@@ -170,12 +170,12 @@ def _check_repeatable(
         other = View.whole(context.images.add_array(np.full((64, 64, 3), 128, dtype=np.uint8)))
         seen = frozenset({canonical_json({"name": tool.name, "arguments": {"another": "call"}})})
         cache.call(box, tool.name, call, context)
-        context = replace(context, views={**context.views, "Crop 1": other}, crops=1, past_calls=seen)
+        context = replace(context, views={**context.views, "Another Image": other}, past_calls=seen)
         kept, _ = cache.call(box, tool.name, call, context)
         require(
             kept.to_json() == box.call(tool.name, call, context).to_json(),
-            "it says repeatable, and what it says depends on other images, pictures shown or calls made; it must name "
-            "its pictures by context.crop_name and look at nothing else, or not say so",
+            "it says repeatable, and what it says depends on other images or other calls made; it must look at nothing "
+            "else, or not say so",
         )
 
 

@@ -46,7 +46,7 @@ def check_protocol(
     Checked: `plan` is pure, ends, and never plans two tasks for one question; task ids are stable and survive JSON; the
     order of findings does not matter; every declared metric but those of `of_some` is scored for every sample, with a value
     in the metric's domain or a reason; n judged + n missing = n asked; a question that failed and a missing output are
-    never a number; what is asked is a declared metric, or something that `plan` or `score` reads, or of `read_elsewhere`.
+    never a number; what is asked is a declared metric, or something that `plan` or `score` reads.
 
     Raises AssertionError, which names the protocol and what it broke.
     """
@@ -95,7 +95,7 @@ def check_protocol(
         return scored(made, asked, findings)
 
     scores = checked_scores(findings)
-    unread = sorted({task.metric for task in tasks} - read - getattr(made, "read_elsewhere", frozenset()))
+    unread = sorted({task.metric for task in tasks} - read)
     require(not unread, f"it asks {unread}, which it neither declares as metrics nor reads in plan or score")
     shuffled = list(findings)
     random.Random(0).shuffle(shuffled)

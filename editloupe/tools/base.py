@@ -127,8 +127,8 @@ class Tool(Protocol):
     """One visual tool. An instance keeps nothing of a conversation and may be called from several threads.
 
     A tool may set `repeatable = True`. It then promises that its observation depends only on its arguments, the images that
-    they name, whether exactly this call was made before, and how the backend counts and reduces pictures, and that it names
-    its own pictures by `ToolContext.crop_name` only. A run answers an equal call of such a tool from the first one.
+    they name, the number of pictures shown before, whether exactly this call was made before, and how the backend counts
+    and reduces pictures. A run answers an equal call of such a tool from the first one.
 
     A tool that keeps a core busy may set `computes = True`. Then no more of such calls run at once than there are cores.
     """

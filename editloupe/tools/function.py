@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
 import numpy as np
+from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from editloupe.backends.boxes import BBOX_RULE
@@ -51,7 +52,8 @@ class FunctionTool:
             elif parameter.kind in ("pil", "array"):
                 ref = context.image(value)
                 first = first or ref
-                value = _pixels(context.images.array(ref), parameter.kind)
+                rgb = context.images.array(ref)
+                value = rgb if parameter.kind == "array" else Image.fromarray(rgb)
             elif parameter.kind == "box" and value is not None:
                 if first is None:
                     raise ToolError(f"{self.name}: the box belongs to no image")
@@ -135,6 +137,16 @@ class _Parameter:
     annotation: Any
     default: Any
 
+    @property
+    def field(self) -> tuple[Any, Any] | None:
+        """What the model is asked for; None for what it does not give."""
+        if self.kind in ("pil", "array"):
+            return str, Field(min_length=1, description=_IMAGE)
+        if self.kind == "box":
+            corners = Field(default=self.default, min_length=4, max_length=4, description=BBOX_RULE)
+            return (list[float] if self.default is ... else list[float] | None), corners
+        return None if self.kind == "context" else (self.annotation, self.default)
+
 
 def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
     try:
@@ -143,10 +155,14 @@ def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
         raise ConfigError(f"tool {name!r}: its types cannot be read: {error}") from error
 
 
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is typing.Union or type(annotation).__name__ == "UnionType"
+
+
 def _check_returned(annotation: Any, name: str) -> None:
     """Raise ConfigError for a type of which no observation can be made; a missing one is tried when the tool runs."""
     plain = typing.get_origin(annotation) or annotation
-    if plain in (tuple, typing.Union) or type(annotation).__name__ == "UnionType":
+    if plain is tuple or _is_union(annotation):
         for part in typing.get_args(annotation):
             _check_returned(part, name)
     elif inspect.isclass(plain) and issubclass(plain, (int, float, complex, dict, list, set, Box, type(None))):
@@ -163,43 +179,27 @@ def _parameters(function: Callable[..., Any], name: str, hints: Mapping[str, Any
             raise ConfigError(
                 f"tool {name!r}: the parameter {one.name!r} needs a type, such as PIL.Image.Image, Box or int"
             )
-        annotation = hints[one.name]
         default = ... if one.default is inspect.Parameter.empty else one.default
+        annotation = hints[one.name]
         found.append(_Parameter(name=one.name, kind=_kind(annotation), annotation=annotation, default=default))
     return found
 
 
 def _kind(annotation: Any) -> str:
-    plain = typing.get_origin(annotation) or annotation
-    kinds = [_kind(part) for part in typing.get_args(annotation) if part is not type(None)]
-    if plain is typing.Union or type(annotation).__name__ == "UnionType":
+    if _is_union(annotation):
+        kinds = [_kind(part) for part in typing.get_args(annotation) if part is not type(None)]
         return kinds[0] if len(kinds) == 1 else "json"
+    plain = typing.get_origin(annotation) or annotation
     if plain is np.ndarray:
         return "array"
     if inspect.isclass(plain) and plain.__module__.partition(".")[0] == "PIL":
         return "pil"
-    return {Box: "box", ToolContext: "context"}.get(plain, "json") if inspect.isclass(plain) else "json"
+    return "box" if plain is Box else "context" if plain is ToolContext else "json"
 
 
 def _model(name: str, parameters: list[_Parameter]) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for one in parameters:
-        if one.kind in ("pil", "array"):
-            fields[one.name] = (str, Field(min_length=1, description=_IMAGE))
-        elif one.kind == "box":
-            corners = Field(default=one.default, min_length=4, max_length=4, description=BBOX_RULE)
-            fields[one.name] = (list[float] if one.default is ... else list[float] | None, corners)
-        elif one.kind == "json":
-            fields[one.name] = (one.annotation, one.default)
+    fields: dict[str, Any] = {one.name: one.field for one in parameters if one.field is not None}
     try:
         return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
     except Exception as error:
         raise ConfigError(f"tool {name!r}: a parameter's type is not one that JSON has: {error}") from error
-
-
-def _pixels(rgb: Any, kind: str) -> Any:
-    if kind == "array":
-        return rgb
-    from PIL import Image
-
-    return Image.fromarray(rgb)

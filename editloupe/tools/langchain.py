@@ -8,14 +8,15 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from editloupe.data.objects import AnyImage
 from editloupe.errors import ConfigError, ToolError
 from editloupe.tools.base import spec
-from editloupe.tools.session import ImageLike, Session, open_session
+from editloupe.tools.session import Session, open_session
 from editloupe.tools.settings import ToolSettings
 
 
 def as_langchain(
-    images: Mapping[str, ImageLike] | Session, *, tools: Iterable[str] | None = None, settings: ToolSettings | None = None
+    images: Mapping[str, AnyImage] | Session, *, tools: Iterable[str] | None = None, settings: ToolSettings | None = None
 ) -> list[BaseTool]:
     """Return the tools bound to `images`, to be given to a chat model and to LangGraph's `ToolNode`.
 

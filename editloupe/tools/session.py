@@ -5,29 +5,21 @@ The judge's loop, the command line, LangChain and MCP all go through `Conversati
 
 from __future__ import annotations
 
-import io
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
-from pathlib import Path
-from typing import Final, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from typing import Final
 
 from editloupe.backends.image_tokens import BY_AREA, ImageTokens
-from editloupe.data.images import ImagePolicy, ImageStore, encode_png
+from editloupe.data.images import ImagePolicy, ImageStore
+from editloupe.data.objects import AnyImage, image_of
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Evidence, Observation
 from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Box, ImageRef, Json, View, canonical_json
 
-ImageLike: TypeAlias = "str | PathLike[str] | bytes | Image.Image | NDArray[np.uint8] | ImageRef"
-"""A file, a file's bytes, a PIL image, an H×W×3 uint8 RGB array, or an image that the session's store holds."""
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 _NAMED_CROP = re.compile(r"\bCrop \d+\b")
@@ -145,7 +137,7 @@ class Session:
     """
 
     def __init__(
-        self, toolbox: Toolbox, images: Mapping[str, ImageLike] | None = None, *, store: ImageStore | None = None
+        self, toolbox: Toolbox, images: Mapping[str, AnyImage] | None = None, *, store: ImageStore | None = None
     ) -> None:
         self.toolbox = toolbox
         self._given, self.store = store, store or ImageStore()
@@ -158,7 +150,7 @@ class Session:
         """Every image that a call can name, pictures of earlier calls included."""
         return {name: panes[0].image for name, panes in self._conversation.panes.items()}
 
-    def open(self, images: Mapping[str, ImageLike]) -> None:
+    def open(self, images: Mapping[str, AnyImage]) -> None:
         """Begin anew with these images: name → file, bytes, PIL image, H×W×3 uint8 RGB array or ImageRef.
 
         Files are decoded now, so that a broken one is found before anything is spent. Raises ImageError, and ConfigError
@@ -174,7 +166,7 @@ class Session:
                 )
             if folded in (known.casefold() for known in panes):
                 raise ConfigError(f"image name {name!r} is given twice; names differ in more than case and spaces")
-            ref = _added(store, name, image)
+            ref = image_of(image, store, name=name)
             store.array(ref)
             panes[name.strip()] = (View.whole(ref),)
         with self._lock:
@@ -225,7 +217,7 @@ class Session:
 
 
 def open_session(
-    images: Mapping[str, ImageLike] | None = None,
+    images: Mapping[str, AnyImage] | None = None,
     *,
     tools: Iterable[str] | None = None,
     settings: ToolSettings | None = None,
@@ -241,23 +233,3 @@ def open_session(
     if named is not None and box.absent:
         raise ConfigError("; ".join(f"the tool {name!r} is absent here: {reason}" for name, reason in box.absent.items()))
     return Session(box, images)
-
-
-def _added(store: ImageStore, name: str, image: ImageLike) -> ImageRef:
-    if isinstance(image, ImageRef):
-        return image
-    if isinstance(image, bytes):
-        return store.add_bytes(image, name=name)
-    if isinstance(image, Image.Image):
-        # Alpha and depth are dealt with where every image is decoded.
-        upright = ImageOps.exif_transpose(image)
-        if upright.mode not in ("1", "L", "LA", "I;16", "P", "RGB", "RGBA"):
-            upright = upright.convert("RGB")
-        buffer = io.BytesIO()
-        upright.save(buffer, format="PNG", compress_level=4)
-        return store.add_bytes(buffer.getvalue(), name=name)
-    if isinstance(image, np.ndarray):
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-            raise ImageError(f"{name}: expected an H×W×3 uint8 RGB array, found {image.shape} {image.dtype}")
-        return store.add_bytes(encode_png(image), name=name)
-    return store.add_file(Path(image))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
-from editloupe.viewer.pages import Site, SiteRun, assets
+from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunSample
-from editloupe.viewer.rows import is_near, thumbs
+from editloupe.viewer.render import assets
+from editloupe.viewer.rows import thumbs
+from editloupe.viewer.site_run import SiteRun
 
 MARKER: Final = ".editloupe-pages"
 """Lies in every folder that we wrote, and lets us write there again."""
 
-_MADE: Final = re.compile(r'"\.\./((?:overlays|measured)/[\w./-]+\.(?:png|jpg))"')
-_PICTURE: Final = re.compile(r'"\.\./blobs/([0-9a-f]{2}/[0-9a-f]{64}\.[a-z]+)"')
+_PICTURE: Final = re.compile(r'"\.\./((?:blobs/[0-9a-f]{2}|overlays)/[0-9a-f]{64}\.[a-z]+)"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,39 +58,24 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
             writer.put(f"{run.folder}report.html")
             for name in site.numbers.plots(run.reader):
                 writer.put(f"{run.folder}plots/{name}.svg")
-            _trial(writer, run.folder, site.numbers.trial_plots([run.reader]))
             # Last, so that a page that opens is a page that is whole.
             writer.put(f"{run.folder}index.html")
-        writer.put("compare.js")
-        writer.put("compare.html")
-        if site.listed:
-            _trial(writer, "", site.numbers.trial_plots([run.reader for run in site.on_trial()]))
-            writer.put("index.html")
+        for name in ("compare.js", "compared.html", "compare.html", *(("index.html",) if site.listed else ())):
+            writer.put(name)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
     return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
-
-
-def _trial(writer: _Writer, folder: str, plots: Iterable[str]) -> None:
-    """Write the page of a trial with its plots, where the runs are over probes."""
-    if writer.put(f"{folder}trial.html"):
-        for name in plots:
-            writer.put(f"{folder}trial/{name}.svg")
 
 
 def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
     page = writer.put(f"{run.folder}samples/{sample.slug}.html").decode()
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
     for address in dict.fromkeys(_PICTURE.findall(page)):
-        writer.put_picture(f"{run.folder}blobs/{address}")
-    for address in dict.fromkeys(_MADE.findall(page)):
         writer.put_picture(f"{run.folder}{address}")
     for name in filter(None, thumbs(sample, run.pictures)):
         writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
-    for number in range(2 if is_near(sample) else 0):
-        writer.put_picture(f"{run.folder}near/{sample.slug}/{number}.jpg")
     named = [f.trace for f in sample.findings if f.trace]
-    for trace in (*named, *(fork for name in named for fork in run.reader.forks(name)), *sample.open):
+    for trace in (*named, *(fork for name in named for fork in run.reader.forks(name))):
         data = run.reader.trace(trace)
         if data is not None:
             writer.write(f"{run.folder}{trace}", data)

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from editloupe.data.human import of_turn, value_on
 from editloupe.scores import Metric
-from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.reader import RunSample
+from editloupe.viewer.render import arguments
 from editloupe.viewer.rows import tone
-from editloupe.viewer.sample import SampleVerdict, arguments
+from editloupe.viewer.verdicts import VerdictView
 
 OTHERS = "other"
 """Id of the column of measures and of other roles, where there are several judges."""
 
-_FOLDED = 8
-"""Rows of intermediate questions that are shown; more are folded."""
+_FOLDED = 6
+"""Rows of intermediate questions, and of those about single parts, that are shown; of more, all are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +45,9 @@ class QuestionRow:
     name: str
     scope: str
     metric: str
-    item: bool
-    """Whether it is about one item of a list."""
-    verdicts: dict[str, list[SampleVerdict]] = field(default_factory=dict)
+    number: int
+    """N of a question about the part "WORD N"; 0 for others."""
+    verdicts: dict[str, list[VerdictView]] = field(default_factory=dict)
     """By column, repeats and forks in order."""
     people: dict[str, PersonAnswer] = field(default_factory=dict)
     """By column."""
@@ -59,23 +60,25 @@ class Grid:
     columns: tuple[JudgeHeading, ...]
     rows: tuple[QuestionRow, ...]
     folded: tuple[QuestionRow, ...]
-    """Rows that are shown when asked for: questions about single items, and intermediate ones where there are many."""
+    """Rows that are shown when asked for."""
     apart: tuple[tuple[str, PersonAnswer], ...]
     """What people said of metrics that nobody answered here: (short name of the metric, what)."""
 
 
-def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict], metrics: Mapping[str, Metric]) -> Grid:
+def grid(
+    sample: RunSample, verdicts: Sequence[VerdictView], metrics: Mapping[str, Metric], judges: Mapping[str, str]
+) -> Grid:
     """Return the grid of a sample's verdicts.
 
+    judges: those with the role "judge", as `VerdictView.judged_by` names them → their names.
     Each judge has a column if there are several; measures and other roles share one. A single judge shares one with them.
     """
-    judges = reader.info.judge_names()
     several = len(judges) > 1
     rows: dict[tuple[str, str], QuestionRow] = {}
     for verdict in verdicts:
         key = verdict.metric, verdict.scope
         row = rows.setdefault(
-            key, QuestionRow(name=verdict.name, scope=verdict.scope, metric=verdict.metric, item=bool(verdict.of_item))
+            key, QuestionRow(name=verdict.name, scope=verdict.scope, metric=verdict.metric, number=verdict.number)
         )
         column = _column(verdict, verdicts, judges) if several else OTHERS
         row.verdicts.setdefault(column, []).append(verdict)
@@ -91,8 +94,9 @@ def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict]
         JudgeHeading(id=f"people {rater}", name="people" if rater == "human" else rater, person=True) for rater in raters
     ]
     ordered = list(rows.values())
-    steps = [row for row in ordered if row.metric not in metrics and not row.item and not _lists(row)]
-    folded = [row for row in ordered if row.item or (row in steps and len(steps) > _FOLDED)]
+    # Metrics of the sample as a whole are seen first; where there are many more questions, they are folded.
+    more = [row for row in ordered if row.metric not in metrics or row.number]
+    folded = more if len(more) > _FOLDED else []
     return Grid(
         columns=tuple(columns),
         rows=tuple(row for row in ordered if row not in folded),
@@ -106,20 +110,20 @@ def grid(reader: RunReader, sample: RunSample, verdicts: Sequence[SampleVerdict]
     )
 
 
-def put_beside(verdicts: Sequence[SampleVerdict]) -> None:
+def put_beside(verdicts: Sequence[VerdictView]) -> None:
     """Tell verdicts that can be read beside each other so, with the first step at which they differ.
 
     They answer one question: those of several judges in one repeat, or one judge's repeats. A fork stands with what it
     continues.
     """
-    root: dict[str, SampleVerdict] = {}
-    by_question: dict[tuple[str, str], list[SampleVerdict]] = {}
+    root: dict[str, VerdictView] = {}
+    by_question: dict[tuple[str, str], list[VerdictView]] = {}
     for verdict in verdicts:
         root[verdict.id] = root.get(verdict.parent_id, verdict)
         by_question.setdefault((verdict.metric, verdict.scope), []).append(verdict)
     for of_question in by_question.values():
-        several = len({root[v.id].judge_id for v in of_question}) > 1
-        groups: dict[int, list[SampleVerdict]] = {}
+        several = len({root[v.id].judged_by for v in of_question}) > 1
+        groups: dict[int, list[VerdictView]] = {}
         for verdict in of_question:
             groups.setdefault(root[verdict.id].repeat if several else 0, []).append(verdict)
         for group in groups.values():
@@ -128,7 +132,7 @@ def put_beside(verdicts: Sequence[SampleVerdict]) -> None:
                 verdict.parting, verdict.parting_words = parting(group)
 
 
-def parting(group: Sequence[SampleVerdict]) -> tuple[int, str]:
+def parting(group: Sequence[VerdictView]) -> tuple[int, str]:
     """Return the number of the first step at which verdicts differ, and how; (0, "") if they do not.
 
     Two models never think in the same words: calls and answers count. A fork is not asked about the steps that it shares.
@@ -149,16 +153,12 @@ def parting(group: Sequence[SampleVerdict]) -> tuple[int, str]:
     return 0, ""
 
 
-def _column(verdict: SampleVerdict, verdicts: Sequence[SampleVerdict], judges: Mapping[str, str]) -> str:
+def _column(verdict: VerdictView, verdicts: Sequence[VerdictView], judges: Mapping[str, str]) -> str:
     """The id of a verdict's column. A fork by another judge stands with what it continues."""
     by_id = {v.id: v for v in verdicts}
-    while verdict.judge_id not in judges and verdict.parent_id in by_id:
+    while verdict.judged_by not in judges and verdict.parent_id in by_id:
         verdict = by_id[verdict.parent_id]
-    return verdict.judge_id if verdict.judge_id in judges else OTHERS
-
-
-def _lists(row: QuestionRow) -> bool:
-    return any(verdict.listing is not None for verdicts in row.verdicts.values() for verdict in verdicts)
+    return verdict.judged_by if verdict.judged_by in judges else OTHERS
 
 
 def _people(sample: RunSample, metrics: Mapping[str, Metric]) -> Iterator[tuple[str, str, list[PersonAnswer]]]:

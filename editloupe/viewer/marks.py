@@ -1,13 +1,15 @@
-"""The boxes that a page draws on an image, and where their names stand."""
+"""The boxes that a page draws on an image, and the place that a sample's page is about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from editloupe.values import Box, ImageRef
+from editloupe.values import Box, ImageRef, Sample
+
+SMALL: Final = 0.01
+"""Share of the image below which a page opens zoomed to its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,37 +27,53 @@ class Mark:
     """Id of the step that it belongs to."""
     item: int = 0
     """Of a place that an answer gives, its number from 1."""
-    told: str = ""
-    """What was said of that item, one of `listed.SIGNS`; "" where nothing is asked about it."""
-    sign: str = ""
-    row: int = 0
-    """Lines by which its name stands lower, so that it does not cover that of a mark whose box begins at the same place."""
 
 
-_NAME_SHARES: Final = (0.14, 0.05)
-"""Width and height of a mark's name, at most, as shares of its image in a small window."""
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """The place that a sample's page is about."""
+
+    box: tuple[float, float, float, float]
+    """Shares of the image, 0 to 1: x0, y0, x1, y1."""
+    name: str
+    opens: bool
+    """Whether it is so small that the page opens there."""
 
 
-def named_apart(marks: Iterable[Mark]) -> list[Mark]:
-    """Return marks with their `row`: names of one verdict's crops and evidence whose boxes begin close together."""
+def targets(edit: Sample | None) -> list[Mark]:
+    """Return the targets' boxes on source and edited image. A box not given for the edited image is scaled."""
     found: list[Mark] = []
-    before: dict[tuple[str, str], list[Mark]] = {}
-    for mark in marks:
-        own = before.setdefault((mark.verdict, mark.kind), [])
-        if mark.kind in ("crop", "evidence"):
-            taken = {other.row for other in own if other.name != mark.name and _meet(mark, other)}
-            mark = replace(mark, row=next(n for n in count() if n not in taken))
-            own.append(mark)
-        found.append(mark)
+    for number, target in enumerate(() if edit is None else edit.targets, start=1):
+        assert edit is not None
+        name = target.name or ("Target" if len(edit.targets) == 1 else f"Target {number}")
+        source = target.boxes.get("source")
+        if source is not None:
+            found.append(Mark(kind="target", image=edit.source, box=source, name=name))
+        if edit.edited is None or edit.edited == edit.source:
+            continue
+        edited = target.boxes.get("edited")
+        if edited is None and source is not None:
+            sx, sy = edit.edited.width / edit.source.width, edit.edited.height / edit.source.height
+            edited, name = source.scaled(sx, sy), f"{name} (box of the source)"
+        if edited is not None:
+            found.append(Mark(kind="target", image=edit.edited, box=edited, name=name))
     return found
 
 
-def _meet(one: Mark, other: Mark) -> bool:
-    """Whether the names of two marks would cover each other on one line."""
-    places = zip(_corner(one), _corner(other), _NAME_SHARES, strict=True)
-    return all(abs(a - b) < most for a, b, most in places)
-
-
-def _corner(mark: Mark) -> tuple[float, float]:
-    """The top left corner of its box, as shares of the image."""
-    return mark.box.x0 / mark.image.width, mark.box.y0 / mark.image.height
+def home(edit: Sample | None, marks: Sequence[Mark]) -> Home | None:
+    """Return where the targets are, else the places that the first answer with any names; None where nothing is known."""
+    if edit is None:
+        return None
+    shown = [m for m in marks if m.image in (edit.source, edit.edited)]
+    found = [m for m in shown if m.kind == "target" and m.image == edit.source]
+    name = "the target" if len(found) == 1 else "the targets"
+    if not found:
+        named = [m for m in shown if m.kind in ("evidence", "found")]
+        found = [m for m in named if m.verdict == named[0].verdict]
+        name = "what the answer names"
+    if not found:
+        return None
+    boxes = [m.box.scaled(1 / m.image.width, 1 / m.image.height) for m in found]
+    x0, y0 = min(b.x0 for b in boxes), min(b.y0 for b in boxes)
+    x1, y1 = max(b.x1 for b in boxes), max(b.y1 for b in boxes)
+    return Home(box=(x0, y0, x1, y1), name=name, opens=(x1 - x0) * (y1 - y0) < SMALL)

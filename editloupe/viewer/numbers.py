@@ -1,4 +1,4 @@
-"""Ask `reports` for the tables and plots that pages show, and keep them until a run changes."""
+"""Ask `figures` for the tables and plots that pages show, and keep them until a run changes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.backends.prices import Prices
-from editloupe.build.probes.trial import Trial, put_on_trial
-from editloupe.build.probes.trial_tables import tables as trial_tables
-from editloupe.data.probes import COLUMN
+from editloupe.chat import Usage
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.figures.closing import means_table
 from editloupe.figures.compare import Comparison, compare, rated_by_people
@@ -26,8 +24,6 @@ from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
 
-_LOOKED_AT = 8
-"""Samples by which it is told which probes a run is over."""
 _FEW = 4
 """So many editors have a mean of their own in the overview."""
 
@@ -40,14 +36,26 @@ class RunFacts:
     """Judge id → the cells of its overview for all samples."""
     cost: float | None
     """USD, of the judges with a known price; None if none has one."""
-    seconds: float
-    """Of all verdicts, one after another."""
+    wall_s: float
+    """From the first question to the last answer."""
+    scored: int
+    """Scores that were asked for."""
     waiting: int
     """Scores that nobody was asked for yet."""
     failed: int
     """Findings without an answer."""
     problem: str
     """Why there are no scores; "" if there are."""
+
+    @property
+    def judged(self) -> float:
+        """The share of scores that were asked for, 0 to 100."""
+        return 100 * self.scored / (self.scored + self.waiting) if self.scored else 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """How long what is left takes at the pace so far; None where nothing is left, or nothing was asked yet."""
+        return self.wall_s * self.waiting / self.scored if self.scored and self.waiting else None
 
 
 @dataclass(kw_only=True)
@@ -83,11 +91,13 @@ class Numbers:
             overview, known = self.overview(reader), self._judges(reader)[0]
             findings = [f for sample in reader.samples() for f in sample.findings]
             costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
+            missing = [score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores]
             return RunFacts(
                 scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
                 cost=sum(costs) if costs else None,
-                seconds=sum(f.seconds for f in findings),
-                waiting=sum(score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores),
+                wall_s=reader.wall_s(),
+                scored=len(missing) - sum(missing),
+                waiting=sum(missing),
                 failed=sum(f.status not in ("ok", "not_defined") for f in findings),
                 problem="nothing judged yet"
                 if not findings
@@ -98,10 +108,13 @@ class Numbers:
 
     def cost(self, reader: RunReader, finding: Finding) -> float | None:
         """Return what a finding cost in USD; None for a judge without a price, and for one that is no model."""
-        uri = str(reader.info.listed_judge(finding.judge_id).get("backend") or "")
+        return self.price(str(reader.info.listed_judge(finding.judge_id).get("backend") or ""), finding.usage)
+
+    def price(self, uri: str, usage: Usage) -> float | None:
+        """Return the price of a judge's tokens in USD; None for an embedded judge, and where none is known."""
         try:
-            priced = finding.usage.total and uri and parse_uri(uri).provider not in NOT_LMMS
-            return self.prices.of_uri(uri, finding.usage) if priced else None
+            priced = usage.total and uri and parse_uri(uri).provider not in NOT_LMMS
+            return self.prices.of_uri(uri, usage) if priced else None
         except ConfigError:
             return None
 
@@ -146,47 +159,13 @@ class Numbers:
         def made() -> Comparison | str:
             try:
                 judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
-                people, notes = rated_by_people(judges)
+                people, notes = rated_by_people(judges, next((r.human for r in readers if r.human), None))
                 found = compare(judges, prices=self.prices, people=people)
                 return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
                 return str(error)
 
         return self.once("comparison", made, *readers)
-
-    def begins(self, reader: RunReader) -> tuple[str, ...]:
-        """Return the probes that a run begins with, each by its digest; () for a run over other data."""
-
-        def made() -> tuple[str, ...]:
-            first = [one.sample.extra.get(COLUMN) for one in reader.first(_LOOKED_AT) if one.sample is not None]
-            return tuple(str(probe.get("digest")) for probe in first if isinstance(probe, Mapping))
-
-        return self.kept("begins", made, reader)
-
-    def trial(self, readers: Sequence[RunReader]) -> Trial | str:
-        """Return all judges of runs over probes against what is right, or why they cannot be held against it."""
-
-        def made() -> Trial | str:
-            try:
-                return put_on_trial(read_judged([r.folder for r in readers], same_metrics=False), prices=self.prices)
-            except EditLoupeError as error:
-                return str(error)
-
-        return self.once("trial", made, *readers)
-
-    def trial_plots(self, readers: Sequence[RunReader]) -> dict[str, str]:
-        """Return the plots of a trial as SVG, by the name of their file without its ending; of each a narrow one, too."""
-
-        def made() -> dict[str, str]:
-            found = self.trial(readers)
-            return {
-                f"{plot.name}{kind}": draw(plot, width=width)
-                for table in (() if isinstance(found, str) else trial_tables(found))
-                for plot in table.plots
-                for kind, width in (("", WIDTH), ("-narrow", NARROW))
-            }
-
-        return self.once("trial plots", made, *readers)
 
     def _judges(self, reader: RunReader) -> tuple[dict[str, Judged], str]:
         """The judges of a run by id with their scores, or why there are none."""

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe import files
-from editloupe.data.images import RGB, ImageStore, decode, encode_png, extension
+from editloupe.data.images import ImageStore, decode, encode_png, extension
 from editloupe.errors import ImageError
 from editloupe.imaging.masked import inside
 from editloupe.values import Box, ImageRef
@@ -29,7 +29,7 @@ TYPES: Final = {
 }
 """What browsers show as it is, by the extension in the blob folder; anything else becomes PNG."""
 
-THUMB_PX: Final = 144
+THUMB_PX: Final = 360
 _CONTEXT: Final = 3.0
 """A thumbnail shows the target with so many times its own side; a small target is lost in the whole picture."""
 _KEPT: Final = 4096
@@ -117,16 +117,6 @@ class Pictures:
         Image.fromarray(made).save(out, "PNG")
         return out.getvalue()
 
-    def array(self, ref: ImageRef) -> RGB | None:
-        """Return the pixels of an image, H×W×3 uint8; None if the run did not keep it, or its file is damaged."""
-        path = self._store.path(ref)
-        if path is None or self._inside(str(path.relative_to(self._folder))) is None:
-            return None
-        try:
-            return self._store.array(ref)
-        except ImageError:
-            return None
-
     def _thumb(self, name: str) -> bytes:
         """Raises ImageError, ValueError."""
         found = _THUMB.fullmatch(name)
@@ -149,13 +139,6 @@ class Pictures:
         folder = self._folder / "blobs" / sha[:2]
         names = sorted(p.name for p in folder.glob(f"{sha}.*"))
         return self._inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
-
-
-def jpeg(rgb: RGB) -> bytes:
-    """Return H×W×3 uint8 RGB as JPEG: a picture to look at, a tenth as large as it would be as PNG."""
-    out = io.BytesIO()
-    Image.fromarray(rgb).save(out, "JPEG", quality=90, subsampling=0)
-    return out.getvalue()
 
 
 def around(boxes: Sequence[Box], image: ImageRef) -> Box | None:

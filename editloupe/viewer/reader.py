@@ -10,12 +10,16 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from editloupe import files
+from editloupe.data.human import of_turn
 from editloupe.errors import ConfigError, TraceError
+from editloupe.figures.columns import Key, RatedItem, join
+from editloupe.figures.human_labels import read_human
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.index import RunIndex
 from editloupe.runs.judges import names_of, titled
@@ -24,10 +28,9 @@ from editloupe.runs.lock import is_written
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
-from editloupe.tasks import task_from_json
-from editloupe.traces.events import Header, ToolResult
+from editloupe.traces.events import Header
 from editloupe.traces.read import parse_lines, read_trace
-from editloupe.values import Box, Json, Sample
+from editloupe.values import Json, Sample, digest, sample_key
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
 
@@ -53,8 +56,6 @@ class RunSample:
     """The row that could not be read, with the reason."""
     findings: tuple[Finding, ...]
     """The latest of each judge, question and repeat."""
-    open: tuple[str, ...] = ()
-    """Traces without a finding that are still being written."""
     beside: tuple[Finding, ...] = ()
     """The findings of questions about a pair in which this sample is the second."""
     partners: tuple[Sample, ...] = ()
@@ -64,11 +65,15 @@ class RunSample:
 
 
 class RunReader:
-    """One run folder, thread-safe. Raises ConfigError if `folder` is no run."""
+    """One run folder, thread-safe. Raises ConfigError if `folder` is no run, and for a table that cannot be read."""
 
-    def __init__(self, folder: Path, *, live: bool = False) -> None:
+    def __init__(self, folder: Path, *, live: bool = False, human: Path | None = None) -> None:
+        """human: a table of people's labels, which pages show beside those of the run's own samples."""
         self.folder = folder.resolve()
         self.live = live
+        self.human = human
+        self.stranger = ""
+        """Why no label of the table is of this run's samples; "" where some are."""
         self.version = 0
         """Grows with every change that pages would show."""
 
@@ -80,9 +85,12 @@ class RunReader:
         self._index = RunIndex(self.folder)
         self._whole: RunStore | None = None
         self._all: dict[str, RunSample] | None = None
-        self._open: dict[str, str | None] = {}
         self._stamp: object = None
+        self._rated: dict[str, dict[str, dict[str, float | str]]] = {}
         self._look()
+        if human is not None:
+            self._rated = self._read_people(human)
+            self._whole = self._all = None
 
     @property
     def name(self) -> str:
@@ -115,6 +123,30 @@ class RunReader:
         path = self.inside("config.yaml")
         found = _PATH.search(files.read_bytes(path).decode("utf-8", "replace")) if path else None
         return Path(found["path"].strip(" '\"")).name if found else ""
+
+    def same_data(self, other: RunReader) -> bool:
+        """Return whether two runs begin with the same sample, so that their judges can be compared."""
+        return self._begins == other._begins
+
+    @cached_property
+    def _begins(self) -> str:
+        found = self.first(1)
+        return "" if not found else digest([found[0].key, found[0].sample.content if found[0].sample else ""])
+
+    def wall_s(self) -> float:
+        """Return how long judging took, in seconds: from the first trace to the last.
+
+        Never more than all verdicts took one after another, since a run may have been continued days later.
+        """
+        findings = list(self.store.findings.values())
+        one_by_one = sum(f.seconds for f in findings)
+        paths = [path for f in findings if f.trace and (path := self.inside(f.trace))]
+        try:
+            first, last = (read_trace(path).events for path in (paths[0], paths[-1]))
+            apart = datetime.fromisoformat(last[-1].time) - datetime.fromisoformat(first[0].time)
+        except (IndexError, TraceError, ValueError):
+            return one_by_one
+        return min(one_by_one, max(0.0, apart.total_seconds()))
 
     @property
     def written(self) -> float:
@@ -163,12 +195,6 @@ class RunReader:
         at = slugs.index(slug)
         return at + 1, len(slugs), slugs[at - 1] if at else None, slugs[at + 1] if at + 1 < len(slugs) else None
 
-    def of_task(self, task_id: str) -> list[tuple[str, Finding]]:
-        """Return (name of the sample in addresses, finding) for each current finding of a task."""
-        keys = self._index.keys_of(task_id)
-        stores = {key: RunStore.read_samples(self.folder, [key], self._index) for key in keys}
-        return [(slug(key), f) for key, store in stores.items() for f in store.current() if f.task_id == task_id]
-
     def running(self) -> bool:
         """Return whether the process that took the run's lock is alive here. One on another machine is not seen."""
         return is_written(self.folder)
@@ -181,8 +207,8 @@ class RunReader:
         return [f"{FORKS}/{stem[:2]}/{name}" for name in sorted(names, key=lambda name: int(name.split(".")[2]))]
 
     def has_trace(self, path: str) -> bool:
-        """Return whether pages may show this file: a trace of a finding or of a task under way, or a fork of one."""
-        return path in self._open or self._names_trace(path) or path in self.forks(path)
+        """Return whether pages may show this file: a trace of a finding, or a fork of one."""
+        return self._names_trace(path) or path in self.forks(path)
 
     def trace(self, name: str) -> bytes | None:
         """Return a trace file of the run; None if it is not there, and for a file that is no trace by name or content."""
@@ -193,22 +219,6 @@ class RunReader:
         except (OSError, TraceError):
             return None
         return data if first and isinstance(first[0], Header) else None
-
-    def differences(self, sample: RunSample) -> list[Box]:
-        """Return where localize_differences saw the sample's images differ, in px of the source, strongest first.
-
-        Read from the traces; nothing is computed. [] where no judge compared the two whole images.
-        """
-        for name in (f.trace for f in sample.findings if f.trace and f.turns):
-            path = self.inside(name)
-            try:
-                events = read_trace(path).events if path is not None else ()
-            except TraceError:
-                continue
-            for event in events:
-                if isinstance(event, ToolResult) and (found := _regions(event)):
-                    return found
-        return []
 
     def inside(self, relative: str) -> Path | None:
         """Return a file of the run folder; None if it is not there, and for a name or a link that leads out of it."""
@@ -230,6 +240,9 @@ class RunReader:
     def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding], beside: Sequence[Finding]) -> RunSample:
         sample, row = store.samples.get(key), store.rejected.get(key)
         named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
+        if sample is not None and (rated := self._rated.get(key)):
+            names = {**sample.human, **rated}
+            sample = replace(sample, human={n: {**sample.human.get(n, {}), **rated.get(n, {})} for n in names})
         return RunSample(
             key=key,
             slug=slug(key),
@@ -240,9 +253,27 @@ class RunReader:
             findings=tuple(findings),
             beside=tuple(beside),
             partners=tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples),
-            open=tuple(path for path, about in self._open.items() if about == key),
             people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
         )
+
+    def _read_people(self, human: Path) -> dict[str, dict[str, dict[str, float | str]]]:
+        """The labels of a table by sample: metric of a turn → rater → label. Raises ConfigError, SampleError."""
+        people = read_human(human, list(self.info.metrics().values()), {})
+        turns = {turn for _, _, turn, _ in people.items}
+        # An editor's name stands in a key as `sample_key` writes it.
+        named = [(key[: -len(id_) - 1].replace("%2F", "/").replace("%25", "%"), id_) for key, id_ in self._keys.values()]
+        keys: list[Key] = [(editor, id_, turn, "") for editor, id_ in named for turn in turns]
+        items = {key: RatedItem(key=key, source=key[1]) for key in keys}
+        try:
+            _, joined = join(items, people, where=f"the run {self.name}", closed=True)
+        except ConfigError as error:
+            self.stranger = str(error)
+            return {}
+        found: dict[str, dict[str, dict[str, float | str]]] = {}
+        for (editor, id_, turn, _), ratings in joined.ratings.items():
+            for metric, by_rater in ratings.items():
+                found.setdefault(sample_key(editor, id_), {}).setdefault(of_turn(turn, metric), {}).update(by_rater)
+        return found
 
     def refresh(self, *, now: bool = False) -> None:
         """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now.
@@ -258,26 +289,21 @@ class RunReader:
                 self._lock.release()
 
     def _look(self) -> None:
-        """Take in what has changed: run.json, the index, traces under way."""
+        """Take in what has changed: run.json, what people said, the index."""
         self._looked = time.monotonic()
         paths = self.folder / "run.json", self.folder / PEOPLE
-        stamp = (
-            *((s := path.stat()).st_mtime_ns + s.st_size if path.exists() else 0 for path in paths),
-            self._index.version,
-        )
-        opened = self._find_open()
-        if (stamp, opened) == (self._stamp, self._open):
+        sizes = ((s := path.stat()).st_mtime_ns + s.st_size if path.exists() else 0 for path in paths)
+        stamp = (*sizes, self._index.version)
+        if stamp == self._stamp:
             return
         self.info = RunStore.read_info(self.folder)
-        self._stamp, self._open = stamp, opened
+        self._stamp = stamp
         self._whole = self._all = None
         self.version += 1
         keys = dict(self._index.keys())
         if not (self.folder / "findings.jsonl").exists():
             # Rebuilt from the traces, which the index does not read.
             keys |= {f.sample_key: f.sample_id for f in self.store.findings.values() if f.sample_key not in keys}
-        for key in filter(None, opened.values()):
-            keys.setdefault(key, key)
         self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
         """Name in addresses → (key, id)."""
 
@@ -287,41 +313,9 @@ class RunReader:
             return self._index.names_trace(path)
         return any(f.trace == path for f in self.store.findings.values())
 
-    def _find_open(self) -> dict[str, str | None]:
-        """Traces that no finding names → the key of their sample (None: not known yet). Only of a run under way."""
-        if not self.live or not self.running():
-            return {}
-        paths = [path for path in (self.folder / "traces").glob("*/*/*.jsonl") if ".aside-" not in path.name]
-        named = {path.relative_to(self.folder).as_posix(): path for path in paths}
-        unnamed = {name: path for name, path in named.items() if not self._index.names_trace(name)}
-        return {name: self._open.get(name) or _sample_of(path) for name, path in unnamed.items()}
-
 
 def slug(key: str) -> str:
     """Return a sample's name in addresses and file names: readable, safe on every file system, and unique."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
     mark = hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()[:10]
     return f"{readable}-{mark}" if readable else mark
-
-
-def _regions(event: ToolResult) -> list[Box]:
-    """The boxes on the source of a call of localize_differences about the two input images."""
-    given, data = event.call.get("arguments"), event.observation.get("data")
-    names = [given.get(f"comparison_image_{n}") for n in (1, 2)] if isinstance(given, Mapping) else []
-    if event.call.get("name") != "localize_differences" or sorted(map(str, names)) != ["Edited Image", "Original Image"]:
-        return []
-    regions = data.get("regions") if isinstance(data, Mapping) else None
-    box = f"box_{names.index('Original Image') + 1}"
-    found = [one.get(box) for one in regions if isinstance(one, Mapping)] if isinstance(regions, list) else []
-    boxes = []
-    for numbers in (n for n in found if isinstance(n, list) and len(n) == 4):
-        with suppress(ValueError, TypeError):
-            boxes.append(Box(*map(float, numbers)))
-    return boxes
-
-
-def _sample_of(path: Path) -> str | None:
-    try:
-        return task_from_json(read_trace(path).header.task).about.key
-    except (TraceError, ValueError, ConfigError):
-        return None

@@ -1,4 +1,8 @@
-"""Make the matrix of a run: one small row a sample, for a page's script to filter, sort and draw."""
+"""Make one row of the list of samples as JSON: what it shows, and what it is filtered and sorted by.
+
+Everything here is text or numbers for `static/run.js`, which makes text nodes of the texts; `safe` is applied here, so that
+characters that steer are shown instead of obeyed.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,9 @@ from editloupe.viewer.reader import RunSample
 _INSTRUCTION = 300
 _ANSWER = 60
 
+OwnScore: TypeAlias = tuple[str, Score]
+"""A score with the id of its judge; "" where nobody has the role "judge"."""
+
 
 def row(
     sample: RunSample,
@@ -29,62 +36,25 @@ def row(
     scores: Sequence[OwnScore] = (),
     cost: Callable[[Finding], float | None] = lambda finding: None,
 ) -> dict[str, Any]:
-    """Return one row as JSON.
+    """Return one row.
 
-    columns: ids of the questions that have a column.   judges: id → number of the judge's column in the matrix.
+    columns: ids of the questions that are shown.   judges: id → number of the judge in the list of judges.
     scores: those of the sample that are no mere copy of an answer (`own_scores`).   cost: returns USD, None if not known.
     In the row, `area` is the targets' share of the source in % (None where no box is known); `answers` lists what was
     found, by question, after the score of the whole sample, or else of its turns, each with the number of its judge;
     `people` lists what people said, by metric; `apart` is the largest distance between judges or repeats, by question,
     `spread` the largest of these, and `human` the same between a person and a judge, each 0 to 100, None where there are
-    no two to compare; `score` is the mean of what judges said, 0 (worst) to 100 (best); `cost` is in USD, `seconds` the
-    time of all verdicts, `failed` how many answers are missing. `near` says that the thumbnails show what a tool saw
-    (`RunReader.differences`).
+    no two to compare; `score` is the mean of what judges said, 0 (worst) to 100 (best); `seconds` is the time of all
+    verdicts; `failed` is how many answers are missing.
     """
     edit, rejected, found = sample.sample, sample.rejected or {}, sample.findings
     text = _instruction(edit) if edit else str(rejected.get("message") or "this sample could not be read")
-    answered = {f.metric for f in found}
-    said = {(f.metric, f.about.scope) for f in found if not _scored(f, metrics)}
-    whole = {score.metric for _, score in scores if not score_scope(score)}
-    answers: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in columns}
-    places: list[Score | Finding] = [*(s for _, s in scores), *found]
-    turns = {safe(score_scope(one)): one.turn for one in places}
-    for judge_id, score in scores:
-        scope = score_scope(score)
-        if score.metric in answers and (not scope or (score.metric not in whole and (score.metric, scope) not in said)):
-            words = f"score {score_words(score)}" if score.metric in answered and not scope else score_words(score)
-            shade = tone(metrics.get(score.metric), score.value)
-            chip = _chip(words, shade, score.missing or "ok", score.value, judges.get(judge_id), scope=scope)
-            answers[score.metric].append(chip)
-    for f in found:
-        if f.metric in answers and not _scored(f, metrics):
-            answers[f.metric].append(
-                _chip(
-                    short_answer(f),
-                    finding_tone(f, metrics),
-                    f.status,
-                    f.value,
-                    judges.get(f.judge_id),
-                    scope=f.about.scope,
-                )
-            )
-    for chips in answers.values():
-        chips.sort(key=lambda chip: turns[chip.get("scope", "")])
-    people = {
-        metric.id: [
-            _chip(words, tone(metric, value), "ok", value, None, rater=rater)
-            for rater, (words, value) in human_values(edit, metric).items()
-        ]
-        for metric in metrics.values()
-    }
-    by_question: dict[Any, list[Finding]] = {}
-    for f in found:
-        by_question.setdefault(f.question, []).append(f)
-    apart: dict[str, float] = {}
-    for (metric_id, *_), same in by_question.items():
-        if (distance := spread(same, metrics)) is not None:
-            apart[metric_id] = max(distance, apart.get(metric_id, 0.0))
+    gaps = [human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()]
+    apart = _apart(found, metrics)
     costs = [usd for f in found if (usd := cost(f)) is not None]
+    people = {id_: list(_people(edit, metric)) for id_, metric in metrics.items()}
+    values = [*((f.metric, f.value) for f in found), *((s.metric, s.value) for _, s in scores)]
+    goods = [good for metric, value in values if (good := _good(metrics.get(metric), value)) is not None]
     return {
         "slug": sample.slug,
         "id": safe(sample.id),
@@ -93,29 +63,65 @@ def row(
         "type": safe(str((edit.edit_type if edit else rejected.get("edit_type")) or "")),
         "area": None if edit is None else target_area(edit),
         "thumbs": list(thumbs(sample, pictures)),
-        **({"near": True} if is_near(sample) else {}),
-        "answers": answers,
+        "answers": _answers(found, columns, metrics, judges, scores),
         "people": {id_: chips for id_, chips in people.items() if chips},
         "apart": apart,
         "spread": max(apart.values(), default=None),
-        "human": _most(human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()),
-        "score": _mean(
-            [
-                g
-                for m, v in [*((f.metric, f.value) for f in found), *((s.metric, s.value) for _, s in scores)]
-                if (g := _good(metrics.get(m), v)) is not None
-            ]
-        ),
+        "human": max((gap for gap in gaps if gap is not None), default=None),
+        "score": round(sum(goods) / len(goods), 2) if goods else None,
         "turns": sum(f.turns for f in found),
         "cost": round(sum(costs), 8) if costs else None,
         "seconds": round(sum(f.seconds for f in found), 2),
         "failed": sum(f.status not in ("ok", "not_defined") for f in found),
-        "running": len(sample.open),
     }
 
 
+def _answers(
+    found: Sequence[Finding],
+    columns: Sequence[str],
+    metrics: Mapping[str, Metric],
+    judges: Mapping[str, int],
+    scores: Sequence[OwnScore],
+) -> dict[str, list[dict[str, Any]]]:
+    """What was found by question: scores that stand for answers, then answers, turn by turn."""
+    answered = {f.metric for f in found}
+    said = {(f.metric, f.about.scope) for f in found if not _scored(f, metrics)}
+    whole = {score.metric for _, score in scores if not score_scope(score)}
+    chips: dict[str, list[tuple[int, dict[str, Any]]]] = {id_: [] for id_ in columns}
+    for judge_id, score in scores:
+        scope = score_scope(score)
+        if score.metric in chips and (not scope or (score.metric not in whole and (score.metric, scope) not in said)):
+            words = f"score {score_words(score)}" if score.metric in answered and not scope else score_words(score)
+            shade = tone(metrics.get(score.metric), score.value)
+            chip = _chip(words, shade, score.missing or "ok", score.value, judges.get(judge_id), scope=scope)
+            chips[score.metric].append((score.turn, chip))
+    for f in found:
+        if f.metric in chips and not _scored(f, metrics):
+            by = judges.get(f.judge_id)
+            chip = _chip(short_answer(f), finding_tone(f, metrics), f.status, f.value, by, scope=f.about.scope)
+            chips[f.metric].append((f.turn, chip))
+    return {id_: [chip for _, chip in sorted(own, key=lambda one: one[0])] for id_, own in chips.items()}
+
+
+def _people(edit: Sample | None, metric: Metric) -> Iterator[dict[str, Any]]:
+    for rater, (words, value) in human_values(edit, metric).items():
+        yield _chip(words, tone(metric, value), "ok", value, None, rater=rater)
+
+
+def _apart(found: Sequence[Finding], metrics: Mapping[str, Metric]) -> dict[str, float]:
+    """The largest distance between the answers to one question, by its metric."""
+    by_question: dict[Any, list[Finding]] = {}
+    for f in found:
+        by_question.setdefault(f.question, []).append(f)
+    apart: dict[str, float] = {}
+    for (metric_id, *_), same in by_question.items():
+        if (distance := spread(same, metrics)) is not None:
+            apart[metric_id] = max(distance, apart.get(metric_id, 0.0))
+    return apart
+
+
 def questions(samples: Iterable[RunSample], metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
-    """Return the questions that have a column, by id, each with the labels that its filter offers.
+    """Return the questions that are shown, by id, each with the labels that its filter offers.
 
     The metrics come first, then the intermediate questions. Labels are best first, options as they come.
     """
@@ -126,10 +132,6 @@ def questions(samples: Iterable[RunSample], metrics: Mapping[str, Metric]) -> di
             if finding.label is not None and finding.label not in labels:
                 labels.append(finding.label)
     return found
-
-
-OwnScore: TypeAlias = tuple[str, Score]
-"""A score with the id of its judge; "" where nobody has the role "judge"."""
 
 
 def own_scores(sample: RunSample, scores: Iterable[OwnScore], judges: Collection[str]) -> list[OwnScore]:
@@ -150,7 +152,7 @@ def score_words(score: Score) -> str:
     return f"({score.missing})" if score.value is None else f"{score.value:.4g}"
 
 
-def score_scope(score: Score | Finding) -> str:
+def score_scope(score: Score) -> str:
     """For example "turn 2, target 3"; "" for the sample as a whole."""
     return About(sample_id=score.sample_id, turn=score.turn, part=score.part).scope
 
@@ -218,39 +220,21 @@ def _counted(data: Json) -> str:
 
 
 def thumbs(sample: RunSample, pictures: Pictures) -> Iterator[str]:
-    """Yield the names of a sample's thumbnails: the source's, then the edited image's if there is one.
+    """Yield the names of a sample's small pictures: the source, the edited image if there is one, and those beside it.
 
     They show the targets, else the places that the findings name, else the whole. A name is "" where the run did not keep
     the bytes.
     """
     edit = sample.sample
-    if edit is not None:
-        boxes = [t.boxes["source"] for t in edit.targets if "source" in t.boxes]
-        yield from thumbs_around(sample, boxes or named_places(sample), pictures)
-
-
-def thumbs_around(sample: RunSample, boxes: Sequence[Box], pictures: Pictures) -> Iterator[str]:
-    """Yield what `thumbs` yields, for places in px of the source."""
-    edit = sample.sample
     if edit is None:
         return
-    # Of a chain the last output that is there.
-    edited = next((turn.edited for turn in reversed(edit.turns) if turn.edited is not None), None)
+    boxes = [t.boxes["source"] for t in edit.targets if "source" in t.boxes] or named_places(sample)
     region = around(boxes, edit.source)
     yield pictures.thumb_name(edit.source, region) or ""
-    if edited is not None:
-        yield pictures.thumb_name(edited, same_region(region, edit.source, edited)) or ""
-
-
-def is_near(sample: RunSample) -> bool:
-    """Return whether nothing names a place of the edit, and a judge used tools that may have seen one."""
-    edit = sample.sample
-    return (
-        edit is not None
-        and not any("source" in target.boxes for target in edit.targets)
-        and not any(f.evidence for f in sample.findings)
-        and any(f.trace and f.turns for f in sample.findings)
-    )
+    # Of a chain the last output that is there.
+    edited = next((turn.edited for turn in reversed(edit.turns) if turn.edited is not None), None)
+    for image in filter(None, (edited, *(other.edited for other in sample.partners[:1]))):
+        yield pictures.thumb_name(image, same_region(region, edit.source, image)) or ""
 
 
 def named_places(sample: RunSample) -> list[Box]:
@@ -282,12 +266,8 @@ def _good(metric: Metric | None, value: float | None) -> float | None:
     return share if metric.better == "higher" else 100 - share
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return round(sum(values) / len(values), 2) if values else None
-
-
 def _chip(words: str, tone: str, status: str, value: float | None, judge: int | None, **more: str) -> dict[str, Any]:
-    """judge: the number of its column; None for what is nobody's in particular."""
+    """judge: its number in the list of judges; None for what is nobody's in particular."""
     optional: dict[str, Any] = {name: safe(text) for name, text in more.items() if text}
     by = {} if judge is None else {"by": judge}
     return {"name": safe(words), "tone": tone, "status": status, "value": value, **by, **optional}
@@ -307,7 +287,3 @@ def _instruction(sample: Sample) -> str:
     """The instructions of all turns, numbered if there are several."""
     turns = [turn.instruction for turn in sample.turns]
     return turns[0] if len(turns) == 1 else " ".join(f"{number}. {text}" for number, text in enumerate(turns, start=1))
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((v for v in values if v is not None), default=None)

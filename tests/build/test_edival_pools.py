@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.build.edival.pools import after, renamed, start, words
+from editloupe.build.edival.pools import after, renamed, start
 from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import Edit, parse_edit
 
@@ -86,11 +86,6 @@ def test_a_new_background_leaves_the_foreground_and_stays_for_good() -> None:
 )
 def test_a_name_says_the_new_colour_or_material(kind: str, name: str, new: str, found: str) -> None:
     assert renamed(Edit(edit_type=kind, target=name, new=new)) == found
-
-
-def test_each_word_of_a_list_stands_there_once() -> None:
-    for name, found in words().items():
-        assert found and len(set(found)) == len(found), name
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -11,8 +11,6 @@ import pytest
 from PIL import Image
 
 from editloupe.build.giebench.masks import reduced
-from editloupe.build.giebench.texts import drawn_types
-from editloupe.data.images import ImageStore
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs.store import RunStore
 from tests.build.conftest import Run, left, lines, look_through, metadata, pictures
@@ -36,12 +34,6 @@ def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") ->
 def rows_of(out: str = "set") -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(Path(out, "gie_bench.json").read_text(encoding="utf-8"))
     return rows
-
-
-def types_of(image: Path, count: int = 3, seed: int = 42) -> list[str]:
-    """The types that the seed draws for an image."""
-    sha = ImageStore().add_file(image).sha256
-    return list(drawn_types(f"{seed} {sha}")[:count])
 
 
 def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
@@ -72,44 +64,6 @@ def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, see
         assert code == 0, (command, said, told)
 
 
-def test_types_are_drawn_by_the_seed_and_textual_edits_only_where_text_is(
-    editloupe: Run, tmp_path: Path, toy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
-    images = pictures(tmp_path / "images", 1)
-    all_types = types_of(images / "0.png", 9)
-    assert sorted(all_types) == sorted(EDIT_TYPES)
-    at = all_types.index("Textual Edit")
-    # Without masks, which are not looked at here.
-    given = ("--set", "masks=given")
-    few, many = str(max(at, 1)), str(at + 1)
-    # Not asked where the type was not drawn.
-    build(editloupe, images, *given, "--set", f"edits={few}", out="few")
-    assert "text" not in (tmp_path / "asked").read_text().split() or at == 0
-    # Asked, and there is none: the next type takes its place.
-    build(editloupe, images, *given, "--set", f"edits={many}", out="none")
-    assert [row["edit_type"] for row in rows_of("none")] == all_types[:at] + all_types[at + 1 : at + 2]
-    toy(text="yes")
-    build(editloupe, images, *given, "--set", f"edits={many}", out="some")
-    assert [row["edit_type"] for row in rows_of("some")] == all_types[: at + 1]
-    toy(refuse="text")
-    _, funnel = build(editloupe, images, *given, "--set", f"edits={many}", "--set", "fail_on_error=1", out="refused")
-    # Of an image of which nobody says whether it has text no edit is drawn.
-    assert funnel["images"]["left_out"] == {"refused": 1} and rows_of("refused") == []
-    assert [one["stage"] for one in lines("refused/left_out.jsonl")] == ["drawn"]
-    # The metadata may say it, and nobody is asked.
-    (tmp_path / "asked").unlink()
-    metadata(images, {"file_name": "0.png", "has_text": True})
-    build(editloupe, images, *given, "--set", f"edits={many}", out="said")
-    assert [row["edit_type"] for row in rows_of("said")] == all_types[: at + 1]
-    metadata(images, {"file_name": "0.png", "has_text": "no"})
-    build(editloupe, images, *given, "--set", "edits=9", out="never")
-    assert [row["edit_type"] for row in rows_of("never")] == [name for name in all_types if name != "Textual Edit"]
-    assert "text" not in (tmp_path / "asked").read_text().split()
-    others = [types_of(images / "0.png", seed=seed) for seed in range(5)]
-    assert len({tuple(one) for one in others}) > 1
-
-
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
@@ -137,7 +91,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
 ) -> None:
     toy(edit=edit)
     words = ("--set", "edits=1", "--set", "seed=1", "--set", "fail_on_error=1", "--set", "max_reminders=0")
-    images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
+    images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png"})
     code, funnel = build(editloupe, images, *words)
     assert (code, funnel["written"], left(funnel)) == (1, 0, {"written": {why: 1}})
     (line,) = lines("set/left_out.jsonl")
@@ -154,44 +108,6 @@ def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe:
     _, said, _ = editloupe("build", "giebench", images, "--out", "set", "--backend", "toy/a")
     told = " ".join(said.split())
     assert "Answered right before the edit: 3 of 3 questions (the paper reports 17 %)" in told
-
-
-@pytest.mark.parametrize(
-    ("said", "status"), [("I can not tell from the image", "abstained"), ("Purple", "off_menu"), ("", "unparsed")]
-)
-def test_a_question_without_a_right_answer_before_the_edit(
-    editloupe: Run, tmp_path: Path, toy: Any, said: str, status: str
-) -> None:
-    toy(unedited=said)
-    images = metadata(pictures(tmp_path / "images", 1), {"file_name": "0.png", "has_text": False})
-    _, funnel = build(editloupe, images, "--set", "fail_on_error=1", "--set", "max_reminders=0")
-    # Who cannot tell is not right. What cannot be read is no answer: the row waits for one.
-    kept = status == "abstained"
-    assert left(funnel) == ({} if kept else {"unedited": {status: 3}})
-    assert funnel["before_the_edit"].get("abstained") == (3 if kept else None)
-
-
-def test_a_phrase_that_cannot_be_looked_for(editloupe: Run, tmp_path: Path, toy: Any) -> None:
-    images = pictures(tmp_path / "images", 1)
-    toy(phrase="x" * 81)
-    code, funnel = build(editloupe, images, out="long")
-    assert (code, left(funnel)) == (1, {"named": {"unusable_phrase": 3}})
-    toy(phrase="?")
-    code, funnel = build(editloupe, images, out="none")
-    assert (code, left(funnel)) == (3, {"named": {"unparsed": 3}})
-
-
-def test_what_is_not_found_or_not_masked_is_left_out(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
-    images = pictures(tmp_path / "images", 1)
-    finder, reds = seers
-    for always, why in ((False, "empty_mask"), (True, "full_mask")):
-        reds.always = always
-        code, funnel = build(editloupe, images, out=why)
-        assert (code, left(funnel)) == (1, {"masked": {why: 3}})
-    finder.seen = {"red square": []}
-    code, funnel = build(editloupe, images, out="unseen")
-    assert (code, left(funnel)) == (1, {"located": {"not_found": 3}})
-    assert "the detector found no 'red square'" in lines("unseen/left_out.jsonl")[0]["detail"]
 
 
 def test_an_edit_of_the_entire_image_has_a_full_mask_and_asks_no_detector(
@@ -212,14 +128,13 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     Image.fromarray(mask * 0 + 255).save(images / "full.png")
     metadata(
         images,
-        {"file_name": "0.png", "mask_file_name": "mask.png", "target_name": "lower half", "has_text": False},
-        {"file_name": "1.png", "bbox": list(PX), "target_name": "a red thing", "has_text": False},
-        {"file_name": "2.png", "has_text": False},
+        {"file_name": "0.png", "mask_file_name": "mask.png", "target_name": "lower half"},
+        {"file_name": "1.png", "bbox": list(PX), "target_name": "a red thing"},
+        {"file_name": "2.png"},
         {"file_name": "2.png", "id": "bare", "bbox": list(PX)},
         {"file_name": "2.png", "id": "empty", "mask_file_name": "empty.png", "target_name": "x"},
         {"file_name": "2.png", "id": "full", "mask_file_name": "full.png", "target_name": "x"},
         {"file_name": "2.png", "id": "gone", "mask_file_name": "gone.png", "target_name": "x"},
-        {"file_name": "2.png", "id": "text", "has_text": "perhaps"},
     )
     code, funnel = build(editloupe, images, "--set", "masks=given", "--set", "edits=8", "--set", "fail_on_error=1")
     assert code == 0 and funnel["written"] == 24 and seers[0].asked == [] and seers[1].boxes == []
@@ -238,7 +153,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     said = {one["image"]: one["detail"] for one in lines("set/left_out.jsonl")}
     assert "there is a box; expected the name of what it is of" in said["bare"]
     assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
-    assert "gone.png" in said["gone"] and "expected true or false, found 'perhaps'" in said["text"]
+    assert "gone.png" in said["gone"]
     _, told, _ = editloupe(
         "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--set", "masks=given", "--set", "edits=8"
     )

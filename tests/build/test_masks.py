@@ -17,8 +17,6 @@ from editloupe.errors import ToolError
 from editloupe.models import opening
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
-from tests.models.tiny_detectors import grounding_dino_folder
-from tests.models.tiny_segmenters import sam_folder
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]
@@ -129,76 +127,6 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
-def test_everything_else_of_a_sample_stays(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    editloupe("build", "masks", mugs, "--out", "masked")
-    before, after = samples(mugs), samples(Path("masked"))
-    for key, sample in after.items():
-        was = before[key]
-        same = ("id", "editor", "source", "turns", "reference", "targets", "edit_type", "human")
-        assert [getattr(sample, name) for name in same] == [getattr(was, name) for name in same]
-        own = {name: value for name, value in sample.extra.items() if name not in ("mask_by", "mask_missing")}
-        assert own == was.extra
-    by = after["alpha/named"].extra["mask_by"]
-    # 20·10 of 200·100 px.
-    assert by == {
-        "how": "detector", "phrase": "red mug", "detector": "reds 1", "segmenter": "red pixels 1", "share": 0.01,
-        "box_score": 0.62, "boxes": [[40, 30, 60, 40]], "mask_scores": [0.9],
-    }  # fmt: skip
-    assert "no box reached" in after["grey"].extra["mask_missing"] and not after["grey"].masks
-
-
-def test_the_same_command_goes_on_and_other_weights_make_other_masks(
-    editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
-):
-    editloupe("build", "masks", mugs, "--out", "masked", "--limit", "1")
-    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (1, 0, 1)
-    editloupe("build", "masks", mugs, "--out", "masked")
-    # The whole image is looked through, then its tiles: twice for what is not found.
-    assert (len(samples(Path("masked"))), len(found[0].asked), len(found[1].asked)) == (6, 3, 2)
-    assert editloupe("build", "masks", mugs, "--out", "masked")[0] == 0
-    # What was not found is not looked for again either.
-    assert (len(found[0].asked), len(found[1].asked)) == (3, 2)
-    # A process that was killed leaves half a line, or a line whose mask is gone.
-    journal = Path("masked/masks.jsonl")
-    journal.write_bytes(journal.read_bytes()[:-10])
-    next(Path("masked/masks").glob("*.png")).unlink()
-    editloupe("build", "masks", mugs, "--out", "masked")
-    assert len([sample for sample in samples(Path("masked")).values() if sample.masks]) == 4
-    found[1].version = "red pixels 2"
-    editloupe("build", "masks", mugs, "--out", "masked")
-    assert samples(Path("masked"))["boxed"].extra["mask_by"]["segmenter"] == "red pixels 2"
-
-
-def test_a_failure_is_listed_and_tried_again(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    row = {"source_file_name": "a.png", "edited_file_name": "red.png", "instruction": "Make it blue."}
-    picture(mugs / "a.png", grey=1)
-    write(mugs, {**row, "id": "large", "bbox": [30, 20, 70, 50]}, {**row, "id": "blank", "target_name": "..."})
-    for _ in range(2):
-        code, said, _ = editloupe("build", "masks", mugs, "--out", "masked")
-        assert code == 1
-        assert "no mask: large: RedPixels ran out of memory on this picture alone" in said
-        assert "no mask: blank: there is nothing to look for in '...'" in said
-    assert len(found[1].asked) == 2
-
-
-def test_a_box_in_which_nothing_is_found_gives_no_mask_at_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
-    write(mugs, {**row, "id": "half", "bboxes": [[30, 20, 70, 50], [100, 50, 150, 90]]}, {**row, "id": "no"})
-    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked")
-    assert code == 1
-    assert "no mask: half: the segmenter found nothing in the box [100, 50, 150, 90]" in said
-    assert not list(Path("masked").glob("masks/*"))
-
-
-def test_several_boxes_give_one_mask_of_all(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
-    write(mugs, {**row, "id": "both", "bboxes": [[40, 30, 50, 40], [55, 30, 60, 40]]})
-    assert editloupe("build", "masks", mugs, "--out", "masked")[0] == 0
-    mask = ImageStore().array(samples(Path("masked"))["both"].masks["edit"])[..., 0]
-    # 10·10 and 5·10 px.
-    assert np.count_nonzero(mask) == 150 and mask[35, 45] and mask[35, 57] and not mask[35, 52]
-
-
 def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})
@@ -213,28 +141,6 @@ def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Red
     assert found[0].asked[0][0] == "mug"
 
 
-def test_masks_that_were_missing_are_made_from_the_folder_itself(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
-    editloupe("build", "masks", mugs, "--out", "boxed", "--boxes")
-    assert [key for key, sample in samples(Path("boxed")).items() if sample.masks] == ["boxed"]
-    assert not found[0].asked
-    assert editloupe("build", "masks", "boxed", "--out", "masked")[0] == 0
-    read = samples(Path("masked"))
-    assert [key for key, sample in read.items() if sample.masks] == ["boxed", "alpha/named", "beta/named", "all"]
-    assert "mask_missing" not in read["all"].extra and read["boxed"].extra["mask_by"]["how"] == "boxes"
-
-
-def test_any_layout_will_do_and_outputs_come_from_their_folders(editloupe: Run, found: tuple[Reds, RedPixels]):
-    for name in ("source", "one", "two"):
-        Path("pairs", name).mkdir(parents=True)
-        picture(Path("pairs", name, "mug.png"), grey=100 + len(name))
-    Path("pairs/instructions.csv").write_text("name,instruction,what\nmug,Make it blue.,red mug\n")
-    words = ("build", "masks", "pairs", "--edited", "a=pairs/one", "--edited", "b=pairs/two", "--phrase-field", "what")
-    assert editloupe(*words, "--out", "masked")[0] == 0
-    read = samples(Path("masked"))
-    assert {key: white(sample) for key, sample in read.items()} == dict.fromkeys(("a/mug", "b/mug"), (40, 30, 60, 40))
-    assert all(sample.edited is not None for sample in read.values())
-
-
 def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     def refused(*words: str | Path) -> str:
         code, _, said = editloupe("build", "masks", mugs, *words)
@@ -245,29 +151,3 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, 
     assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
     assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
     assert "no such folder" in " ".join(editloupe("build", "masks", "nowhere", "--out", "masked")[2].split())
-
-
-def test_a_data_set_is_masked_with_networks_from_folders(editloupe: Run, mugs: Path):
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    sam, dino = sam_folder(Path("sam")), grounding_dino_folder(Path("dino"))
-    code, said, _ = editloupe(
-        "build",
-        "masks",
-        mugs,
-        "--out",
-        "masked",
-        "--set",
-        f"segmenter={sam}",
-        "--detector",
-        dino,
-        "--device",
-        "cpu",
-        "--format",
-        "json",
-    )
-    data = json.loads(said)
-    boxed = samples(Path("masked"))["boxed"]
-    assert code == 0 and data["samples"] == 6
-    assert boxed.extra["mask_by"]["segmenter"].startswith("sam sam sha256:")
-    assert white(boxed) is not None

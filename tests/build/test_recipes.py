@@ -20,7 +20,7 @@ from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent
 from editloupe.models import opening
 from tests.build.conftest import Run, left, lines, metadata, pictures, written
-from tests.build.toys import PX, Finder
+from tests.build.toys import PX
 from tests.conftest import draw_edits
 
 
@@ -92,7 +92,6 @@ def masked(folder: Path) -> None:
     metadata(folder, *rows)
 
 
-SMALL = Path(__file__).parents[3] / "shared" / "data" / "small-object"
 JUDGE = ("--backend", "toy/a", "--concurrency", "1")
 TRAIN = ("--set", "test_share=0", "--set", "seed=3")
 CASES = {
@@ -129,7 +128,7 @@ CASES = {
         die=3,
     ),
     "similar": Case(
-        words=("build", "differences", "data/all.json", "--set", "stage=1", "--set", "least_similarity=-1", *TRAIN),
+        words=("build", "differences", "data/all.json", "--set", "stage=1", *TRAIN),
         make=photographs,
         rows=3,
         file="train/sft.jsonl",
@@ -161,8 +160,6 @@ CASES = {
             "areas=0.3,1",
             "--set",
             "twins=0",
-            "--set",
-            "least=4",
         ),
         make=masked,
         rows=8,
@@ -252,24 +249,7 @@ def test_a_role_that_refuses_half_of_its_rows_leaves_the_other_half(
     assert build(editloupe, case)[1] == told
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refuse[0]])
-def test_an_endpoint_that_breaks_off_is_asked_again_by_the_same_command(
-    name: str, editloupe: Run, toy: Callable[..., None]
-) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    kind, stage = case.refuse
-    toy(stop=kind)
-    code, _, told = editloupe(*case.words, "--out", "set", "--format", "json")
-    assert code in (1, 3), told
-    assert not lines("set/left_out.jsonl") or {row["stage"] for row in lines("set/left_out.jsonl")} == {stage}
-    toy()
-    code, told = build(editloupe, case)
-    assert (code, count(told), left(told)) == (0, 4, {})
-
-
 IMAGES = ("dlebench", "giebench", "edival")
-FOUND = (("dlebench", "grounded", "red square"), ("giebench", "located", "red square"), ("edival", "grounded", "cat"))
 """Recipe, the stage at which a detector is asked, and a phrase of it."""
 
 
@@ -283,35 +263,6 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
     assert (code, count(told)) == (3, 4)
     (row,) = lines("set/left_out.jsonl")
     assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
-
-
-@pytest.mark.parametrize("name", IMAGES)
-def test_a_budget_stops_it_and_the_same_command_goes_on(name: str, editloupe: Run) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    code, _, told = editloupe(*case.words, "--out", "set", "--set", "run_tokens=20")
-    assert code == 5 and "Nothing is written before all images were asked about" in " ".join(told.split())
-    assert not (Path("set") / case.file).exists()
-    assert build(editloupe, case)[0] == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SMALL.exists(), reason="the photographs with small objects are not here")
-@pytest.mark.parametrize(
-    ("name", "words", "images"),
-    [("dlebench", ("--set", "grounding=given"), "Reference_Images"), ("giebench", ("--set", "masks=given"), "images")],
-)
-def test_photographs_with_small_objects_become_a_set(
-    name: str, words: tuple[str, ...], images: str, editloupe: Run
-) -> None:
-    shutil.copytree(SMALL / "images", "data/images")
-    known = {"bbox_format": "unit", "target_name": "object", "has_text": False}
-    rows = [{**row, **known, "bbox": row["object_box_xyxy_normalised"]} for row in lines(SMALL / "metadata.jsonl")]
-    metadata(Path("data"), *rows)
-    code, told, error = editloupe(*CASES[name].words, *words, "--out", "set", "--format", "json")
-    assert code == 0 and json.loads(told)["written"] == len(rows), error
-    code, told, error = editloupe("check", "set", "--edited", f"same=set/{images}")
-    assert code == 0, error
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -330,19 +281,6 @@ def test_both_layouts_and_what_people_look_through_hold_the_same_rows(name: str,
         [(one.instruction, one.edit_type, one.source.sha256) for one in each.samples] for each in (benchmark, loaded[0])
     ]
     assert said[0] == said[1] and benchmark.format == name
-
-
-@pytest.mark.parametrize(("name", "stage", "phrase"), FOUND)
-def test_rows_wait_for_a_detector_that_failed(name: str, stage: str, phrase: str, editloupe: Run, finder: Finder) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    finder.broken = phrase
-    code, told = build(editloupe, case)
-    assert (code, count(told), left(told)) == (3, 0, {stage: {"tool_failed": 4}})
-    finder.broken = ""
-    # Where there is memory again, the same command gives what another folder gets at once.
-    assert build(editloupe, case)[0] == build(editloupe, case, "other")[0] == 0
-    assert written("set") == written("other")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -365,7 +303,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editlou
         ("dlebench", "targets need a detector, and there is none: no weights. Name one with --detector, or choose"),
         (
             "giebench",
-            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose",
+            "masks need a detector, and there is none: no weights. Name one with --set detector=…, or choose --set",
         ),
         ("edival", "grounding needs a detector, and there is none: no weights. Name one with --detector, or choose"),
         ("masks", "cannot be made: no weights"),
@@ -384,14 +322,3 @@ def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
     code, _, told = editloupe(*case.words, "--out", "set")
     assert code == 2 and advice in " ".join(told.split()), told
     assert not Path("set").exists()
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("masks", "unicedit")])
-def test_a_set_of_other_options_is_not_written_over(name: str, editloupe: Run) -> None:
-    case = CASES[name]
-    case.make(Path("data"))
-    build(editloupe, case)
-    files = written("set")
-    code, _, told = editloupe(*case.words, "--set", "seed=7", "--out", "set")
-    assert code == 2 and "was built with seed" in " ".join(told.split()), told
-    assert written("set") == files

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.errors import ModelAbsent
 from editloupe.models import opening
 from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
@@ -43,14 +42,6 @@ def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     found = Reds()
     monkeypatch.setattr(opening, "DETECTOR", lambda name, device: found)
     return found
-
-
-@pytest.fixture
-def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str | None, device: str) -> None:
-        raise ModelAbsent("it needs an object detector")
-
-    monkeypatch.setattr(opening, "DETECTOR", absent)
 
 
 def test_boxes_of_the_data_need_no_model(editloupe: Run):
@@ -96,14 +87,6 @@ def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs
     assert "3 calls" in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
-def test_without_a_detector_there_are_phrases_and_no_numbers(editloupe: Run, mugs: Path, no_detector: None):
-    code, said, _ = editloupe("build", "targets", mugs, "--out", "areas.json")
-    assert code == 0
-    assert "Areas are unknown: no detector (it needs an object detector)" in " ".join(said.split())
-    rows = {row["item"]: row for row in json.loads(Path("areas.json").read_text())["targets"]}
-    assert (rows["blue"]["phrase"], rows["blue"]["area_ratio"], rows["blue"]["status"]) == ("red mug", None, "no_detector")
-
-
 def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):
     code, _, said = editloupe("build", "targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
     assert code == 0
@@ -111,26 +94,6 @@ def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run
     code, said, _ = editloupe("build", "targets", mugs / "metadata-boxes.jsonl", "--format", "json")
     row = json.loads(said)["targets"][0]
     assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
-
-
-def test_columns_of_any_name(editloupe: Run, mugs: Path):
-    Path("shop").mkdir()
-    row = {"photo": "mug.png", "result": "mug.png", "what": "Make the mug blue.", "bbox": [0, 0, 50, 50]}
-    Path("shop/metadata.jsonl").write_text(json.dumps(row) + "\n")
-    Path("shop/mug.png").write_bytes(next(mugs.glob("*.png")).read_bytes())
-    named = ("--set", "columns=source=photo,edited=result,instruction=what")
-    code, said, told = editloupe("build", "targets", "shop", *named, "--format", "json")
-    assert code == 0 and '"boxes"' in said, told
-    code, _, told = editloupe("build", "targets", "shop", *named, "--write", "shop/boxes.jsonl")
-    assert code == 2 and "--write and --columns exclude each other" in told
-    assert not Path("shop/boxes.jsonl").exists()
-
-
-def test_a_file_of_boxes_without_a_box_is_not_written(editloupe: Run, no_detector: None, tmp_path: Path):
-    folder = draw_folder(tmp_path / "dle", boxes=False)
-    code, _, said = editloupe("build", "targets", folder, "--write", folder / "boxes.jsonl")
-    assert (code, "no box was found" in said and "is not written" in said) == (0, True)
-    assert not (folder / "boxes.jsonl").exists()
 
 
 @pytest.mark.parametrize("ids", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -186,9 +149,3 @@ def test_a_wrong_word_is_answered_before_anything_is_spent(
     assert code == 2
     assert message in said
     assert reds.asked == []
-
-
-def test_nothing_known_is_a_failure(editloupe: Run, mugs: Path, no_detector: None):
-    row = {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."}
-    (mugs / "metadata.jsonl").write_text(json.dumps(row) + "\n")
-    assert editloupe("build", "targets", mugs)[0] == 1

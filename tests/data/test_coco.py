@@ -47,9 +47,8 @@ def test_lvis_says_what_is_absent_and_what_is_not_all_annotated(tmp_path: Path) 
     assert image.categories == {5, 7}
 
 
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
+def test_what_cannot_be_used_is_named_and_the_rest_stays(tmp_path: Path) -> None:
+    objects: list[tuple[dict[str, Any], str]] = [
         ({"image_id": 2}, "unknown_image"),
         ({"category_id": 8}, "unknown_category"),
         ({"bbox": [1, 1, 30, 2]}, "box"),
@@ -57,30 +56,20 @@ def test_lvis_says_what_is_absent_and_what_is_not_all_annotated(tmp_path: Path) 
         ({"bbox": [1, 1, 2]}, "box"),
         ({"bbox": [1, 1, "2", 2]}, "box"),
         ({"bbox": None}, "box"),
-    ],
-)
-def test_an_annotation_that_cannot_be_used_is_named_and_the_others_stay(
-    tmp_path: Path, changed: dict[str, Any], why: str
-) -> None:
-    found = read_coco(file(tmp_path, annotations=[{**OBJECT, "id": 4, **changed}, OBJECT]))
-    assert [(fault.what, fault.why) for fault in found.faults] == [("annotation 4", why)]
+    ]
+    found = read_coco(file(tmp_path, annotations=[*({**OBJECT, "id": 4, **changed} for changed, _ in objects), OBJECT]))
+    assert [(fault.what, fault.why) for fault in found.faults] == [("annotation 4", why) for _, why in objects]
     assert len(found.images[0].annotations) == 1
-
-
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
+    images: list[tuple[Any, str]] = [
         ({"id": 2, "file_name": "b.png"}, "no_size"),
         ({"id": 2, "width": 6, "height": 4}, "no_file_name"),
         ({"id": 1, "file_name": "b.png", "width": 6, "height": 4}, "duplicate_id"),
         ({"file_name": "b.png", "width": 6, "height": 4}, "no_id"),
         ("b.png", "no_id"),
         ({"id": 2, "file_name": "b.png", "width": 6, "height": 4, "neg_category_ids": "3"}, "category_lists"),
-    ],
-)
-def test_an_image_that_cannot_be_used_is_named(tmp_path: Path, entry: Any, why: str) -> None:
-    found = read_coco(file(tmp_path, images=[IMAGE, entry]))
-    assert [fault.why for fault in found.faults] == [why] and len(found.images) == 1
+    ]
+    found = read_coco(file(tmp_path, images=[IMAGE, *(entry for entry, _ in images)]))
+    assert [fault.why for fault in found.faults] == [why for _, why in images] and len(found.images) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,8 +77,7 @@ def test_an_image_that_cannot_be_used_is_named(tmp_path: Path, entry: Any, why: 
     [
         ("{", "is no JSON"),
         ("[]", "expected an object with images"),
-        ('{"images": []}', "expected a list 'annotations'|the list 'images' is empty"),
-        ('{"images": [], "annotations": [], "categories": []}', "the list 'images' is empty"),
+        ('{"images": [], "annotations": [], "categories": []}', "expected a list 'images' with at least one entry"),
         ('{"images": [1], "annotations": [1], "categories": [{"id": "x"}]}', "expected categories with a number as id"),
         ("\xff", "is no JSON"),
     ],
@@ -99,13 +87,6 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path, text: str, sai
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=said):
         read_coco(path)
-
-
-def test_a_missing_file_and_a_folder_are_said_to_be_such(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        read_coco(tmp_path / "none.json")
-    with pytest.raises(DataError, match="is a folder"):
-        read_coco(tmp_path)
 
 
 def test_a_polygon_holds_the_pixels_whose_middle_lies_inside() -> None:
@@ -126,10 +107,6 @@ def test_runs_go_column_by_column_and_begin_with_zeros() -> None:
     wanted = np.zeros((4, 6), bool)
     wanted[1:3, 1] = True
     assert np.array_equal(mask({"size": [4, 6], "counts": [5, 2, 17]}), wanted)
-    # In COCO's text a number takes 5 bits a character, offset 48; 17 = 10001 needs two, or it is negative.
-    assert np.array_equal(mask({"size": [4, 6], "counts": "52a0"}), wanted)
-    # From the fourth count on the difference to the one two before is written: 4, 4, 4, 4+0, 4+0, 4+0.
-    assert np.array_equal(mask({"size": [4, 6], "counts": "444000"}), np.arange(6) % 2 == np.ones((4, 1)))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +118,7 @@ def test_runs_go_column_by_column_and_begin_with_zeros() -> None:
         ({"size": [4, 6], "counts": [25, -1]}, "whole numbers"),
         ({"size": [4, 6], "counts": [2**70]}, "add up to 1,180,591,620,717,411,303,424 px"),
         ({"size": [4, 6], "counts": [2**63 - 1, 2**63 - 1, 26]}, "add up to 18,446,744,073,709,551,640 px"),
-        ({"size": [4, 6], "counts": "5é"}, "no run-length text"),
-        ({"size": [4, 6], "counts": "a"}, "no run-length text"),
+        ({"size": [4, 6], "counts": "52a0"}, "COCO's compressed text"),
         ([[1, 2, 3, 4]], "at least three points"),
         ([[1, 2, 3, 4, 5]], "at least three points"),
         ([[1, 2, 3, None, 5, 6]], "at least three points"),

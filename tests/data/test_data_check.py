@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from editloupe import Judge
@@ -14,18 +13,12 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.check import DataReport, check
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load_samples
-from editloupe.errors import DataError
 from tests.conftest import final
 from tests.data.test_image_store import png
 
 
 def looked_through(path: Path) -> DataReport:
     return check(path, store=ImageStore())
-
-
-def test_a_sound_data_set_has_no_problems(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    report = looked_through(write("set/metadata.jsonl", [pair("cat"), pair("horse")]).parent)
-    assert report.problems == () and (report.rows, report.usable, report.images) == (2, 2, 4)
 
 
 def test_every_problem_is_named_by_kind_file_and_sample(
@@ -90,18 +83,6 @@ def test_a_file_with_too_few_pixels_is_found_by_check_and_gets_no_verdict(
     assert [finding.status for (finding,) in found] == ["ok", "input_error"] and len(lmm.requests) == 1
 
 
-def test_a_damaged_image_is_a_problem_of_each_sample_that_uses_it_and_a_note_is_given_once(
-    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable[..., Path]
-) -> None:
-    rows = [pair("cat"), pair("cat", id="cat2"), pair("dog"), pair("dog", id="dog2")]
-    path = write("set/metadata.jsonl", rows).parent
-    Image.new("RGBA", (64, 48), (0, 0, 0, 10)).save(path / "source" / "cat.png")
-    dog = path / "source" / "dog.png"
-    dog.write_bytes(dog.read_bytes()[:3000])
-    kinds = [(p.kind, p.sample) for p in looked_through(path).problems]
-    assert kinds == [("damaged_image", "dog"), ("damaged_image", "dog2"), ("image", "cat")]
-
-
 def test_a_chain_with_a_gap_is_judged_in_part_and_one_without_outputs_not(
     pair: Callable[..., dict], write: Callable[..., Path], editloupe: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -117,11 +98,6 @@ def test_a_chain_with_a_gap_is_judged_in_part_and_one_without_outputs_not(
     said = " ".join(editloupe("check", path)[1].split())
     assert "3 of 4 samples can be judged (1 of them in part, since turns have no output), " in said
     assert "4 outputs missing" in said
-
-
-def test_a_path_that_cannot_be_used_at_all_raises(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the folder is empty"):
-        looked_through(tmp_path)
 
 
 def test_masks_of_one_size_are_a_note_and_no_warning_each(

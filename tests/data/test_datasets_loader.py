@@ -88,12 +88,6 @@ def test_rows_without_an_id_are_called_after_their_edited_file(tmp_path: Path):
     assert [sample.id for sample in loaded(tmp_path).samples] == ["1", "2", "3"], "bytes alone: by their row"
 
 
-def test_columns_may_have_other_usual_names(tmp_path: Path):
-    named = {"source": "input_image", "edited": "output_image", "instruction": "edit_prompt"}
-    frame().rename(named).write_parquet(tmp_path / "edits.parquet")
-    assert [sample.instruction for sample in loaded(tmp_path).samples][1] == "Make square 1 red."
-
-
 def test_several_files_of_a_saved_folder_are_counted_on(tmp_path: Path):
     folder = save(tmp_path / "saved", frame(2), frame(40, first=2))
     found = loaded(folder)
@@ -162,26 +156,6 @@ def test_what_cannot_be_used_as_a_whole_says_why(tmp_path: Path):
         (tmp_path / f"{name}.arrow").write_bytes(data)
         with pytest.raises(SampleError, match=r"is not an Arrow stream|cannot be read"):
             loaded(tmp_path / f"{name}.arrow", format="datasets")
-
-
-def test_editors_outputs_take_the_place_of_the_rows_own(tmp_path: Path):
-    frame(2, id=["a", "b"]).write_parquet(tmp_path / "edits.parquet")
-    (tmp_path / "out").mkdir()
-    for name in "ab":
-        (tmp_path / "out" / f"{name}.png").write_bytes(pngs(7, spots=2)[1])
-    found = loaded(tmp_path / "edits.parquet", edited={"mine": tmp_path / "out"})
-    assert [sample.key for sample in found.samples] == ["mine/a", "mine/b"]
-
-
-def test_a_saved_folder_is_judged_resumed_and_shown(tmp_path: Path, editloupe: Program):
-    save(tmp_path / "saved", frame(2))
-    words = ("judge", "saved", "--protocol", "measures", "--out", "run")
-    code, said, failed = editloupe(*words)
-    assert code == 0 and "6 of 6 findings judged" in said, said + failed
-    code, said, failed = editloupe(*words)
-    assert code == 0, said + failed
-    code, said, _ = editloupe("show", "run", "edit1")
-    assert code == 0 and "Make square 1 red." in said
 
 
 _WRITE = """

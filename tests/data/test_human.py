@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from editloupe.data.human import human_column, metric_and_rater, named, names_of, turn_and_metric, value_on
-from editloupe.figures.run import Run
-from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Interval, Metric
-from tests.figures.runs import IF, finding, sample, write_run
 
 TEN = Metric(id="follows_instruction", short="FI", domain=Interval(low=0, high=10))
 KNOWN = names_of([TEN, Metric(id="coherent", domain=Binary())])
@@ -46,24 +41,6 @@ def test_a_label_has_a_value_on_the_metrics_scale_only():
     assert (value_on(TEN, 7), value_on(TEN, 11), value_on(TEN, "seven")) == (7.0, None, None)
     yes = Metric(id="coherent", domain=Binary())
     assert [value_on(yes, said) for said in ("Yes", "no", "true", 1, "maybe")] == [1.0, 0.0, 1.0, 1.0, None]
-
-
-def test_a_run_names_its_samples_labels_when_it_is_opened(tmp_path: Path):
-    row = sample("s0") | {"human": {"if": {"human": 4}, "instruction_following": {"r1": 3}, "charm": {"human": 1}}}
-    run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
-    (found,) = RunStore.read(run).samples.values()
-    assert found.human == {IF: {"human": 4, "r1": 3}, "charm": {"human": 1}}
-
-
-def test_people_stand_beside_the_judges_in_a_runs_frame(tmp_path: Path):
-    row = sample("s0", edit_type="color") | {"human": {"if": {"ann": "Over Modification", "ben": 9}}}
-    run = write_run(tmp_path / "run", [row], {"a": [finding(row, "Wrong Action")]})
-    found = Run(run).frame().filter(metric=IF).select("judge", "kind", "value", "label", "missing").rows()
-    assert found == [
-        ("a, tool", "judge", 2.0, "Wrong Action", None),
-        ("ann", "human", 3.0, "Over Modification", None),
-        ("ben", "human", None, None, "off_menu"),
-    ]
 
 
 def test_a_rating_of_a_turn_has_the_turn_in_front():

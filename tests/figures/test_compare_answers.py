@@ -75,11 +75,6 @@ def test_numbers_have_correlations_and_errors_in_their_unit(edits: Callable[...,
     assert code == 0, err
     assert "Spearman ρ" in text and "Quadratic κ" not in text
     assert Path("out/agreement-follows.svg").exists()
-    code, text, err = editloupe("compare", runs[0], "--format", "json", "--resamples", "100")
-    assert code == 0, err
-    (metric,) = json.loads(text)["human_agreement"]
-    assert (metric["criterion"], metric["confusion"]) == ("follows", [])
-    assert metric["all"]["figures"]["mae"]["value"] == pytest.approx(1 / 4)
 
 
 def test_options_have_no_order_and_two_wrong_ones_are_not_the_same(
@@ -132,16 +127,3 @@ def test_turns_are_questions_of_their_own(tmp_path: Path, edits: Callable[..., P
     assert figures({"figures": metric["all"]["figures"]})["f1"] == pytest.approx(2 / 3)
     assert metric["all"]["figures"]["exact"]["asked"] == 2
     assert metric["notes"] == ["passed: 1 judged item without a human rating"]
-
-
-def test_a_run_whose_protocol_is_gone_says_so(edits: Callable[..., Path], tmp_path: Path, editloupe: Program):
-    runs = judged("stars", edits(2), tmp_path, {"a": ["1", "2"], "b": ["3", "4"]})
-    for run in runs:
-        info = json.loads((run / "run.json").read_text())
-        info["identity"]["protocol"] = "elsewhere"
-        (run / "run.json").write_text(json.dumps(info))
-    for words in (("compare", *runs), ("compare", runs[0], "--human", tmp_path / "h.csv")):
-        (tmp_path / "h.csv").write_text("item,follows\ns00,1\ns01,2\n")
-        code, out, err = editloupe(*words)
-        assert (code, out) == (2, "")
-        assert "a protocol that is not installed here" in " ".join(err.split()) and "elsewhere" in err

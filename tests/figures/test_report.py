@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import shutil
@@ -13,14 +12,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import ImagePart, Request
-from editloupe.figures import plots, render
+from editloupe.figures import plots
+from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import read_judged
-from editloupe.figures.report import make_report
-from editloupe.figures.score_frame import score_frame
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
 from editloupe.imaging.targets import area_name
@@ -142,29 +138,6 @@ def test_a_missing_output_is_left_out_and_counted_as_the_worst(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("more", "first", "last"),
-    [
-        ((), "Mean of all 7 types", "Mean of all samples"),
-        # Seven of eight types: the mean over the benchmark's leaves one out.
-        (("style",), "Mean of all samples", "Mean of all 7 types"),
-    ],
-)
-def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types(
-    more: tuple[str, ...], first: str, last: str, write: Callable[..., Path], editloupe: Program
-):
-    types = (*EDIT_TYPES, *more)
-    run = write({(kind, IF): BEST for kind in types}, samples=[edit(kind, edit_type=kind) for kind in types])
-    _, told, _ = editloupe("report", run)
-    assert re.findall(r"Mean of all (?:7 types|samples)", told)[:2] == [first, last]
-
-
-def test_where_nothing_is_missing_there_is_one_reading(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
-    rows = records(reported(write({("a", IF): BEST, ("a", VC): COLLAPSE})), "scores-overall")
-    assert [r["edit_type"] for r in rows] == ["Change Color", "mean of all samples", "mean over types"]
-    assert figures(rows, "mean over types")["mean"] == 50.0
-
-
 def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_mean(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
 ):
@@ -192,31 +165,6 @@ def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe:
         [BEST, "1 (33 %)"], [OVER, "0 (0 %)"], ["Wrong Action", "0 (0 %)"], [LOST, "2 (67 %)"], ["Judged", "3/4"],
         ["(refused)", "1"],
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_word_or_number_of_a_table_is_broken_at_the_width_of_a_terminal(width: int, tmp_path: Path, editloupe: Program):
-    samples = [
-        edit(f"{t}{i}", editor=f"editor-{e}", edit_type=t) for e in range(7) for t in ("color", "count") for i in range(6)
-    ]
-    rows = [
-        finding(row, "(missing_output)" if row["id"].endswith("5") else (LOST, BEST)[number % 2], criterion=IF)
-        for number, row in enumerate(samples)
-    ]
-    rows += [finding(row, PERFECT, criterion=VC) for row in samples]
-    judges = {"openai/some-long-model": rows, "other": rows}
-    run = write_run(tmp_path / "run", samples, judges)
-    drawn = io.StringIO()
-    for section in make_report(read_judged([run])).sections:
-        for table in section.tables:
-            Console(file=drawn, width=width).print(render.terminal(table))
-    shown = drawn.getvalue()
-    _, markdown, _ = editloupe("report", run, "--format", "md")
-    lines = [line for line in shown.splitlines() if "│" in line or "┃" in line]
-    assert lines
-    assert max(map(len, lines)) <= width
-    words = {word for line in lines for word in re.split(r"[│┃\s]+", line)}
-    assert words - {""} <= set(re.split(r"[|*\s]+", markdown))
 
 
 def test_scores_against_areas(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
@@ -274,14 +222,11 @@ def test_targets_are_drawn_by_area_and_by_width_and_height(write: Callable[..., 
     assert areas == "Samples by target area: 3 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 2."
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
+def test_equal_areas_tilt_no_window(write: Callable[..., Path], reported: Callable[..., dict[str, Any]]):
     # Six targets of one size, three of them flawless, then six of another, three flawless: area tells nothing of the score.
     sides = [10] * 6 + [20] * 6
     samples = [edit(str(n), (0, 0, side, side)) for n, side in enumerate(sides)]
     labels = {(str(n), IF): (BEST, LOST)[n % 2] for n in range(12)}
-    if turned:
-        samples, labels = samples[::-1], dict(reversed(labels.items()))
     windows = next(
         r for r in records(reported(write(labels, samples=samples)), "scale") if r["figure"] == "r, windows of 10"
     )
@@ -289,109 +234,58 @@ def test_equal_areas_tilt_no_window(turned: bool, write: Callable[..., Path], re
     assert (windows["value"], windows["judged"], windows["why"]) == (None, 3, "one score")
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "why"),
-    [([], [], "no points"), ([1.0], [0.0], "1 point"),
-     ([1.0, 2.0], [0.0, 1.0], "2 points"), ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
-     ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area")],
-)  # fmt: skip
-def test_a_correlation_that_does_not_exist_says_why(x: list[float], y: list[float], why: str):
-    cell = correlation(list(zip(x, y, strict=True)))
-    assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
+def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types(
+    write: Callable[..., Path], editloupe: Program
+):
+    # Seven of eight types: the mean over the benchmark's leaves one out.
+    for more, leads in (((), "Mean of all 7 types"), (("style",), "Mean of all samples")):
+        types = (*EDIT_TYPES, *more)
+        samples = [edit(kind, edit_type=kind) for kind in types]
+        _, told, _ = editloupe("report", write({(kind, IF): BEST for kind in types}, samples=samples, name=str(len(types))))
+        found = re.findall(r"Mean of all (?:7 types|samples)", told)
+        assert (found[0], set(found)) == (leads, {"Mean of all 7 types", "Mean of all samples"})
 
 
-@pytest.mark.parametrize(
-    ("area", "name"),
-    [(0.0001, "under 0.07 %"), (0.0007, "0.07 to 0.8 %"), (0.008, "0.8 to 10 %"), (0.1, "10 % and more"),
-     (1.0, "10 % and more")],
-)  # fmt: skip
-def test_areas_lie_in_the_intervals_of_figure_4(area: float, name: str):
-    assert area_name(area) == name
+def test_figures_of_areas_by_hand():
+    for x, y, why in (
+        ([], [], "no points"),
+        ([1.0, 2.0], [0.0, 1.0], "2 points"),
+        ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
+        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area"),
+    ):
+        cell = correlation(list(zip(x, y, strict=True)))
+        assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
+    names = [area_name(area) for area in (0.0001, 0.0007, 0.008, 0.1, 1.0)]
+    assert names == ["under 0.07 %", "0.07 to 0.8 %", "0.8 to 10 %", "10 % and more", "10 % and more"]
 
 
-def test_judges_are_compared_on_the_samples_that_all_could_judge(
+def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
 ):
-    refused = "(refused)"
-    first = write({("a", IF): LOST, ("b", IF): BEST, ("c", IF): refused, ("a", VC): refused}, name="first")
-    second = write({("a", IF): BEST, ("b", IF): refused, ("c", IF): BEST, ("a", VC): refused}, name="second")
-    rows = reported(first, second)["together"]["records"]
-    one, two = (r for r in rows if r["metric"] == IF)
-    assert (one["mean"], one["common"], one["judged"], one["asked"]) == (0.0, 1, 2, 3)
-    assert (two["mean"], two["difference"]) == (100.0, 100.0)
-    none = next(r for r in rows if r["metric"] == VC)
-    assert (none["mean"], none["common"], none["judged"]) == (None, 0, 0)
+    first = write({("a", IF): LOST, ("b", IF): BEST, ("c", IF): "(refused)"}, name="first")
+    second = write({("a", IF): BEST, ("b", IF): "(refused)", ("c", IF): BEST}, name="second")
+    none = write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none")
+    together = reported(none, first, second)["together"]
+    told = {r["judge"].removesuffix(", tool"): (r["mean"], r["common"], r["judged"]) for r in together["records"]}
+    # A judge without a verdict would leave nothing that all judged.
+    assert told == {"none": (None, 0, 0), "first": (0.0, 1, 2), "second": (100.0, 1, 2)}
+    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
     assert reported(first)["together"] is None
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_judge_without_any_verdict_is_not_among_all(
-    place: int, write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
-):
-    runs = [
-        write({("a", IF): LOST, ("b", IF): BEST}, name="first"),
-        write({("a", IF): BEST, ("b", IF): BEST}, name="second"),
-    ]
-    runs.insert(place, write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none"))
-    together = reported(*runs)["together"]
-    found = {r["judge"].removesuffix(", tool"): r for r in together["records"]}
-    assert [(found[n]["mean"], found[n]["common"]) for n in ("first", "second", "none")] == [
-        (50.0, 2),
-        (100.0, 2),
-        (None, 0),
-    ]
-    # There is no difference from a first one that has nothing.
-    assert found["second"]["difference"] == (None if place == 0 else 50.0)
-    assert found["none"]["difference"] is None
-    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
-
-
-def test_samples_of_one_name_and_other_content_are_not_compared(
-    write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
-):
-    here = [edit(id, (0, 0, 9, 9)) for id in "abc"]
-    there = [here[0], edit("b", (0, 0, 10, 9)), edit("c", (0, 0, 9, 9), instruction="Undo it.")]
-    first = write({(id, IF): LOST for id in "abc"}, name="first", samples=here)
-    second = write({("a", IF): BEST, ("b", IF): LOST, ("c", IF): LOST}, name="second", samples=there)
-    together = reported(first, second)["together"]
-    one, two = together["records"]
-    assert (one["common"], two["common"], two["difference"], two["judged"]) == (1, 1, 100.0, 3)
-    assert "2 samples have the same name and other content: left out." in together["caption"]
-
-
-def test_judges_of_other_data_do_not_stand_side_by_side(
+def test_samples_of_other_content_do_not_stand_side_by_side(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
 ):
-    first = write({("a", IF): LOST}, name="first", samples=[edit("a", (0, 0, 9, 9))])
-    second = write({("a", IF): LOST}, name="second", samples=[edit("a", (0, 0, 10, 9))])
-    report = reported(first, second)
-    assert report["together"] is None
-    (note,) = report["notes"]
-    assert "1 sample has the same name and other content: left out; compare runs over the same data" in note
-    _, markdown, _ = editloupe("report", first, second, "--format", "md")
-    assert f"> {note}" in markdown
-    (note,) = reported(first, write({("z", IF): LOST}, name="third"))["notes"]
-    assert "no sample was given to all of them" in note
-
-
-def test_ten_editors_share_one_plot_of_types_and_every_plot_is_well_formed(tmp_path: Path, editloupe: Program):
-    samples = [edit(t, editor=f"editor <{i}> & co", edit_type=t) for i in range(10) for t in EDIT_TYPES]
-    rows = [
-        finding(row, (bad, good)[number % 2], criterion=criterion)
-        for number, row in enumerate(samples)
-        for criterion, bad, good in ((IF, LOST, BEST), (VC, COLLAPSE, PERFECT))
-    ]
-    code, _, said = editloupe("report", write_run(tmp_path / "run", samples, {"judge": rows}), "--out", tmp_path / "out")
-    assert code == 0, said
-    plots = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.svg")}
-    assert set(plots) == {
-        "types-overall", "types-instruction-following", "types-visual-consistency", "labels-instruction-following",
-        "labels-visual-consistency",
-    }  # fmt: skip
-    for text in plots.values():
-        root = ElementTree.fromstring(text)
-        assert root.tag.endswith("svg")
-        assert "editor <0> & co" in "".join(root.itertext())
+    here, there = [edit(id, (0, 0, 9, 9)) for id in "ab"], [edit("a", (0, 0, 9, 9)), edit("b", (0, 0, 10, 9))]
+    first = write({("a", IF): LOST, ("b", IF): LOST}, name="first", samples=here)
+    second = write({("a", IF): BEST, ("b", IF): LOST}, name="second", samples=there)
+    together = reported(first, second)["together"]
+    assert [(r["common"], r["judged"]) for r in together["records"]] == [(1, 2), (1, 2)]
+    assert "1 sample has the same name and other content: left out." in together["caption"]
+    third = write({("z", IF): LOST}, name="third")
+    report = reported(first, third)
+    assert report["together"] is None and "no sample was given to all of them" in report["notes"][0]
+    assert f"> {report['notes'][0]}" in editloupe("report", first, third, "--format", "md")[1]
 
 
 @pytest.fixture(scope="module")
@@ -482,20 +376,6 @@ def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
     assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
 
 
-def test_modes_stand_side_by_side(runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
-    code, told, said = editloupe("report", runs["plain"], runs["oracle"], "--format", "json")
-    assert (code, said) == (0, "")
-    data = json.loads(told)
-    assert [j["mode"] for j in data["judges"]] == ["plain", "oracle"]
-    both = data["together"]["records"]
-    assert {r["judge"] for r in both} == {"test, plain", "test, oracle"}
-    assert {r["common"] for r in both} == {11}
-    code, told, said = editloupe("report", runs["plain"], runs["oracle"])
-    assert (code, "Give --out DIR" in said) == (0, True)
-    code, told, _ = editloupe("report", runs["plain"], runs["oracle"], "--out", tmp_path / "both")
-    assert (tmp_path / "both" / "judge-2" / "scores-overall.csv").is_file()
-
-
 def test_what_cannot_be_reported_is_said(
     runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
 ):
@@ -531,38 +411,3 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     code, told, _ = editloupe("report", out, "--format", "md")
     assert code == 0
     assert "| (input_error) | 2 | 2 |" in told
-
-
-def test_people_are_compared_with_the_worst_of_the_targets(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
-    folder = draw_folder(tmp_path / "data")
-
-    def script(request: Request) -> str:
-        image = next(part.image for part in request.messages[0].parts if isinstance(part, ImagePart))
-        # The crop of the second target of "several" alone has this size.
-        return final("Wrong Action" if (image.width, image.height) == (346, 326) else "Flawless Execution")
-
-    edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-    run_over(open_with(backend=ScriptedLMM(script), mode="oracle", criteria="if"), folder, tmp_path / "run", edited=edited)
-    rows = [("several", "Wrong Action"), ("colour", "Flawless Execution"), ("gone", "Over Modification")]
-    human = tmp_path / "human.csv"
-    human.write_text("item,editor,if\n" + "".join(f"{item},steady,{label}\n" for item, label in rows))
-    code, told, said = editloupe("compare", tmp_path / "run", "--human", human, "--format", "json")
-    assert code == 0, said
-    # |2 − 2|, |4 − 4|, |4 − 3|: the first target of "several" alone would make it 1.
-    mae = find(json.loads(told), "mae")
-    assert mae["value"] == pytest.approx(1 / 3)
-
-
-def find(data: object, name: str) -> dict[str, object]:
-    """The first figure of a name, anywhere in JSON."""
-    if isinstance(data, dict):
-        if isinstance(data.get(name), dict):
-            return data[name]
-        for value in data.values():
-            if found := find(value, name):
-                return found
-    if isinstance(data, list):
-        for value in data:
-            if found := find(value, name):
-                return found
-    return {}

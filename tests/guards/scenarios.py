@@ -184,7 +184,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "dice-plain": Scenario(f"{JUDGE} --protocol dice", said({"Editing instruction": "yes", "": DIFFERENCES}), {}),
     "dice-lines": Scenario(
-        f"{JUDGE} --protocol dice --set form=lines --set marks=official", said({"": "no differences"}), {}
+        f"{JUDGE} --protocol dice --set form=lines --set option.marks=official", said({"": "no differences"}), {}
     ),
     "giebench-plain": Scenario(f"{JUDGE} --protocol giebench", said({"": "B"}), GIE),
     "giebench-tool": Scenario(f"{JUDGE} --protocol giebench --mode tool --set answer=text", said({"": "Green"}), GIE),

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import pytest
 
 from editloupe.imaging.align import align, resize
 from editloupe.values import Box
 from tests.imaging.drawn import textured
-
-
-def test_images_of_one_size_without_shift_stay_as_they_are() -> None:
-    picture = textured(320, 240)
-    found = align(picture, picture)
-    assert found.shift == (0.0, 0.0)
-    assert not found.resized
-    assert np.array_equal(found.first, picture)
-    assert found.valid == Box(0, 0, 320, 240)
 
 
 def test_a_shift_of_the_whole_picture_is_found_and_mapped() -> None:
@@ -44,10 +34,6 @@ def test_boxes_map_between_images_of_different_sizes() -> None:
     assert not found.stretched
     # Twice the size: every corner doubles.
     assert found.to_image_2(Box(10, 20, 30, 50)) == Box(20, 40, 60, 100)
-
-
-def test_another_aspect_ratio_is_noticed() -> None:
-    assert align(textured(320, 240), textured(240, 240)).stretched
 
 
 def test_neither_image_is_enlarged_for_comparing() -> None:
@@ -81,10 +67,3 @@ def test_a_large_picture_is_reduced_by_a_whole_factor_where_that_leaves_enough(
 ) -> None:
     picture = textured(*size)
     assert align(picture, picture, max_pixels=126_500).first.shape[1::-1] == copy
-
-
-@pytest.mark.parametrize("size", [(300, 225), (400, 300), (600, 450), (150, 112)])
-def test_a_reduction_in_steps_gives_the_means_of_areas(size: tuple[int, int]) -> None:
-    picture = textured(1200, 900)
-    expected = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
-    assert np.abs(resize(picture, width=size[0], height=size[1]).astype(int) - expected).max() <= 1

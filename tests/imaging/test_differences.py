@@ -102,26 +102,6 @@ def test_an_object_with_smooth_shading_inside_is_not_torn() -> None:
     assert close_to(found.box, (200, 100, 500, 300), px=3)
 
 
-def test_fragments_that_nearly_touch_are_one_object() -> None:
-    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
-    # 1.5 % of 400 px is 6 px; the pieces are 4 px apart.
-    pieces = with_square(with_square(grey, (100, 100, 120, 140)), (124, 100, 144, 140))
-    assert len(localize(grey, pieces).regions) == 1
-
-
-def test_objects_far_apart_stay_apart() -> None:
-    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
-    assert len(localize(grey, with_square(with_square(grey, (50, 50, 80, 80)), (300, 300, 330, 330))).regions) == 2
-
-
-def test_one_changed_pixel_is_below_the_least_area() -> None:
-    picture = textured(320, 240)
-    found = localize(picture, with_square(picture, (100, 60, 101, 61)))
-    assert found.regions == ()
-    assert not found.identical
-    assert found.largest > 0
-
-
 def test_noise_alone_gives_no_region() -> None:
     picture = textured(320, 240)
     noise = np.random.default_rng(3).normal(0, 8, picture.shape)
@@ -150,12 +130,6 @@ def test_a_negative_and_a_picture_made_flat_are_no_exposure(flattened: Callable[
     assert found.regenerated
 
 
-def test_colour_that_is_gone_everywhere_is_another_style() -> None:
-    picture = textured(640, 480)
-    grey = picture.mean(axis=2, keepdims=True).repeat(3, axis=2).astype(np.uint8)
-    assert localize(picture, grey).regenerated
-
-
 def test_more_contrast_is_allowed_for_and_told_by_its_largest_change() -> None:
     picture = textured(640, 480)
     # About mid grey by 0.8: nothing changes there, and the levels 30 and 220 by 0.2 · 98 = 20 and 0.2 · 92 = 18.
@@ -173,21 +147,10 @@ def test_an_object_is_found_under_jpeg_noise_and_a_brightness_shift() -> None:
     assert close_to(found.regions[0].box, (100, 60, 140, 90), px=3)
 
 
-def test_a_shift_of_one_pixel_alone_gives_no_region() -> None:
-    large = textured(340, 260)
-    assert localize(large[10:250, 10:330], large[10:250, 11:331]).regions == ()
-
-
 def test_a_thin_line_that_one_image_lacks_is_found_despite_the_tolerance() -> None:
     grey = np.full((240, 320, 3), 120, dtype=np.uint8)
     for pair in ((grey, with_square(grey, (100, 60, 102, 160))), (with_square(grey, (100, 60, 102, 160)), grey)):
         assert len(localize(*pair).regions) == 1
-
-
-def test_another_picture_has_no_place_that_differs() -> None:
-    found = localize(textured(320, 240, seed=1), textured(320, 240, seed=2))
-    assert found.regenerated
-    assert found.changed_share > 0.4
 
 
 @pytest.mark.parametrize("grain", [4, 12, 20])
@@ -211,28 +174,6 @@ def test_many_things_changed_on_a_plain_ground_are_not_taken_for_its_noise() -> 
     found = localize(*pictures)
     # Every square is a region of its own: 6 × 5 of them, 60 px apart, where fragments are joined up to 17 px.
     assert len(found.regions) == len(places) == 30
-
-
-def test_boxes_are_in_px_of_image_1_whatever_size_was_compared() -> None:
-    picture = textured(640, 480)
-    edited = with_square(picture, (200, 120, 280, 180))
-    small = np.asarray(Image.fromarray(edited).resize((320, 240), Image.Resampling.LANCZOS))
-    found = localize(picture, small)
-    assert len(found.regions) == 1
-    assert close_to(found.regions[0].box, (200, 120, 280, 180), px=4)
-
-
-def test_inputs_are_not_changed() -> None:
-    first, second = textured(320, 240), with_square(textured(320, 240), (100, 60, 140, 90))
-    copies = first.copy(), second.copy()
-    localize(first, second)
-    assert np.array_equal(first, copies[0])
-    assert np.array_equal(second, copies[1])
-
-
-def test_the_smallest_images_can_be_compared() -> None:
-    grey = np.full((8, 8, 3), 120, dtype=np.uint8)
-    assert len(localize(grey, 255 - grey // 4).regions) <= 1
 
 
 @pytest.mark.parametrize("factor", [0.4, 1.0, 1.3])
@@ -292,15 +233,6 @@ def test_where_masks_leave_less_than_the_smallest_image_nothing_is_sought() -> N
     assert wider.compared_px == 64 * 20 and wider.regenerated
 
 
-def test_a_change_beside_a_mask_is_found() -> None:
-    picture, mask = textured(480, 360), (100, 80, 150, 120)
-    first = with_square(picture, mask, (255, 255, 255))
-    second = with_square(first, (156, 90, 180, 114))
-    found = localize(first, second, masks_1=[Box(*mask)], masks_2=[Box(*mask)])
-    (region,) = found.regions
-    assert region.box.iou(Box(156, 90, 180, 114)) > 0.7
-
-
 def test_a_mask_does_not_hold_a_picture_that_moved() -> None:
     picture, mask = textured(480, 360), (60, 60, 300, 260)
     moved = np.roll(picture, (2, 3), (0, 1))
@@ -317,13 +249,6 @@ def test_places_in_a_picture_of_odd_sides_stand_where_they_are(corner: str) -> N
     found = localize(picture, with_square(picture, place))
     assert found.levels.shape == found.changed.shape == (241, 321)
     assert len(found.regions) == 1 and close_to(found.regions[0].box, place, px=2)
-
-
-def test_pictures_that_differ_in_one_pixel_are_not_identical() -> None:
-    picture = textured(320, 240)
-    other = picture.copy()
-    other[37, 5] ^= 1
-    assert localize(picture, picture.copy()).identical and not localize(picture, other).identical
 
 
 @pytest.mark.parametrize("before", [np.full((240, 320, 3), 100, np.uint8), textured(320, 240) // 2], ids=["plain", "photo"])

@@ -62,16 +62,6 @@ def test_masks_of_a_turned_picture_hide_what_lies_under_them() -> None:
     assert found.regions == () and found.masked_share > 0
 
 
-@pytest.mark.parametrize("size", [(160, 120), (480, 360)])
-def test_a_turned_picture_of_another_size_is_undone_too(size: tuple[int, int]) -> None:
-    picture = textured(320, 240)
-    second = laid(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), Orientation(quarters=3))
-    found = localize(picture, second)
-    assert found.alignment.orientation == Orientation(quarters=3)
-    assert found.alignment.resized and not found.alignment.stretched
-    assert found.alignment.size_2 == size[::-1]
-
-
 def test_a_thing_that_moved_across_a_plain_ground_is_no_mirrored_picture() -> None:
     ground = np.full((240, 320, 3), 200, dtype=np.uint8)
     first, second = (cv2.circle(ground.copy(), (x, 120), 25, (40, 60, 160), -1) for x in (70, 250))

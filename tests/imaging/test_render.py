@@ -14,11 +14,6 @@ def test_a_crop_has_the_pixels_of_its_box() -> None:
     assert np.array_equal(render.crop(picture, Box(2, 3, 7, 9)), picture[3:9, 2:7])
 
 
-def test_a_crop_outside_the_image_is_refused() -> None:
-    with pytest.raises(ValueError, match="leaves the image of 12×10 px"):
-        render.crop(np.zeros((10, 12, 3), dtype=np.uint8), Box(2, 3, 13, 9))
-
-
 def test_panes_stand_left_and_right_of_a_red_line_of_8_px() -> None:
     left, right = np.full((20, 30, 3), 10, dtype=np.uint8), np.full((20, 30, 3), 200, dtype=np.uint8)
     picture, window_1, window_2 = render.side_by_side(left, right)
@@ -26,15 +21,6 @@ def test_panes_stand_left_and_right_of_a_red_line_of_8_px() -> None:
     assert np.all(picture[:, 30:38] == (255, 0, 0))
     assert (window_1, window_2) == (Box(0, 0, 30, 20), Box(38, 0, 68, 20))
     assert np.array_equal(render.crop(picture, window_2), right)
-
-
-def test_below_the_lower_of_two_panes_it_is_black() -> None:
-    left, right = np.full((20, 30, 3), 10, dtype=np.uint8), np.full((30, 20, 3), 200, dtype=np.uint8)
-    picture, window_1, window_2 = render.side_by_side(left, right)
-    assert picture.shape == (30, 58, 3)
-    assert (window_1, window_2) == (Box(0, 0, 30, 20), Box(38, 0, 58, 30))
-    assert np.all(picture[20:, :30] == 0) and np.all(picture[:, 30:38] == (255, 0, 0))
-    assert np.array_equal(render.crop(picture, window_1), left) and np.array_equal(render.crop(picture, window_2), right)
 
 
 @pytest.mark.parametrize(

@@ -132,15 +132,6 @@ def test_equal_calls_share_their_work() -> None:
     assert aligned(source, edited, None, "sift", official=True).image is not first.image
 
 
-def test_squared_difference_counts_kept_pixels_alone() -> None:
-    rng = np.random.default_rng(0)
-    first, second = (rng.integers(0, 256, (40, 30, 3), np.uint8) for _ in range(2))
-    kept = rng.random((40, 30)) < 0.4
-    exact = (first.astype(int) - second.astype(int)) ** 2
-    assert squared_difference(first, second) == pytest.approx(exact.mean(), rel=1e-12)
-    assert squared_difference(first, second, kept) == pytest.approx(exact[kept].mean(), rel=1e-12)
-
-
 def test_nothing_is_kept_of_calls_that_are_over() -> None:
     source = textured(64, 48)
     for _ in range(2):

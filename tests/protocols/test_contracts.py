@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pytest
 
 from editloupe import plugins
@@ -35,6 +34,8 @@ pytestmark = pytest.mark.usefixtures("toys")
         ("dlebench-build", {"grounding": "given"}),
         ("giebench-build", {"masks": "given", "edits": 9}),
         ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
+        *(("dice", given) for given in ({}, {"form": "lines"}, {"detector": "localize"}, {"patch": "coherent"})),
+        *((name, {}) for name in ("unicbench", "unicverify")),
     ],
 )
 def test_a_protocol_keeps_the_contract(name: str, options: dict[str, Any]) -> None:
@@ -170,14 +171,6 @@ def test_a_wrong_score_is_no_number_and_other_samples_go_on(scores: list[Any], m
     assert set(protocol_faults(found)) == {"a/one", "b/one"}
 
 
-def test_a_score_is_a_float_on_the_scale() -> None:
-    samples = drawn_samples(ImageStore())[:1]
-    given = [of_one(np.float32(2.5)), of_one(10.000000000000002, metric="n"), of_one(3, turn=1), of_one(4.0, part="x")]
-    values = [score.value for score in group_scores(Given(*given), samples, Known())]
-    assert values == [2.5, 10.0, 3.0, 4.0]
-    assert {type(value) for value in values} == {float}
-
-
 def refused(sample: Any, metric: str) -> Finding:
     return Finding(
         task_id=f"{sample.key} {metric}", judge_id="j", repeat=0, sample_id=sample.id, editor=sample.editor, metric=metric,
@@ -230,9 +223,3 @@ class Plans(Faulty):
 def test_a_task_that_cannot_be_asked_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ProtocolError, match=rf"^protocol 'faulty' \(.*planned a task {re.escape(message)}"):
         planned(Plans(**fields), drawn_samples(ImageStore())[:2], Known())
-
-
-def test_no_metric_is_called_all() -> None:
-    for id_ in ("all", "All"):
-        with pytest.raises(ConfigError, match="which stands for all metrics together"):
-            Metric(id=id_, domain=Binary())

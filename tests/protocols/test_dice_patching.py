@@ -101,18 +101,6 @@ def pictures(task: Task) -> dict[str, RGB]:
     return {view.alias: STORE.array(make_view(view, STORE).image) for view in task.views}
 
 
-def test_what_is_planned_follows_from_what_is_known() -> None:
-    asked = Asked()
-    first, second, third = asked.waves()
-    assert list(first) == ["differences", "clip_i_none", "clip_t_none"]
-    assert list(second) == ["coherence", *(f"{k}_{p}" for p in ("all", "random") for k in ("clip_i", "clip_t"))]
-    assert list(third) == [f"{k}_{p}" for p in ("coherent", "incoherent") for k in ("clip_i", "clip_t")]
-    detection = first["differences"].id
-    assert (first["clip_i_none"].rests_on, second["clip_t_all"].rests_on) == ((), (detection,))
-    assert third["clip_t_incoherent"].rests_on[0] == detection and len(third["clip_t_incoherent"].rests_on) == 3
-    assert {m.id for m in asked.protocol.metrics if m.id.startswith("clip")} == {*asked.scores()}
-
-
 def test_boxes_have_the_mean_colour_of_the_source_in_both_images() -> None:
     tasks = Asked().tasks()
     for patch, boxes in (("none", []), ("coherent", [ASKED]), ("incoherent", [UNASKED]), ("all", [ASKED, UNASKED])):
@@ -130,20 +118,6 @@ def test_boxes_have_the_mean_colour_of_the_source_in_both_images() -> None:
     x0, y0, x1, y1 = UNASKED
     assert (found[2 * y0 : 2 * y1, 3 * x0 : 3 * x1] == MEAN).all()
     assert np.array_equal(found[: 2 * ASKED[1]], large[: 2 * ASKED[1]])
-
-
-def test_random_areas_have_the_sizes_of_the_differences_and_the_same_places_each_time() -> None:
-    def moved(sample: Sample) -> list[list[float]]:
-        boxes: Any = Asked(sample).tasks()["clip_i_random"].views[0].params["boxes"]
-        return list(boxes)
-
-    found = moved(sample_of())
-    assert found == moved(sample_of()) != moved(sample_of(BASE))
-    for (x0, y0, x1, y1), box in zip(found, (ASKED, UNASKED), strict=True):
-        assert (x1 - x0, y1 - y0) == pytest.approx((box[2] - box[0], box[3] - box[1]))
-        assert min(x0, y0) >= 0 and x1 <= 160 and y1 <= 120 and (x0, y0) != box[:2]
-    whole = sample_of(differences=[{"op": "EDIT", "object": "cup", "box": [0, 0, 160, 120]}])
-    assert moved(whole) == [[0, 0, 160, 120]]
 
 
 def test_scores_and_the_reasons_for_missing_ones() -> None:
@@ -169,9 +143,3 @@ def test_scores_and_the_reasons_for_missing_ones() -> None:
     assert {s.missing for s in nothing.protocol.score([nothing.sample], Known()) if s.metric != "given"} == {
         "not judged yet"
     }
-
-
-def test_without_a_caption_there_is_no_clip_t() -> None:
-    for caption in (None, " ", 3):
-        asked = Asked(sample_of(target_caption=caption))
-        assert {metric[:6] for metric in asked.scores()} == {"clip_i"}

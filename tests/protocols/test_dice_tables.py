@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from editloupe.protocols.base import BaseProtocol
-from editloupe.protocols.dice.tables import Detector, rating_dims, tables
+from editloupe.protocols.dice.tables import Detector, tables
 from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.stats.table import Table
-from editloupe.values import ImageRef, Sample, Turn
 from tests.guards.doors import tables as tables_of
 
 UNIT = Interval(low=0, high=1)
@@ -106,43 +105,6 @@ def test_editors_have_percentages_of_their_judged_images() -> None:
     assert [row.cells[1].value for row in report(typed)["correct-by-type"].rows] == [50.0, 0.0, 11.0]
 
 
-def test_tables_say_how_many_differences_nobody_was_asked_about() -> None:
-    capped = [
-        score("correct", "0", 0.0),
-        score("unwanted", "0", 0.0),
-        score("no_change", "0", 0.0, left_out=180, areas_given=0),
-        score("correct", "1", 1.0),
-        score("unwanted", "1", 0.0),
-        score("no_change", "1", 0.0, left_out=0, areas_given=1),
-        area("given", 1, "ADD", WHOLE, "1", coherent=1),
-    ]
-    said = "Not judged, by max_differences: 180 of the differences, in 1 of the images."
-    tables = report(capped)
-    assert said in tables["editors"].caption and said in tables["coherence-areas"].caption
-    whole = [replace(s, dims={**s.dims, "left_out": 0}) if s.metric == "no_change" else s for s in capped]
-    assert not any("max_differences" in table.caption for table in report(whole).values())
-
-
-def test_people_stand_beside_the_judge() -> None:
-    said = {"human_adherence": {"r1": 1, "r2": 1}, "human_preservation": {"r1": 5, "r2": 5}}
-    image = ImageRef(sha256="0" * 64, width=8, height=8, media_type="image/png")
-    human = {name.removeprefix("human_"): ratings for name, ratings in said.items()}
-    sample = Sample(id="0", source=image, turns=(Turn(instruction="x", edited=None),), human=human)
-    assert rating_dims(sample) == {"human_adherence": 1.0, "human_preservation": 5.0}
-    assert rating_dims(replace(sample, human={"adherence_anna": {"human": 2}, "preservation": {"human": "good"}})) == {
-        "human_adherence": 2.0
-    }
-    made = [
-        *edits("a", 1, 0.0, 0, of=1, **rating_dims(sample)),
-        *[replace(s, sample_id="1") for s in edits("a", 1, 0.0, 0, of=1, human_adherence=2.0, human_preservation=5.0)],
-        *[replace(s, sample_id="2") for s in edits("a", 1, 0.0, 0, of=1)],
-    ]
-    found = figures(report(made)["editors"])
-    assert found["a", "adherence", "people"] == pytest.approx(1.5)
-    assert found["a", "no_change", "people"] == pytest.approx(50.0)
-    assert report(made)["editors"].rows[0].cells[-1].text.endswith("(2/3)")
-
-
 def published(name: str) -> list[dict[str, str]]:
     with (HERE / name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -210,87 +172,7 @@ def test_average_precision_with_and_without_the_op() -> None:
     assert [cell.text for cell in table.rows[0].cells[:4]] == ["logprob", "1/1", "3", "2"]
 
 
-def test_confidences_that_some_lack_or_that_are_of_two_kinds_give_no_figure() -> None:
-    lacking = [*FOUND[:-1], area("detected", 3, "EDIT", RIGHT)]
-    table = report(lacking)["detection"]
-    assert table.rows[0].cells[4].text == "– (1 of 3 differences have none)"
-    assert figures(table)["none", "agnostic", "AP50"] == pytest.approx(100.0)
-    mixed = [*FOUND[:-1], area("detected", 3, "EDIT", RIGHT, confidence=0.2, confidence_source="asked")]
-    first, last = report(mixed)["detection"].rows
-    assert (first.cells[0].value, first.cells[4].why) == ("logprob and asked", "they have several sources")
-    assert last.cells[0].value == "none"
-    without = [area("detected", 1, "ADD", LEFT) if s.metric == "detected" else s for s in FOUND[:4]]
-    assert [row.cells[0].value for row in report(without)["detection"].rows] == ["none"]
-
-
-def test_images_without_a_detection_are_left_out_and_those_in_which_nothing_changed_count() -> None:
-    lost = [score("no_change", "1", None), area("given", 1, "EDIT", LEFT, "1", coherent=1)]
-    unknown = [score("no_change", "2", 0.0), area("detected", 1, "EDIT", LEFT, "2", **sure(1.0))]
-    table = report([*FOUND, *lost, *unknown])["detection"]
-    assert [cell.text for cell in table.rows[0].cells[1:4]] == ["1/2", "3", "2"]
-    assert "Left out: 1 of the images;" in table.caption
-    assert (
-        figures(table)["logprob", "agnostic", "AP50"] == figures(report(FOUND)["detection"])["logprob", "agnostic", "AP50"]
-    )
-    # The data says that nothing changed: what was found there is wrong, and it is the surest.
-    same = [score("no_change", "3", 0.0, areas_given=0), area("detected", 1, "EDIT", LEFT, "3", **sure(1.0))]
-    table = report([*FOUND, *same])["detection"]
-    assert table.rows[0].cells[1].text == "2/2" and table.rows[0].cells[2].text == "4"
-    assert figures(table)["logprob", "agnostic", "AP75"] == pytest.approx(100 * 2 / 4)
-    assert "detection" not in report(unknown) and "detection" not in report(FOUND, "given")
-
-
 # ---- Coherence -------------------------------------------------------------------------------------------------------
 
 
-def test_accuracy_stands_beside_what_a_constant_answer_reaches() -> None:
-    def right(number: int, value: float | None, kind: str) -> Score:
-        own = area("coherence_right", number, "EDIT", LEFT, value=value, given_kind=kind)
-        return replace(own, normalised=None if value is None else 100 * value)
-
-    # Three coherent areas, all judged right; one of two incoherent ones; one refused.
-    wrong = ((4, 1.0), (5, 0.0), (6, None))
-    made = [*(right(i, 1.0, "coherent") for i in (1, 2, 3)), *(right(i, v, "incoherent") for i, v in wrong)]
-    table = report(made, "given")["coherence"]
-    assert {row.cells[0].text: (row.cells[1].value, row.cells[1].judged, row.cells[1].asked) for row in table.rows} == {
-        "coherent": (100, 3, 3),
-        "incoherent": (50, 2, 3),
-        # Balanced: a judge that always says yes has 50 there.
-        "Mean of all 2 kinds": ((100 + 50) / 2, 5, 6),
-        # 4 of 5.
-        "Mean of all samples": (80, 5, 6),
-    }
-    assert "balanced accuracy" in table.caption
-
-
-def test_detected_areas_have_coherence_as_their_class() -> None:
-    made = [
-        *FOUND,
-        area("coherence", 1, "EDIT", WHOLE, value=0.0, **sure(0.9)),
-        area("coherence", 2, "ADD", LEFT, value=1.0, **sure(0.6)),
-        area("coherence", 3, "EDIT", RIGHT, value=0.0, **sure(0.7)),
-    ]
-    found = figures(report(made)["coherence-areas"])
-    # Coherent: found at once. Incoherent: at .50 the whole takes the right half; above, the right half comes second.
-    assert found["logprob", "AP coherent"] == pytest.approx(100.0)
-    assert found["logprob", "AP incoherent"] == pytest.approx((100 + 9 * 50) / 10)
-    assert found["logprob", "AP"] == pytest.approx((100 + 55) / 2)
-    # Of an image of which one difference was not judged nothing counts.
-    half = [replace(s, value=None, missing="refused") if s.metric == "coherence" else s for s in made]
-    table = report(half)["coherence-areas"]
-    assert table.rows[-1].cells[1].text == "0/1" and "Left out: 1 of the images;" in table.caption
-    assert [cell.text for cell in table.rows[-1].cells[4:]] == ["– (no such area)"] * 5
-    unsaid = [replace(s, dims={**s.dims, "coherent": None}) if s.metric == "given" else s for s in made]
-    assert "coherence-areas" not in report(unsaid) and "coherence-areas" not in report(made, "given")
-
-
 # ---- CLIP ------------------------------------------------------------------------------------------------------------
-
-
-def test_patched_clip_has_a_mean_for_each_editor() -> None:
-    made = [score("clip_i_none", "0", 0.9), score("clip_i_none", "1", 0.7), score("clip_t_coherent", "0", 0.25),
-            score("clip_i_none", "0", None, editor="b")]  # fmt: skip
-    table = report(made, patches=("none", "coherent"))["clip"]
-    assert figures(table)["a", "clip_i_none"] == pytest.approx(0.8) and figures(table)["b", "clip_i_none"] is None
-    assert [row.cells[1].text for row in table.rows] == ["0.800 [0.700, 0.900] (2/2)", "– (0/1)"]
-    assert not {"clip", "editors", "detection"} & {*report([score("coherence")])}

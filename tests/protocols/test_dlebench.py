@@ -8,7 +8,6 @@ from editloupe.answers import Label
 from editloupe.figures.summary import Summary, summarise
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, scored
-from editloupe.protocols.dlebench.tables import edit_type_name
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Sample, Turn
@@ -108,46 +107,3 @@ def test_a_failure_has_a_status_and_no_number():
     assert found.rows["Change Shape"]["overall"].value is None
     assert found.types_present == {IF: 1, VC: 1, "overall": 1}
     assert found.statuses[IF] == {"refused": 2}
-
-
-def test_types_that_the_paper_does_not_know_keep_their_own_name():
-    scores = scores_of({"a": ("style", "Wrong Action", "Scene Collapse"), "b": (None, "Wrong Action", "Scene Collapse")})
-    found = summary_of(scores)
-    # Value 2 → (2−1)/3·100.
-    assert {row: cells[IF].value for row, cells in found.rows.items()} == {
-        "style": pytest.approx(100 / 3), "(none)": pytest.approx(100 / 3),
-    }  # fmt: skip
-    # None of the seven types is there: no mean over them.
-    assert found.macro[IF].value is None
-
-
-def test_edit_types_are_known_by_their_usual_spellings():
-    spellings = {
-        "Change Color": ("change_color", "Change Colour", "color_alter"),
-        "Change OCR": ("OCR", "change_text"),
-        "Removal Object": ("subject-remove", "Removal Object"),
-        "Replace Object": ("replace",),
-        "Change Count": ("count_change",),
-        "background": ("background",),
-        "(none)": ("  ", None),
-    }
-    for name, known in spellings.items():
-        assert {edit_type_name(spelling) for spelling in known} == {name}
-
-
-def test_a_missing_output_is_planned_as_a_task_that_cannot_be_asked():
-    protocol = make_protocol("dlebench", {"criteria": "vc"})
-    (task,) = protocol.plan([sample("a", None, edited=False)], Known())
-    assert task.blocked is not None
-    assert task.blocked[0] == "missing_output"
-    assert [v.alias for v in task.views] == ["Original Image"]
-
-
-def test_a_task_is_known_by_its_content_and_not_by_its_judge():
-    def id_of(tools: tuple[str, ...] = (), **options: str) -> str:
-        made = make_protocol("dlebench", {"criteria": "if", **options}, tools=tools)
-        (task,) = made.plan([sample("a", "color")], Known())
-        return task.id
-
-    assert id_of() == id_of() == id_of(("zoom_in",), mode="plain")
-    assert id_of() != id_of(("zoom_in",))

@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.errors import ConfigError
 from editloupe.values import Box
 
 INSTRUCTION = "Change the colour of the scarf to blue."
@@ -57,49 +57,6 @@ def test_the_documented_keys_are_read_and_all_others_kept(download: Callable[...
     assert b.edit_type == "remove_thing"  # as the data spell it
 
 
-def test_rows_that_share_an_image_are_told_apart_by_reference_or_digest(
-    download: Callable[..., Path], draw: Callable[..., Path]
-) -> None:
-    path = download(
-        [row("a", reference_image="a_1.png"), row("a", reference_image="a_2.png", edit_operation="Remove the red scarf.")]
-    )
-    for name in ("a_1", "a_2"):
-        draw(f"byref/{name}.jpg")
-    loaded = opened(path, out=path.parent / "byref")
-    assert [s.id for s in loaded.samples] == ["a_1", "a_2"] and all(s.edited for s in loaded.samples)
-    with pytest.raises(DataError, match=r"\{source\} would give several rows the same file"):
-        opened(path)
-
-
-def test_names_that_could_be_read_two_ways_are_refused(download: Callable[..., Path], tmp_path: Path) -> None:
-    path = download([row("1", id="2"), row("2", id="1")])
-    with pytest.raises(ConfigError, match=r"ambiguous names: \{id\} gives '2' and .* gives '1' for the same row"):
-        opened(path)
-    fields = tmp_path / "map.toml"
-    fields.write_text('layout = "dlebench"\n[outputs]\nnames = "{source}"\n', encoding="utf-8")
-    assert [s.edited.path.name for s in opened(path, fields=fields).samples if s.edited and s.edited.path] == [
-        "1.png",
-        "2.png",
-    ]
-
-
-def test_operation_names_are_not_taken_for_instructions(download: Callable[..., Path], tmp_path: Path) -> None:
-    rows = [row("a", edit_operation="Add", p="Add a red cup."), row("b", edit_operation="Remove", p="Remove the cup.")]
-    path = download(rows)
-    with pytest.raises(ConfigError, match=r"names of operations \('Add', 'Remove'\).*keys image, .*, p\."):
-        opened(path)
-    fields = tmp_path / "map.toml"
-    fields.write_text('layout = "dlebench"\n[columns]\ninstruction = "p"\n', encoding="utf-8")
-    first = opened(path, fields=fields).samples[0]
-    assert (first.instruction, first.edit_type) == ("Add a red cup.", "Add")
-
-
-def test_an_option_that_is_wrong_is_told(download: Callable[..., Path], tmp_path: Path) -> None:
-    (tmp_path / "map.toml").write_text("layout = 'dlebench'\n[options]\nbbox_format = 'coco'", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"bbox_format 'coco'; expected one of xyxy"):
-        opened(download([row("a")]), fields=tmp_path / "map.toml")
-
-
 def test_boxes_are_refused_until_it_is_stated_how_they_are_written(download: Callable[..., Path], tmp_path: Path) -> None:
     path = download([row("a", bbox=[5, 5, 20, 20]), row("b", bbox="10,10,30,30")])
     with pytest.raises(
@@ -110,15 +67,6 @@ def test_boxes_are_refused_until_it_is_stated_how_they_are_written(download: Cal
     fields = tmp_path / "map.toml"
     fields.write_text('layout = "dlebench"\n[options]\nbbox_format = "xywh"\n', encoding="utf-8")
     assert opened(path, fields=fields).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
-
-
-def test_one_wrong_box_among_many_is_rejected_alone(download: Callable[..., Path]) -> None:
-    rows = [row(f"{i:02}", bbox=[1040, 30, 1060, 47], **PX) for i in range(60)]
-    rows[7]["bbox"] = [1040, 30, 1060, 4700]
-    rows[8]["bbox"] = {"x": 1040, "y": 30, "w": 20, "h": 17}
-    loaded = opened(download(rows, size=(1100, 50)))
-    assert [r.id for r in loaded.rejected] == ["07"] and len(loaded.samples) == 59
-    assert loaded.samples[7].targets[0].boxes["source"] == Box(1040, 30, 1060, 47)
 
 
 def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Callable[..., Path]) -> None:
@@ -137,27 +85,3 @@ def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Ca
     loaded = opened(path, out=path / "Reference_Images")
     assert [len(s.targets) for s in loaded.samples] == [2, 0, 0, 0]
     assert any("2 rows share their image" in note for note in loaded.notes)
-
-
-def test_a_broken_file_of_boxes_is_an_error_of_the_whole(download: Callable[..., Path], write: Callable[..., Path]) -> None:
-    path = download([row("a")])
-    for line, expected in (("{", "broken JSON"), ('{"bbox": [1,2,3,4]}', "names no row")):
-        write("dle/boxes.jsonl", [line])
-        with pytest.raises(SampleError, match=rf"boxes\.jsonl, line 1: .*{expected}"):
-            opened(path)
-
-
-def test_the_file_of_boxes_may_state_its_convention(download: Callable[..., Path], write: Callable[..., Path]) -> None:
-    path = download([row("a"), row("b")], size=(1100, 50))
-    write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "xywh"}])
-    assert opened(path).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
-    write("dle/boxes.jsonl", [{"image": "a.png", "bbox": [5, 5, 20, 20], "bbox_format": "corners"}])
-    with pytest.raises(SampleError, match=r"line 1: column 'bbox_format': expected one of xyxy.*'corners'"):
-        opened(path)
-
-
-def test_a_key_of_theirs_is_not_taken_for_a_column_of_ours(download: Callable[..., Path]) -> None:
-    path = download([row("a", edited_file_name="../x.png", model="GPT-4.1", human_if=3)])
-    (sample,) = opened(path).samples
-    assert sample.extra == {"data.edited_file_name": "../x.png", "data.model": "GPT-4.1"}
-    assert sample.editor == "Bagel" and sample.human == {"if": {"human": 3.0}}

@@ -10,19 +10,15 @@ import pytest
 from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import ImagePart, Request, Sampling
-from editloupe.errors import ConfigError, DataError
-from editloupe.figures.judged import judged_in
+from editloupe.chat import ImagePart, Request
+from editloupe.errors import DataError
 from editloupe.findings import Finding
-from editloupe.imaging.views import size_of
-from editloupe.protocols.base import Known, make_protocol
-from editloupe.protocols.repeats import Repeats
 from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.traces.read import read_trace
 from tests.conftest import final
 from tests.protocols.dlebench_folder import EDITORS, HEIGHT, MISSING, SCENES, WIDTH, draw_folder
-from tests.setups import open_with, run_over, summaries
+from tests.setups import open_with, run_over
 
 
 def good(request: Request) -> str:
@@ -123,25 +119,6 @@ def test_the_oracle_shows_each_target_in_a_crop_by_equation_1(oracle: tuple[Outc
     assert middle[0] > 180 and middle[1] < 60
 
 
-def test_the_crop_of_an_output_of_another_size_shows_the_same_place(tmp_path: Path):
-    folder = draw_folder(tmp_path / "data", edited_size=(2 * WIDTH, 2 * HEIGHT))
-    rows = (folder / "data.jsonl").read_text().splitlines(keepends=True)
-    (folder / "data.jsonl").write_text(next(row for row in rows if '"colour"' in row))
-    outcome, _ = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
-    _, recipes = views(outcome, finding(outcome, "steady", "colour", "instruction_following", 1))
-    # λ comes from the source's px; the box is twice as large: 64×40 at (232, 220), sides 448 and 280.
-    assert recipes["Edited Image"]["region"] == [8, 80, 456, 360]
-    assert recipes["Original Image"]["region"] == [4, 40, 228, 180]
-    # All are shown at the finest one's scale, 448×280 px, where the box at (100 − 4, 100 − 40) is at (192, 120).
-    for recipe in recipes.values():
-        assert recipe["params"] == {
-            "size": [448, 280],
-            "marks": [[192, 120, 256, 160]],
-            "targets": [{"box": [100, 100, 132, 120], "lambda": 6.0, "s": 20}],
-            "boxes_of": ["source"],
-        }
-
-
 def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome, ScriptedLMM]):
     outcome, _ = oracle
     shown, recipes = views(outcome, finding(outcome, "steady", "several", "visual_consistency"))
@@ -160,19 +137,6 @@ def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome
         assert white.sum() == 36 * 36 + 72 * 72
 
 
-def test_what_is_replaced_is_masked_where_it_was_and_where_it_is(oracle: tuple[Outcome, ScriptedLMM]):
-    outcome, _ = oracle
-    for id, boxes in (
-        # The union is the reference's box, 70 px: 5 % is 3.5 px, rounded outward.
-        ("other", [[186, 136, 264, 214]]),
-        # The removed disc has no box in the reference: the source's stands for both.
-        ("gone", [[198, 148, 242, 192]]),
-    ):
-        _, recipes = views(outcome, finding(outcome, "steady", id, "visual_consistency"))
-        assert all(recipe["params"]["boxes"] == boxes for recipe in recipes.values())
-        assert recipes["Original Image"]["params"]["boxes_of"] == (["source", "reference"] if id == "other" else ["source"])
-
-
 def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path: Path):
     def script(request: Request) -> str:
         return final("Wrong Action" if is_second(request) else "Flawless Execution")
@@ -186,75 +150,8 @@ def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path:
     assert (missing.value, missing.missing) == (None, "missing_output")
 
 
-def test_a_target_without_a_label_leaves_the_sample_without_a_score(folder: Path, tmp_path: Path):
-    def script(request: Request) -> str:
-        return "I cannot say." if "one of the 2 targets" in request.messages[0].text else final("Flawless Execution")
-
-    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
-    score = several(outcome)
-    assert (score.value, score.missing, score.parts) == (None, "unparsed", ("(unparsed)", "(unparsed)"))
-    summary = next(s for s in summaries(outcome) if s.editor == "steady")
-    assert (summary.micro["instruction_following"].judged, summary.micro["instruction_following"].asked) == (5, 6)
-
-
-def test_the_worst_target_counts_of_what_each_targets_repeats_come_to(folder: Path, tmp_path: Path):
-    # By the seed, from 5.
-    first, second = ("Wrong Action", "Flawless Execution", "Flawless Execution"), ("Over Modification",) * 3
-
-    def script(request: Request) -> str:
-        return final((second if is_second(request) else first)[(request.sampling.seed or 5) - 5])
-
-    rule, warm = Repeats(count=3), Sampling(temperature=1.0, seed=5)
-    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",), repeats=rule, sampling=warm)
-    score = several(outcome)
-    # The worst single answer was "Wrong Action", and the median of its target's three is not.
-    assert score.parts == ("Flawless Execution", "Over Modification")
-    # Of the two targets' entropies, 0.918 bits of one against two and 0 of three alike, the larger.
-    assert (score.label, score.value, score.entropy) == ("Over Modification", 3, pytest.approx(0.9183, abs=5e-5))
-    assert score in judged_in(outcome.store)[0].scores
-
-
-def test_a_reference_is_shown_elsewhere_only_when_asked_for(folder: Path, tmp_path: Path):
-    for mode, reference, more in (("tool", "always", {"Reference Image"}), ("oracle", "never", set())):
-        _, lmm = judged(folder, tmp_path / mode, mode, criteria=("if",), options={"reference": reference})
-        assert set().union(*map(names, lmm.requests)) == {"Original Image", "Edited Image"} | more
-
-
-def test_options_are_part_of_the_run(folder: Path, tmp_path: Path):
-    judged(folder, tmp_path / "run", "oracle")
-    with pytest.raises(ConfigError, match=r"--set mask_pad: was 0\.05, is 0\.2"):
-        judged(folder, tmp_path / "run", "oracle", options={"mask_pad": "0.2"})
-
-
-def test_an_option_that_cannot_be_is_refused():
-    for given, message in (
-        ({"pad": 1}, r"unknown option 'pad'; did you mean 'mask_pad'\? it has: mode, rubric"),
-        ({"mask_pad": "wide"}, r"option mask_pad: Input should be a valid number.*found 'wide'"),
-        ({"mask_pad": 2}, r"option mask_pad: Input should be less than or equal to 1; found 2"),
-        ({"s_min": 300}, r"expected 0 < s_min < s_max, found 300 and 256"),
-        ({"lambda_min": 7}, r"expected 0 ≤ lambda_min ≤ lambda_max, found 7 and 6"),
-        ({"reference": "maybe"}, r"option reference: Input should be 'oracle', 'always' or 'never'; found 'maybe'"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            make_protocol("dlebench", given)
-
-
 def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):
     folder = draw_folder(tmp_path / "data", boxes=False)
     with pytest.raises(DataError, match=r"12 of 12 samples have none: steady/colour, .* and 7 more\. Add a column bbox"):
         judged(folder, tmp_path / "run", "oracle")
     assert not (tmp_path / "run").exists()
-
-
-def test_an_estimate_counts_the_crops_as_they_are_shown(folder: Path, tmp_path: Path):
-    """The dry run knows the size of every picture without making one."""
-    outcome, lmm = judged(folder, tmp_path / "run", "oracle", criteria=("if",))
-    tasks = [t for g in [outcome.loaded.samples] for t in outcome.setup.protocol.plan(g, Known()) if t.blocked is None]
-    told = {(t.about, r.alias): size_of(r) for t in tasks for r in t.views}
-    assert lmm.requests
-    for found in (f for f in outcome.findings if f.status == "ok"):
-        shown, _ = views(outcome, found)
-        for alias, sha256 in shown.items():
-            height, width = pixels(outcome, sha256).shape[:2]
-            stand_in = told[found.about, alias]
-            assert (stand_in.width, stand_in.height) == (width, height)

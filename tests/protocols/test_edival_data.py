@@ -19,7 +19,7 @@ from editloupe.protocols.edival.chain import Chain, Pools, columns, read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit, parse_edit
 from editloupe.protocols.edival.sights import Eyes, Sight, Unsettled, detect
 from editloupe.tasks import Measure
-from editloupe.values import Box, ImageRef, Sample, Target, Turn
+from editloupe.values import Box, ImageRef, Sample, Turn
 
 FILE = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
 BASE, FIRST, SECOND = (
@@ -68,21 +68,6 @@ def test_a_sentence_is_taken_apart_and_put_together_again():
     edit = parse_edit("background_change", bracketed, plain)
     assert edit.keep == ("red mug", "jar") and edit.sentence() == plain and edit.sentence(brackets=True) == bracketed
     assert parse_edit("background_change", bracketed, "Change the background to park").keep == ()
-
-
-def test_what_is_no_sentence_of_its_type_is_told():
-    inside = "Change the position of [a] to [inside] of [b]"
-    for edit_type, text, said in (
-        ("paint", "Paint [wall]", "unknown edit type 'paint'; expected one of subject_add"),
-        ("subject_remove", "Take away [cup]", "is not of the form 'Remove [target]'"),
-        ("subject_remove", "Remove [cup", "is not of the form"),
-        ("subject_remove", "Remove [[cup]]", "is not of the form"),
-        ("subject_remove", "Remove [ ]", "has nothing in the place of [target]"),
-        ("count_change", "Change the count of [cup] to [three]", "the count 'three' is not a whole number"),
-        ("position_change", inside, "unknown position 'inside'; expected one of left"),
-    ):
-        with pytest.raises(DataError, match=re.escape(said)):
-            parse_edit(edit_type, text)
 
 
 @pytest.mark.skipif(not FILE.is_file(), reason="the sample of the instructions is not here (../shared/data/benchmarks)")
@@ -155,45 +140,3 @@ def test_a_picture_is_searched_once_whatever_the_spelling_of_the_phrase():
         with pytest.raises(Unsettled) as unsettled:
             seen(chain, 1, "red cup", *given)
         assert unsettled.value.status == status
-
-
-def test_given_boxes_are_findings_of_the_key_and_no_detector_is_asked():
-    boxes = [{"Red cup": [[20, 10, 60, 50], [0, 0, 20, 10]], "hat": []}, None, {"red cup": []}]
-    chain = sample(FIRST, SECOND, extra={"boxes": boxes})
-    asked = ((0, "hat"), (0, "red cup"), (2, "red cup"), (0, "jar"), (1, "red cup"))
-    tasks = [detect("edival", chain, turn, phrase) for turn, phrase in asked]
-    assert [task.measure for task in tasks] == ["key"] * 3 + ["detections"] * 2 and not any(t.views for t in tasks[:3])
-    known = [found(task, task.args["answer"]) for task in tasks[:3]]
-    # 20 of 200 px is 0.1 of the width, 10 of 100 px is 0.1 of the height.
-    first, second = seen(chain, 0, "red cup", *known)
-    assert list(first.box) == pytest.approx([0.1, 0.1, 0.3, 0.5]) and list(second.box) == pytest.approx([0, 0, 0.1, 0.1])
-    assert first.score == second.score == 1.0 and seen(chain, 2, "red cup", *known) == seen(chain, 0, "hat", *known) == []
-
-
-def test_boxes_of_targets_count_for_the_base_image_and_the_last_output():
-    target = Target(name="Cup", boxes={"source": Box(20, 10, 60, 50), "edited": Box(40, 10, 80, 50)})
-    nameless = Target(boxes={"source": Box(0, 0, 9, 9)})
-    chain = sample(FIRST, SECOND, targets=(target, nameless))
-    assert [detect("edival", chain, turn, "cup").measure for turn in (0, 1, 2)] == ["key", "detections", "key"]
-    answer: Any = detect("edival", chain, 2, "cup").args["answer"]
-    assert answer["data"]["detections"][0]["box"] == [200, 100, 400, 500]
-    # An output that is the base image has the boxes of that.
-    boxes: Any = [{"hat": [[20, 10, 60, 50]]}, {"hat": []}]
-    null, other = (sample(image, extra={"boxes": boxes}, targets=(target,)) for image in (BASE, SECOND))
-    for phrase in ("cup", "hat"):
-        base = detect("edival", null, 0, phrase).args
-        assert detect("edival", null, 1, phrase).args == base != detect("edival", other, 1, phrase).args
-
-
-def test_given_boxes_that_cannot_be_read_are_told():
-    for boxes, said in (
-        ({"cup": []}, "needs a list with an item for each of its 2 pictures, the base image first; found a dict"),
-        ([None], "found 1"),
-        ([[], None], "item 0: expected an object from a name to its boxes, or null; found"),
-        ([{"cup": None}, None], "item 0, 'cup': expected a list of boxes"),
-        ([{"cup": [[1, 2, 3]]}, None], "item 0, 'cup': expected a list of boxes .* in px: expected four numbers, found 3"),
-        ([{"cup": [[5, 5, 1, 1]]}, None], "empty or inverted"),
-        ([{"cup": [[0, 0, 900, 50]]}, None], "reaches outside the image of 200×100 px"),
-    ):
-        with pytest.raises(DataError, match=f"sample '7': column 'boxes'.*{said}"):
-            detect("edival", sample(FIRST, extra={"boxes": boxes}), 0, "cup")

@@ -15,12 +15,10 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.data.write import metadata_row, place_image
-from editloupe.errors import ConfigError, DataError, SampleError
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.values import Sample
-from tests.protocols.edival_files import CHAINS, Line, edit, lines, picture, put, write
+from tests.protocols.edival_files import CHAINS, Line, edit, lines, picture, write
 
 Program = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
@@ -72,87 +70,8 @@ def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -
     )
 
 
-def test_the_folder_that_is_named_says_which_mode_is_meant(tmp_path: Path) -> None:
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
-    only = edit(tmp_path / "flux", modes=("multipass",))
-    bare = edit(tmp_path / "qwen", modes=("",))
-    given = {"a": folder / "multipass", "b": folder / "singlepass", "c": only, "d": bare}
-    loaded = opened(root, edited=given)
-    modes = Counter((sample.editor, sample.extra["mode"]) for sample in loaded.samples)
-    assert modes == {("a", "multipass"): 2, ("b", "singlepass"): 6, ("c", "multipass"): 2, ("d", "multipass"): 2}
-    assert all(turn.edited is not None for sample in loaded.samples for turn in sample.turns)
-
-
-def test_without_outputs_the_chains_load(tmp_path: Path, editloupe: Program) -> None:
-    root = write(tmp_path / "data", lines())
-    with pytest.raises(ConfigError, match=r"--edited NAME=FOLDER, where they lie as .*INDEX_input_raw_turn_N\.png"):
-        opened(root)
-    loaded = opened(root, outputs=False)
-    assert {sample.id: there(sample) for sample in loaded.samples} == {"0": [False] * 3, "1": [False] * 3}
-    code, said, _ = editloupe("judge", root, "--set", "null_edit=true", "--out", "run")
-    assert code == 0, said
-    (first, *_) = opened(Path("run")).samples
-    assert [turn.edited for turn in first.turns] == [first.source] * 3
-
-
-@pytest.mark.parametrize("images", ["", "input_images_resize_512", "images"])
-def test_base_images_lie_beside_the_file_or_in_a_sub_folder(tmp_path: Path, images: str) -> None:
-    root = write(tmp_path / "data", lines(), images=images)
-    assert len(opened(root, outputs=False).samples) == 2
-    assert len(opened(root / "edival.csv", outputs=False, format="edival").samples) == 2
-
-
-def test_a_missing_output_leaves_its_turn_empty(tmp_path: Path) -> None:
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
-    for name in ("multipass/0_input_raw_turn_1", "multipass/1_input_raw_turn_3", "singlepass/1_input_raw_turn_2"):
-        (folder / f"{name}.png").unlink()
-    put(folder / "multipass" / "1_input_raw_turn_4.png")
-    put(folder / "multipass" / "logo.png")
-    loaded = opened(root, edited={"bagel": folder})
-    found = {sample.id: there(sample) for sample in loaded.samples}
-    assert found["0"] == [False, True, True] and found["1"] == [True, True, False] and found["1.c2"] == [False]
-    warnings = {sample.id: sample.warnings for sample in loaded.samples}
-    assert warnings["0"] == ("turn 1: no edited image",) and warnings["1.c2"] == ("no edited image",)
-    told = "\n".join(loaded.notes)
-    assert "3 missing, 2 belong to no row" in told
-
-
 def changed(index: int, turn: int, **columns: Any) -> list[Line]:
     return [{**line, **columns} if (line["image_index"], line["turns"]) == (index, turn) else line for line in lines()]
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"instructions": "__import__('os')"}, "'instructions': expected a list of texts such as ['a', 'b'], found text"),
-        ({"available_objects": "[" * 5000}, "'available_objects': expected a list of texts"),
-        ({"unchanged_objects": "[1]"}, "'unchanged_objects': expected a list of texts"),
-        ({"all_objects": "['\\ud800']"}, "'all_objects': expected a list of texts"),
-        ({"format_instructions": ["Change the position of [cup to [left] of [jar]"]}, "is not of the form"),
-        (
-            {"task_type": ["count_change"], "format_instructions": ["Change the count of [cup] to [three]"]},
-            "the count 'three' is not a whole number",
-        ),
-        ({"task_type": ["paint_over"]}, "unknown edit type 'paint_over'; expected one of subject_add,"),
-        (
-            {"task_type": ["position_change"] * 2},
-            "expected a list of 1, one item for each turn so far; found 2 in 'task_type'",
-        ),
-        ({"bg_consistency": "maybe"}, "'bg_consistency': expected True or False, found text 'maybe'"),
-    ],
-)
-def test_a_line_that_cannot_be_read_costs_its_own_image_alone(
-    tmp_path: Path, columns: dict[str, Any], message: str
-) -> None:
-    root, folder = write(tmp_path / "data", changed(1, 1, **columns)), edit(tmp_path / "bagel")
-    loaded = opened(root, edited={"bagel": folder, "flux": folder})
-    assert {sample.id for sample in loaded.samples} == {"0", "0.c1", "0.c2", "0.c3"}
-    assert Counter(row.key for row in loaded.rejected) == Counter(
-        f"{editor}/{id_}" for editor in ("bagel", "flux") for id_ in ("1", "1.c1", "1.c2", "1.c3")
-    )
-    for row in loaded.rejected:
-        assert row.message.startswith("edival.csv, line 5: image 1, turn 1: ") and message in row.message, row.message
-    assert "0 belong to no row" in "".join(loaded.notes)
 
 
 @pytest.mark.parametrize(
@@ -182,63 +101,6 @@ def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: l
     loaded = opened(write(tmp_path / "data", given), outputs=False)
     assert [sample.id for sample in loaded.samples] == ["1"]
     assert message in {row.id: row.message for row in loaded.rejected}[id_]
-
-
-def test_a_second_line_for_a_turn_is_rejected_and_the_first_counts(tmp_path: Path) -> None:
-    first = changed(0, 1, all_objects=r"""['50\% jar', "cat's cup"]""")
-    loaded = opened(write(tmp_path / "data", [*first, {**lines()[0], "all_objects": ["other"]}]), outputs=False)
-    assert [sample.id for sample in loaded.samples] == ["0", "1"]
-    (twice,) = loaded.rejected
-    assert (twice.id, twice.kind) == ("0#line-8", "duplicate_id")
-    assert "line 8: image 0, turn 1 is on line 2 too; the first is kept" in twice.message
-    # Backslashes and quotes in names are read as they stand.
-    assert read_chain(loaded.samples[0]).pools[0].ever == (r"50\% jar", "cat's cup")
-
-
-def test_an_index_without_a_base_image_or_with_two_is_rejected_alone(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", lines())
-    (root / "0_input_raw.jpg").unlink()
-    loaded = opened(root, outputs=False)
-    assert [sample.id for sample in loaded.samples] == ["1"]
-    (gone,) = loaded.rejected
-    assert (gone.id, gone.kind) == ("0", "missing_file") and gone.file == root / "0_input_raw.jpg"
-    assert f"image 0: no base image 0_input_raw.jpg or 0_input_raw.png in {root} or its sub-folder input_" in gone.message
-    put(root / "0_input_raw.png")
-    put(root / "images" / "0_input_raw.jpg")
-    (twice,) = opened(root, outputs=False).rejected
-    assert (twice.id, twice.kind) == ("0", "no_match")
-    assert (
-        "several files could be the base image of image 0: 0_input_raw.png, images/0_input_raw.jpg; remove" in twice.message
-    )
-
-
-def test_a_file_without_the_columns_is_refused_and_of_several_one_must_be_named(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", [{k: v for k, v in line.items() if k != "all_objects"} for line in lines()])
-    with pytest.raises(SampleError, match=r"lacks the column all_objects; expected image_index, .*; found image_index"):
-        opened(root / "edival.csv", format="edival", outputs=False)
-    with pytest.raises(DataError, match=r"expected EdiVal-Bench: a \.csv file with the columns image_index, turns"):
-        opened(root, format="edival", outputs=False)
-    with pytest.raises(DataError, match="no known layout"):
-        opened(root, outputs=False)
-    root = write(write(tmp_path / "two", lines()), lines()[:3], name="short.csv")
-    with pytest.raises(DataError, match=r"edival\.csv, short\.csv; give the path of the one that is meant"):
-        opened(root, outputs=False)
-    assert [sample.id for sample in opened(root / "short.csv", outputs=False).samples] == ["0"]
-
-
-def test_a_chain_is_an_imagefolder_too(tmp_path: Path) -> None:
-    store, out = ImageStore(), tmp_path / "out"
-    root, folder = write(tmp_path / "data", lines()), edit(tmp_path / "bagel")
-    (folder / "multipass" / "0_input_raw_turn_2.png").unlink()
-    samples = load(root, store=store, edited={"bagel": folder}).samples
-    rows = [metadata_row(sample, lambda ref: place_image(ref, out, store=store)) for sample in samples]
-    (out / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    again = opened(out).samples
-    for sample, other in zip(samples, again, strict=True):
-        assert (other.key, other.content, other.extra, other.warnings) == (
-            sample.key, sample.content, sample.extra, sample.warnings,
-        )  # fmt: skip
-        assert read_chain(other) == read_chain(sample)
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the shared sample of the benchmark is not on this machine")

@@ -22,12 +22,6 @@ EDITS = (
     Edit(edit_type="background_change", new="park", keep=("jar",)),
 )
 CHAIN = tuple((edit.edit_type, edit.sentence(), edit.sentence(brackets=True)) for edit in EDITS)
-PEOPLE = """sample,editor,turn,part,if
-0,bagel,1,,yes
-0,bagel,3,,yes
-1,bagel,2,,no
-1.c2,bagel,1,instruction 2,yes
-"""
 SOURCE = "Failed to detect [cup] in images. Source detected: {}, Target detected: {}"
 REFERENCE = "Failed to detect required objects. Reference object [jar] detected: False, Target object [cup] detected: True"
 MISS = "Failed to detect [cup] in source image."
@@ -139,32 +133,6 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     assert run["identity"]["options"]["rules"] == {"like": "paper", "chains": "complete"}
 
 
-def test_the_run_is_read_by_report_and_compare(folder: Path, editloupe: Program) -> None:
-    assert editloupe(*IMPORT)[0] == 0
-    scores = {
-        (one["sample"], one["turn"], one["part"]): (one["value"], one["missing"])
-        for one in Run("run").frame().to_dicts()
-        if one["metric"] == "image_success"
-    }
-    assert [scores["1", turn, ""] for turn in (1, 2, 3)] == [(None, "not_defined")] * 3
-    assert [scores["2", turn, ""] for turn in (1, 2, 3)] == [(1.0, None), (0.0, None), (0.0, None)]
-    assert [scores["1.c3", 1, f"instruction {n}"] for n in (1, 2, 3)] == [(0.0, None)] * 3
-    code, out, err = editloupe("report", "run", "--format", "json")
-    assert code == 0, err
-    tables = json.loads(out)["judges"][0]["tables"]
-    assert {"multi-turn-success", "complex-success", "complex-by-type", "multi-turn-success-whole", "published"} <= {
-        *tables
-    }
-    put(folder / "people.csv", PEOPLE)
-    code, out, err = editloupe("compare", "run", "--human", "people.csv", "--format", "json", "--resamples", "100")
-    assert code == 0, err
-    found = json.loads(out)["human_agreement"][0]["all"]["figures"]["accuracy"]
-    # Yes to yes, no to yes, yes to no, yes to yes.
-    assert (found["value"], found["judged"], found["asked"]) == (0.5, 4, 4)
-    assert editloupe("import", "edival", "results", "--data", "data", "--out", "other")[0] == 0
-    assert editloupe("compare", "run", "other")[0] == 0
-
-
 def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, editloupe: Program) -> None:
     nothing = {"object_dinov3_consistency": [], "object_l1_consistency": []}
     turn = entry(2, object_dinov3_consistency_mean=0.0, object_l1_consistency_mean=0.0, object_details=nothing)
@@ -186,55 +154,6 @@ def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, edi
     assert [found["content_consistency", n] for n in (1, 2)] == [pytest.approx(0.875), 0.95]
     assert (found["preference", 1], found["preference_change", 1]) == (5.0, 0.5)
     assert (found["contrast", 3], found["luminance_p99", 3], found["preference", 3]) == (0.4, "not_defined", "unparsed")
-
-
-@pytest.mark.parametrize(
-    "turns", [{"1": entry(1), "3": entry(3)}, {"1": entry(1), "2": entry(2, None), "3": entry(3)}], ids=["gap", "null"]
-)
-def test_an_image_of_which_an_edit_has_no_number_is_in_no_published_success(
-    folder: Path, editloupe: Program, turns: dict[str, Any]
-) -> None:
-    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", turns)
-    code, out, err = editloupe(*IMPORT, "--format", "json")
-    assert code == 0, err
-    found = {
-        (one["turns"], one["metric"]): (one["published"], one["published_count"])
-        for one in json.loads(out)["means"]
-        if one["mode"] == "multipass"
-    }
-    # Images 1 and 2 fail at turn 1 and at turn 2.
-    assert found[3, "image_success"] == (0.0, 2)
-
-
-def test_results_of_one_editor_in_two_folders_are_refused(folder: Path, editloupe: Program) -> None:
-    for place, score in (("first", 1), ("second", 0)):
-        put(folder / "all" / place / "bagel" / "multipass" / "0_input_raw.json", {"1": entry(1, score)})
-    code, _, err = editloupe("import", "edival", "all", "--data", "data", "--out", "run")
-    assert code == 2 and "two folders hold results of bagel, multipass" in words(err)
-    assert not (folder / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "said"),
-    [
-        ("0_input_raw.json", "{", "0_input_raw.json: "),
-        ("0_input_raw.json", [1], "expected an object, found the list [1]"),
-        ("0_input_raw.json", {"base_image_quality": None}, "holds no turn; expected the keys 1, 2"),
-        ("0_input_raw.json", {"1": 5}, "turn 1 is the number 5; expected an object"),
-        ("0_input_raw.json", {"4": entry(1)}, "it is about 4 edits, and the data has 3"),
-        ("9_input_raw.json", {"1": entry(1)}, "the data has no sample '9'"),
-        ("0_input_raw.json", {"1": entry(2)}, "the data's 'Remove cup'"),
-        ("0_input_raw.json", {"1": entry(1, task_type="paint")}, "unknown edit type 'paint'"),
-        ("0_input_raw_turn_2.json", prompt(2, [1]), "expected 2 of 'instruction_following_list', found 1"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_named_and_the_others_count(
-    folder: Path, editloupe: Program, name: str, values: Any, said: str
-) -> None:
-    mode = "singlepass" if "turn" in name else "multipass"
-    put(folder / "results" / "bagel" / mode / name, values)
-    code, _, err = editloupe(*IMPORT)
-    assert code == 0 and f"{mode}: entries not counted: 1" in words(err) and said in words(err)
 
 
 @pytest.mark.parametrize(
@@ -263,42 +182,3 @@ def test_a_file_that_cannot_be_used_is_named_and_the_others_count(
 def test_a_zero_that_is_no_verdict_is_a_status(value: Any, reason: str, kind: str, status: str) -> None:
     given = {"instruction_following": value, "instruction_following_reason": reason, "task_type": kind}
     assert said("instruction_following", followed(given)).status == status
-
-
-@pytest.mark.parametrize(
-    ("changes", "value", "status"),
-    [
-        ({}, 0.8, "ok"),
-        ({"object_dinov3_consistency_mean": -0.1}, -0.1, "ok"),
-        # No box was found: the code writes a mean of 0.
-        ({"object_dinov3_consistency_mean": 0.0, "object_details": {"object_dinov3_consistency": []}}, None, "not_defined"),
-        ({"object_dinov3_consistency_mean": 0.0, "object_details": None}, None, "not_defined"),
-        # A box of which nothing is left.
-        ({"object_dinov3_consistency_mean": 0.0, "object_details": {"object_dinov3_consistency": [0.0]}}, 0.0, "ok"),
-        ({"object_dinov3_consistency_mean": None}, None, "not_defined"),
-        ({"object_dinov3_consistency_mean": "high"}, None, "unparsed"),
-        ({"object_dinov3_consistency_mean": 2}, None, "off_menu"),
-    ],
-)
-def test_consistency_of_no_box_is_not_defined(changes: dict[str, Any], value: float | None, status: str) -> None:
-    found = said("object_consistency", EDIVAL.beside(entry(1, **changes)))
-    assert (found.answer and found.answer.value, found.status) == (value, status)
-
-
-def test_where_outputs_are_known_a_missing_one_is_missing(folder: Path, editloupe: Program) -> None:
-    """Image 0 has results in both modes and image 1 in multipass alone; the second output of image 1 is missing."""
-    edival_files.edit(folder / "bagel", (0, 1, 2))
-    (folder / "bagel" / "multipass" / "1_input_raw_turn_2.png").unlink()
-    (folder / "results" / "bagel" / "multipass" / "2_input_raw.json").unlink()
-    code, _, err = editloupe(*IMPORT, "--edited", "bagel=bagel")
-    assert code == 0, err
-    said = words(err)
-    assert "no outputs" not in said and "1_input_raw.json, turn 2: its output is missing, and a score of nothing" in said
-    found = {
-        (one["sample"], one["turn"], one["part"]): one["missing"] or one["value"]
-        for one in Run("run").frame().to_dicts()
-        if one["metric"] == "instruction_following"
-    }
-    assert [found["0", turn, ""] for turn in (1, 2, 3)] == [1.0, 1.0, 0.0]
-    assert found["1", 2, ""] == "missing_output" and found["2", 1, ""] == "not judged yet"
-    assert [found["1.c2", 1, f"instruction {n}"] for n in (1, 2)] == [0.0, 1.0]

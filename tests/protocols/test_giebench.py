@@ -5,36 +5,26 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars
 import pytest
 
-from editloupe import Run
 from editloupe.answers import Choice, OneOf
-from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import ConfigError, ReplyError
-from editloupe.figures.compare import compare
-from editloupe.figures.judged import judged_in
-from editloupe.protocols.base import Known, make_protocol
-from editloupe.protocols.giebench.protocol import GIEBench
+from editloupe.errors import ReplyError
+from editloupe.protocols.base import make_protocol
 from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
-from editloupe.protocols.giebench.tables import ACCURACY, EDIT_TYPES, preservation
+from editloupe.protocols.giebench.tables import EDIT_TYPES, preservation
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from editloupe.runs.store import RunStore
-from editloupe.stats.choices import positions
-from editloupe.tasks import Ask, Measure
-from editloupe.testing import check_protocol
-from editloupe.values import Json, Sample
+from editloupe.values import Sample
 from tests.conftest import final
 from tests.guards.doors import tables
 from tests.protocols.giebench_data import ABSTAIN, draw, row, write
@@ -67,11 +57,6 @@ def samples(tmp_path: Path) -> Callable[..., tuple[Sample, ...]]:
     return make
 
 
-def planned(sample: Sample, **options: Any) -> dict[str, Ask | Measure]:
-    protocol = make_protocol("giebench", options)
-    return {task.metric: task for task in protocol.plan([sample], Known())}
-
-
 def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_have_a_status() -> None:
     spec = as_shown("Green", "Red", "Blue", ABSTAIN).answer
     assert spec.choices() == ("A", "B", "C", "D") and OneOf.from_json(spec.to_json()) == spec
@@ -88,80 +73,6 @@ def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_hav
             with pytest.raises(ReplyError) as caught:
                 spec.parse(reply)
             assert caught.value.status == status, reply
-
-
-def test_options_are_answered_by_letters_that_are_no_options_or_by_their_words() -> None:
-    text = as_shown("Red", "Blue", letters=False).answer
-    signs = as_shown("?", "#", "@", "!", key="@", text="Which sign stands on the wall?", letters=False)
-    assert text.choices() == ("Red", "Blue") and signs.lines == ("A. ?", "B. #", "C. @", "D. !") and signs.letters
-    assert signs.answer.parse("C") == signs.answer.parse("C. @") == signs.key
-    for spec, reply in ((text, "A"), (signs.answer, "@")):
-        with pytest.raises(ReplyError):
-            spec.parse(reply)
-    letters = as_shown("B", "A", "D", key="A", text="Which letter is on the sign?")
-    assert letters.lines == ("C. B", "E. A", "F. D")
-    assert letters.answer.parse("A") == letters.answer.parse("E") == letters.key == Choice(name="A")
-    # An abstain option that is the key is an answer.
-    key = as_shown("Red", ABSTAIN, key=ABSTAIN)
-    assert key.answer.abstain is None and key.answer.parse("B") == key.key
-
-
-def test_the_edited_image_is_shown_alone_unless_the_question_compares(samples: Callable[..., Any]) -> None:
-    plain, compares, by_option = samples(
-        row(0),
-        row(1, evaluation_question="Is the mug larger than before?"),
-        row(2, multiple_choice_options=["Red", "As in the original"]),
-    )
-    seen = [[view.alias for view in planned(one)["accuracy"].views] for one in (plain, compares, by_option)]
-    assert seen == [["Edited Image"], ["Original Image", "Edited Image"], ["Original Image", "Edited Image"]]
-    assert len(planned(plain, original="always")["accuracy"].views) == 2
-    alone, both = (planned(one)["accuracy"] for one in (plain, compares))
-    assert isinstance(alone, Ask) and "Original Image" not in alone.prompt and plain.instruction not in alone.prompt
-    assert isinstance(both, Ask) and "Images, in the order shown: Original Image, Edited Image." in both.prompt
-
-
-def test_a_key_that_is_no_option_blocks_its_question_and_a_missing_output_does_too(samples: Callable[..., Any]) -> None:
-    fine, strange, gone = samples(row(0), row(1, expected_answer="Purple"), row(2), without=(2,))
-    assert all(task.blocked is None for task in planned(fine).values())
-    assert {task.blocked[0] for task in planned(strange).values() if task.blocked} == {"input_error"}
-    assert [task.blocked and task.blocked[0] for task in planned(gone).values()] == [None, "missing_output"]
-
-
-def test_measures_are_planned_with_arguments_where_they_differ_from_the_measure_s_own(samples: Callable[..., Any]) -> None:
-    (sample,) = samples(row(0))
-    found = {m: t for m, t in planned(sample, measures="all").items() if isinstance(t, Measure) and m != "key"}
-    assert {m: (t.measure, dict(t.args), [view.alias for view in t.views]) for m, t in found.items()} == {
-        "masked_ssim": ("ssim", {}, ["source", "edited", "mask"]),
-        "masked_clip": ("clip", {}, ["source", "edited", "mask"]),
-        "unmasked_clip": ("clip", {"mask": "none"}, ["source", "edited"]),
-        "masked_psnr": ("psnr", {"align": "sift"}, ["source", "edited", "mask"]),
-        "masked_mse": ("mse", {"align": "sift"}, ["source", "edited", "mask"]),
-    }
-    official = {"measures": "mse,ssim,clip", "mask": "official", "ssim": "official", "pool": "any", "dilate": "false"}
-    found = {m: t for m, t in planned(sample, **official).items() if isinstance(t, Measure) and m != "key"}
-    assert {m: dict(t.args) for m, t in found.items()} == {
-        "masked_ssim": {"dilate": False, "ssim": "official"},
-        "masked_clip": {"dilate": False, "pool": "any"},
-        "masked_mse": {"mask": "official", "dilate": False, "align": "sift"},
-    }
-    bare = planned(replace(sample, masks={}), measures="mse,unmasked_clip")
-    assert bare["masked_mse"].blocked == ("input_error", "the sample has no mask of the edited object")
-    assert bare["unmasked_clip"].blocked is None
-    assert set(planned(sample)) == set(planned(sample, measures="none")) == {"key", "accuracy"}
-    with pytest.raises(ConfigError, match="unknown measure 'lpips'; expected none, all, or some of ssim, clip"):
-        make_protocol("giebench", {"measures": "mse,lpips"})
-
-
-@pytest.mark.parametrize("options", [{}, {"abstain": "wrong", "original": "always"}, {"answer": "text", "mode": "tool"}])
-def test_it_keeps_the_contract_of_protocols(options: dict[str, Json], tmp_path: Path) -> None:
-    broken = (row(1, expected_answer="Purple"), row(2), row(3, multiple_choice_options=["Red"]))
-    root, store = write(tmp_path / "gie", [row(0), *broken, row(4, image="/home/0.jpg"), row(0)]), ImageStore()
-    for editor in ("a", "b"):
-        for number in (0, 1, 3, 4, 5):
-            draw(tmp_path / editor / f"{number}.png", spot=(200, 0, 0))
-    loaded = load(root, store=store, edited={name: tmp_path / name for name in ("a", "b")})
-    scores = check_protocol(GIEBench, options=options, samples=loaded.samples, images=store)
-    assert {score.sample_id for score in scores if score.value is not None} == {"0", "4", "5"}
 
 
 @pytest.fixture
@@ -201,50 +112,6 @@ def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Ou
     assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
     kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
     assert kinds == {"key"}
-
-
-def test_an_abstention_counts_as_wrong_where_the_paper_s_way_is_asked_for(judged: Callable[..., Outcome]) -> None:
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(2)]
-    outcome = judged(lambda prompt: ABSTAIN if "mug 0?" in prompt else "Cannot Judge", *rows, abstain="wrong")
-    found = sorted((one.sample_id, one.value, one.missing) for one in outcome.scores)
-    assert found == [("0", 0.0, None), ("1", None, "abstained")]
-
-
-def test_keys_and_measures_cost_nothing(judged: Callable[..., Outcome]) -> None:
-    outcome = judged(lambda prompt: "Red", row(0), row(1), measures="mse")
-    one, other = (
-        replace(found, name=name, backend="openai/gpt-4o")
-        for name in ("one", "other")
-        for found in judged_in(RunStore.read(outcome.store.folder))
-    )
-    # Only an LMM that was asked can leave its tokens untold.
-    assert one.untold == 0 and {finding.metric for finding in one.findings} == {"key", "accuracy", "masked_mse"}
-    cost = compare([one, other], prices=Prices(by_name={"gpt-4o": ModelPrice(input=1, output=1)})).costs[0]
-    assert (cost.verdicts, cost.findings) == (2, 2) and cost.cost_usd is not None
-
-
-def test_a_row_that_cannot_be_read_counts_in_its_edit_type(judged: Callable[..., Outcome]) -> None:
-    rows = [row(0, edit_type="Scene Change"), row(1, edit_type="Background Change", edit_instruction=None)]
-    outcome = judged(lambda prompt: "Red", *rows)
-    assert [row.id for row in outcome.loaded.rejected] == ["1"]
-    (of_run,) = judged_in(RunStore.read(outcome.store.folder))
-    for scores in (outcome.scores, of_run.scores):
-        assert {score.edit_type for score in scores} == {"Scene / Background Change"}
-
-
-def test_letters_follow_the_shuffled_order(judged: Callable[..., Outcome]) -> None:
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(12)]
-    outcome = judged(lambda prompt: "A", *rows, shuffle_options=5)
-    first = [score.dims["key_as_shown"] == 1 for score in outcome.scores]
-    assert 0 < sum(first) < 12
-    for score, right in zip(outcome.scores, first, strict=True):
-        # Where A stands for the abstaining option there is no value.
-        assert score.value == right or (score.missing, right) == ("abstained", False)
-    table = positions(Run(outcome.store.folder).frame().filter(kind="judge"), metric=ACCURACY)
-    assert table is not None
-    shares = [row.cells[1].value for row in table.rows]
-    assert shares == [100.0, 0.0, 0.0, 0.0] and "right in 100.0 % in the order of the data" in table.caption
-    assert "at random is right in 25.0 %" in table.caption
 
 
 def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli) -> None:
@@ -369,29 +236,3 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
         (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]
         assert f"{spearman['value']:.3f}".lstrip("0") == printed and spearman["judged"] == 8
-
-
-def test_edits_are_measured_outside_their_masks_beside_the_question(tmp_path: Path, editloupe: Cli) -> None:
-    write(tmp_path / "gie", [row(n) for n in range(3)])
-    for n in range(2):
-        # The mask covers 50 to 100 of 224 cells, px 21 to 43 of 96 and 14 to 29 of 64, and the spot lies inside.
-        draw(tmp_path / "omni" / f"{n}.png", spot=(200, 0, 0))
-    (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
-    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--set", "measures=ssim,psnr,mse")
-
-    def measured(name: str) -> dict[tuple[str, str], Any]:
-        return {(s["sample"], s["metric"]): s for s in Run(tmp_path / name).frame().to_dicts()}
-
-    assert editloupe("judge", "gie", "--edited", "omni=omni", *words, "--out", "run")[0] == 3  # an output is missing
-    found = measured("run")
-    # The source is a JPEG and the edit a PNG of the pixels before it: all that differs outside the mask is its noise.
-    assert 0 < found["0", "masked_mse"]["value"] < 1000 and found["0", "masked_ssim"]["value"] > 0.5
-    assert found["2", "masked_mse"]["missing"] == "missing_output"
-    assert "not measured now, or with other arguments" in editloupe("replay", "run", "--set", "mask=official")[2]
-    # An original as its own edit loses nothing: MSE 0, SSIM 1, PSNR infinite and counted apart.
-    assert editloupe("judge", "gie", "--set", "null_edit=true", *words, "--out", "null")[0] == 0
-    found = measured("null")
-    assert (found["0", "masked_mse"]["value"], found["0", "masked_ssim"]["value"]) == (0.0, 1.0)
-    assert found["0", "masked_psnr"]["missing"] == "not_defined"
-    code, said, _ = editloupe("report", "null")
-    assert code == 0 and "PSNR is infinite, and counted apart, 3 times" in " ".join(said.split()), said

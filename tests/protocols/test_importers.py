@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from editloupe.data.images import ImageStore
-from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
 from editloupe.protocols.result_mapping import read_said
@@ -22,7 +21,7 @@ from editloupe.protocols.unicbench.results import UNICBENCH
 from editloupe.protocols.unicbench.terms import METRICS
 from tests.data.benchmarks import draw, gedit, imgedit, kris
 from tests.data.benchmarks import write as write_json
-from tests.protocols.unicbench_files import edit, put, result, row, rows, write, write_results
+from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -69,18 +68,6 @@ def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, s
     assert read_said("instruction_following", rule, {"nc_score": 8.0}).reason == "the row has no if_score"
 
 
-@pytest.mark.parametrize("below", [".", "bagel", "bagel/eval_output", "bagel/eval_output/gpt-4.1"])
-def test_files_are_found_below_any_folder_of_the_official_tree(tmp_path: Path, below: str) -> None:
-    save = write_results(tmp_path, [result(one) for one in rows(1)])
-    write_results(tmp_path, [result(one, "cn") for one in rows(1)], language="cn")
-    (save / "bagel" / "eval_output" / "gpt-4.1" / "en_statistics.json").write_text("{}")
-    found, _ = UNICBENCH.files(save / below)
-    assert Counter((its["editor"], its["judge"], its["language"]) for _, its in found) == {
-        ("bagel", "gpt-4.1", "en"): 4,
-        ("bagel", "gpt-4.1", "cn"): 4,
-    }
-
-
 def test_scores_become_findings_of_the_judge_that_its_folder_names(tmp_path: Path) -> None:
     given = rows()
     found = imported(tmp_path, [result(one) for one in given])
@@ -118,112 +105,6 @@ def test_what_is_no_verdict_is_a_status_and_counts_in_the_published_mean_alone(t
     assert means["visual_quality"] == (None, 7) and means["reasoning_accuracy"] == (6.0, 1)
     for note in ("unparsed (Parse error)", "off_menu (nc_score is off the scale of 0 to 10)", "the row has no ra_score"):
         assert any(f"scores that are {note}" in one or note in one for one in found.notes), note
-
-
-def test_what_has_no_entry_is_missing_or_not_judged_yet(tmp_path: Path) -> None:
-    given = rows()
-    found = imported(tmp_path, [result(one) for one in given[:5]], outputs=6)
-    statuses = {key: finding.status for key, finding in of(found, "instruction_following").items()}
-    assert list(statuses.values()) == ["ok"] * 5 + ["missing_output"] * 2
-    assert f"{given[5]['key']}.en" not in statuses and len(found.loaded.samples) == 8
-    # The two without an output are of Reasoning Editing, which is asked for RA too.
-    assert [finding.status for finding in of(found, "reasoning_accuracy").values()] == ["missing_output"] * 2
-    said = "editor 'bagel', judge 'gpt-4.1', en: 5 of 8 samples have an entry; missing outputs: 2; not judged yet: 1"
-    assert said in found.notes
-
-
-def test_a_score_of_a_missing_output_does_not_count(tmp_path: Path) -> None:
-    found = imported(tmp_path, [result(one) for one in rows()], outputs=6)
-    scores = of(found, "visual_quality")
-    assert Counter(finding.status for finding in scores.values()) == {"ok": 6, "missing_output": 2}
-    assert "entries not counted: 2: " in (said := "\n".join(found.notes)) and "its output is missing, and a score" in said
-    # The script counts it.
-    assert next(one.count for one in found.published if one.metric == "visual_quality") == 8
-
-
-def test_without_outputs_the_scores_are_read_all_the_same(tmp_path: Path) -> None:
-    given = rows()
-    root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given[:7]])
-    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
-    assert all(sample.edited is None for sample in found.loaded.samples)
-    assert {finding.status for finding in found.findings} == {"ok"} and len(of(found, "visual_quality")) == 7
-    assert "no outputs beside the results of bagel: pages show the sources alone" in "\n".join(found.notes)
-    named = UNICBENCH.read(save, data=root, edited={"bagel": edit(tmp_path / "else", given)}, store=ImageStore())
-    assert all(sample.edited is not None for sample in named.loaded.samples)
-    stray = put(tmp_path / "empty" / "a.png").parent
-    for edited, said in (
-        ({"omni": stray}, r"--edited omni: no result of this editor below .*; there are bagel"),
-        ({"bagel": stray}, "no image there belongs to any row; saw 'a'"),
-    ):
-        with pytest.raises(DataError, match=said):
-            UNICBENCH.read(save, data=root, edited=edited, store=ImageStore())
-
-
-def test_an_output_that_cannot_be_read_costs_its_picture_alone(tmp_path: Path) -> None:
-    given = rows()
-    root = write(tmp_path / "unic", given)
-    save = write_results(tmp_path / "results", [result(one) for one in (given[0], *given[2:])])
-    edit(save / "bagel", given, ("en",))
-    for one in given[:2]:
-        put(save / "bagel" / "Background_Change" / "en" / f"{one['key']}.png", b"")
-    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
-    sample, scores = found.loaded.samples[0], of(found, "visual_quality")
-    assert sample.edited is None and "the file is empty" in sample.warnings[-1] and scores[sample.id].status == "ok"
-    # The script leaves out a sample whose output it cannot open.
-    other = scores[f"{given[1]['key']}.en"]
-    assert other.status == "input_error" and "the file is empty" in other.reason
-    assert any("7 of 8 samples have an entry; outputs that cannot be read: 1" in note for note in found.notes)
-
-
-def test_rows_that_are_not_about_the_data_are_named_and_not_counted(tmp_path: Path) -> None:
-    given = rows()
-    strange = {**row(999), "subtask": "Background Change"}
-    results = [result(one) for one in given]
-    results[0] |= {"instruction": "Replace the sky."}
-    results[1] |= {"instruction_language": "cn"}
-    found = imported(tmp_path, [*results, result(strange), result(given[2], scores={"if": 1.0})])
-    notes = "\n".join(found.notes)
-    assert "entries not counted: 4: " in notes and f"line 3: the data has no sample '{999:032x}.en'" in notes
-    assert "its instruction is text 'Replace the sky.', and the data's 'Replace background 0 with city lights.'" in notes
-    counted = of(found, "instruction_following")
-    # The first of two rows about one sample counts; the published mean is of all ten.
-    assert len(counted) == 6 and counted[f"{given[2]['key']}.en"].value == 9.0
-    assert next(one.count for one in found.published if one.metric == "instruction_following") == 10
-
-
-def test_a_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
-    given = rows()
-    root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", [result(one) for one in given])
-    file = save / "bagel" / "eval_output" / "gpt-4.1" / "Background_Change_en_results.jsonl"
-    file.write_bytes(file.read_bytes()[:-30])
-    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
-    assert len(of(found, "instruction_following")) == 7
-    assert any("entries not counted: 1: " in note and "_en_results.jsonl, line 2: not read" in note for note in found.notes)
-
-
-def test_several_judges_editors_and_languages_stand_beside_one_another(tmp_path: Path) -> None:
-    given = rows()
-    root, save = write(tmp_path / "unic", given), tmp_path / "results"
-    for editor, judge, language in (("a", "gpt-4.1", "en"), ("a", "qwen25vl", "en"), ("b", "gpt-4.1", "cn")):
-        write_results(save, [result(one, language) for one in given], editor=editor, judge=judge, language=language)
-    found = UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
-    assert Counter((s.editor, s.extra["language"]) for s in found.loaded.samples) == {("a", "en"): 8, ("b", "cn"): 8}
-    names = {spec.id: name for name, spec in found.judges.items()}
-    judged = Counter((names[f.judge_id], f.editor) for f in found.findings)
-    assert judged == dict.fromkeys((("gpt-4.1", "a"), ("qwen25vl", "a"), ("gpt-4.1", "b")), 26)
-
-
-def test_data_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    save = write_results(tmp_path / "results", [result(one) for one in rows()])
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "test_data.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows()))
-    other = write(tmp_path / "other", [row(500)])
-    for data, said in (
-        (tmp_path / "bare", r"no sample can be used, and a finding needs one with its source image: .*no such"),
-        (other, r"no entry is about a sample of .*; name the data that was judged: .*has no sample"),
-    ):
-        with pytest.raises(DataError, match=said):
-            UNICBENCH.read(save, data=data, edited={}, store=ImageStore())
 
 
 # ---- GEdit-Bench, ImgEdit-Bench, KRIS-Bench ---------------------------------------------------------------------------
@@ -271,20 +152,6 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
     assert editloupe("report", "run")[0] == 0
 
 
-def test_imgedit_means_of_less_than_three_aspects_are_no_score(editloupe: Program, tmp_path: Path) -> None:
-    replies = {
-        "1082": "Brief reasoning: fine.\nPrompt Compliance: 5\nVisual Seamlessness: 4\nPhysical & Detail Fidelity: 4",
-        "673": "Brief reasoning: cut off.\nStyle Fidelity: 1",
-    }
-    write_json(tmp_path / "results/bagel/result.json", replies)
-    read = Imports(editloupe, tmp_path, "imgedit", imgedit)
-    assert read.found == {("1082", "overall"): ("ok", pytest.approx(13 / 3)), ("673", "overall"): ("unparsed", None)}
-    assert "editor 'bagel': scores that are unparsed (1 of 3 aspects have a number): 1" in read.err
-    # The script's mean of style is that of one aspect, 1; here none is left.
-    assert "bagel adjust Overall 4.3300 1 4.3333 (1/1) +0.0033" in read.out
-    assert "bagel style Overall 1.0000 1 – (0/1) –" in read.out
-
-
 @pytest.mark.parametrize(
     ("replies", "drawn", "first", "second"),
     [
@@ -307,44 +174,6 @@ KRIS: dict[str, Any] = {
     "instruction": "", "explain": "", "consistency_score": 4, "consistency_reasoning": "Same.", "instruction_score": 1,
     "instruction_reasoning": "Nothing was asked.", "quality_score": 5, "quality_reasoning": None,
 }  # fmt: skip
-FULL = {**KRIS, "instruction": "Draw the front view.", "instruction_score": None, "knowledge_score": 2}
-
-
-def test_kris_scores_asked_without_an_instruction_are_no_verdicts(editloupe: Program, tmp_path: Path) -> None:
-    write_json(tmp_path / "results/bagel/viewpoint_change/metrics.json", {"1": KRIS})
-    write_json(tmp_path / "results/bagel/biology/metrics.json", {"1": FULL})
-    read = Imports(editloupe, tmp_path, "kris", kris)
-    assert read.found == {
-        ("viewpoint_change-1", "consistency"): ("input_error", None),
-        ("viewpoint_change-1", "instruction"): ("input_error", None),
-        ("viewpoint_change-1", "quality"): ("ok", 5.0),
-        ("biology-1", "consistency"): ("ok", 4.0),
-        ("biology-1", "instruction"): ("unparsed", None),
-        ("biology-1", "quality"): ("ok", 5.0),
-        ("biology-1", "knowledge"): ("ok", 2.0),
-    }
-    assert "scores that are input_error (asked without the instruction): 2" in read.err
-    # Two of quality, one of knowledge.
-    assert "scores without reasoning: 3; the script takes the first digit of 1 to 5 where a reply has no score" in read.err
-    assert editloupe("report", "run")[0] == 0
-
-
-def test_kris_scores_of_missing_outputs_and_other_instructions_do_not_count(editloupe: Program, tmp_path: Path) -> None:
-    write_json(tmp_path / "results/bagel/viewpoint_change/metrics.json", {"1": KRIS})
-    write_json(tmp_path / "results/bagel/biology/metrics.json", {"1": FULL})
-    draw(tmp_path / "results/bagel/viewpoint_change/1.jpg", 1, edited=True)
-    read = Imports(editloupe, tmp_path, "kris", kris)
-    assert {key: status for key, (status, _) in read.found.items() if key[0] == "biology-1"} == dict.fromkeys(
-        (("biology-1", metric) for metric in ("consistency", "quality", "instruction")), "missing_output"
-    )
-    assert read.found["viewpoint_change-1", "quality"] == ("ok", 5.0)
-    assert "biology/metrics.json, key '1': its output is missing, and a score of nothing is no score" in read.err
-    write_json(tmp_path / "results/bagel/biology/metrics.json", {"1": {"instruction": "Other.", "quality_score": 5}})
-    for name in ("metrics.json", "1.jpg"):
-        (tmp_path / "results/bagel/viewpoint_change" / name).unlink()
-    read = Imports(editloupe, tmp_path, "kris", lambda path: None)
-    assert read.code == 2 and "no entry is about a sample of data" in read.err
-    assert "its instruction is text 'Other.', and the data's 'Draw the front view.'" in read.err
 
 
 @pytest.mark.parametrize(
@@ -371,9 +200,3 @@ def test_other_files_are_refused_with_what_was_expected(
     (tmp_path / "results" / file).write_text(text)
     read = Imports(editloupe, tmp_path, name, make)
     assert read.code == 2 and expected in read.err and not (tmp_path / "run").exists()
-
-
-def test_nothing_can_be_judged_by_the_protocol_that_holds_them(editloupe: Program, tmp_path: Path) -> None:
-    imgedit(tmp_path / "data")
-    code, _, err = editloupe("judge", "data", "--edited", "bagel=data/out", "--protocol", "published", "--out", "run")
-    assert code == 2 and "the protocol 'published' asks nothing" in " ".join(err.split())

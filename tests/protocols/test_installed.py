@@ -17,9 +17,6 @@ import pytest
 from PIL import Image
 
 from editloupe import Run, plugins
-from editloupe.errors import ConfigError
-from editloupe.protocols.base import make_protocol
-from editloupe.runs.store import RunStore
 from tests.toys.install import install
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -308,93 +305,3 @@ def test_a_metric_that_is_asked_under_another_id_ends_the_run_with_its_name(tmp_
     code, _, err = editloupe(*faulty_words(tmp_path, "misspelt"))
     told = "protocol 'faulty' (editloupe-toys 0.1) declares 'right' and scored it for no sample; it asked 'rihgt'"
     assert code == 1 and told in " ".join(err.split()), err
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("float", "returned 7.0; expected an editloupe.answers.Answer"),
-        ("float32", "returned np.float32(7.0); expected an editloupe.answers.Answer"),
-        ("number of float32", "returned Number(value=np.float32(7.0), kind='number'); expected an"),
-        ("status", "raised a MeasureError with the unknown status 'broken': it hurts"),
-        ("ok", "raised a MeasureError with the unknown status 'ok': it hurts"),
-    ],
-)
-def test_a_measure_that_breaks_its_contract_is_named_and_other_samples_go_on(
-    what: str, message: str, tmp_path: Path, editloupe: Cli
-) -> None:
-    data, out = draw(tmp_path / "data", "faulty"), tmp_path / "run"
-    code, said, err = editloupe("judge", data, "--protocol", "wrong", "--set", f"what={what}", "--out", out)
-    assert code == 3, said + err
-    found = {f.sample_id: f for f in RunStore.read(out).findings.values()}
-    given = {id_: (f.status, f.value) for id_, f in found.items()}
-    assert given == {"a": ("ok", 7.0), "b": ("tool_failed", None), "c": ("ok", 7.0)}
-    assert found["b"].reason.startswith(f"measure 'toy-wrong' (editloupe-toys 0.1) {message}"), found["b"].reason
-
-
-def test_a_measure_that_cannot_be_opened_stops_the_run_and_is_named(tmp_path: Path, editloupe: Cli) -> None:
-    words = ("--protocol", "wrong", "--set", "what=unopened", "--out", tmp_path / "run")
-    code, _, err = editloupe("judge", draw(tmp_path / "data", "faulty"), *words)
-    told = "measure 'toy-unopened' (editloupe-toys 0.1) cannot be opened: TypeError: no weights file"
-    assert code == 2 and told in err, err
-
-
-def test_a_fault_in_score_is_told_by_judge_and_by_report(tmp_path: Path, editloupe: Cli) -> None:
-    words, out = faulty_words(tmp_path, "score"), tmp_path / "run"
-    told = "protocol 'faulty' (editloupe-toys 0.1) raised in score: ZeroDivisionError: division by zero"
-    code, said, err = editloupe(*words)
-    assert code == 3 and f"warning: {told}" in err and "; no score of b" in err, err
-    assert "3 of 3 findings judged" in said and "1 sample has no score" in said, said
-    # One of three is tolerated.
-    code, said, err = editloupe(*words, "--fail-on-error", "0.4", "--format", "json")
-    done = next(line for line in map(json.loads, said.splitlines()) if line["event"] == "done")
-    assert code == 0 and told in done["unscored"]["b"] and told in err
-    code, said, err = editloupe("report", out)
-    assert code == 0 and told in err and "; no score of b" in err
-    assert told in (out / "report" / "report.md").read_text(encoding="utf-8")
-
-
-def test_two_packages_with_one_name_are_named_and_one_package_twice_on_the_path_is_no_clash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(install(tmp_path / "again")))
-    plugins.forget()
-    assert plugins.load("protocols", "stars")
-    clash = r"'stars' comes from two packages, editloupe-toys 0\.1 and rival-toys 0\.1"
-    # Whether the other package names the same class or another one.
-    for place in ("turns:EveryTurn", "stars:Stars"):
-        points = f"[editloupe.protocols]\nstars = editloupe_toys.{place}\n"
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(str(install(tmp_path / place[:5], name="rival-toys", entry_points=points)))
-            plugins.forget()
-            with pytest.raises(ConfigError, match=clash):
-                make_protocol("stars")
-    plugins.forget()
-
-
-def test_a_package_that_cannot_be_imported_spoils_no_other(
-    tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = {"Gone = no_such_name": "NameError: name 'no_such_name' is not defined", "class Gone(": "SyntaxError: "}
-    for text, message in broken.items():
-        name = f"broken_{message[:4].lower()}"
-        points = f"[editloupe.protocols]\nbroken = {name}:Gone\n"
-        other = install(tmp_path / name, name="broken-toys", entry_points=points)
-        (other / f"{name}.py").write_text(text, encoding="utf-8")
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(str(other))
-            plugins.forget()
-            code, said, err = editloupe("list", "protocols")
-        assert code == 0 and "stars" in said and "broken-toys" in said, err
-        told = f"protocol 'broken' (broken-toys 0.1, {name}:Gone) cannot be imported: {message}"
-        assert told in " ".join(err.split())
-    plugins.forget()
-
-
-def test_options_that_do_not_fit_are_named_with_the_package() -> None:
-    for options, said in (
-        ({"rude": 1}, r"'stars' \(editloupe-toys 0\.1\): unknown option 'rude'; it has: polite"),
-        ({"polite": "perhaps"}, r"option polite: .*found 'perhaps'"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            make_protocol("stars", options)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from editloupe.answers import AnswerSpec
 from editloupe.chat import Token
 from editloupe.errors import ReplyError
 from editloupe.protocols.labelled_boxes import LabelledBoxes
-from tests.core.test_answers import JSON, LINES, METRIC, SURE, asked, check, entry, said
+from tests.core.test_answers import JSON, LINES, METRIC, asked, entry, said
 
 CASES = json.loads(Path(__file__).with_name("labelled_cases.json").read_text(encoding="utf-8"))
 
@@ -74,27 +72,6 @@ def test_one_bad_entry_loses_no_other_and_says_why():
         LINES.parse("EDIT: cup, [nan, 0.2, 0.3, 0.4]\nADD: dog, [0.3, 0.1, 0.1, 0.2]")
 
 
-def test_a_list_of_boxes_that_is_none_has_a_status():
-    one = "EDIT: cup, [0, 0, 1, 1]"
-    check(LINES, "unparsed", "", "…", "The two images look the same to me.")
-    told = (f"For example:\n{one}", f"One could write {one} here.", f"{one}\nI am not sure of this.")
-    check(LINES, "off_menu", *told, '{"o": 1}')
-    check(LINES, "contradictory", f"no change\n{one}", "EDIT: cup, [0.9, 0.2, 0.3, 0.4]\nno change")
-    check(LINES, "abstained", "Cannot Judge")
-    cut = ('{"differences": null}', '{"differences": [{"op": "ADD"', "[" * 200)
-    check(JSON, "unparsed", *cut, "ADD: cup, [1, 2, 3, 4]", "no change", "[]")
-    check(JSON, "off_menu", '{"other": 1}', "{}")
-    check(JSON, "contradictory", differences('{"op": "ADD", "op": "EDIT", "object": "a", "box": [1, 2, 3, 4]}'))
-
-
-def test_a_confidence_that_is_asked_for_is_a_number_from_0_to_1():
-    more = (0.7, "1.5", '"high"', 1)
-    text = differences(*(entry(name=str(n), more=f', "confidence": {c}') for n, c in enumerate(more)))
-    data: Any = SURE.parse(text).data
-    assert [item.get("confidence") for item in data["differences"]] == [0.7, None, None, 1]
-    assert (data["confidence_source"], JSON.parse(text).data["confidence_source"]) == ("asked", None)  # type: ignore[index,call-overload]
-
-
 WANTS = asked(form="lines", wants_logprobs=True)
 NORM = math.log(math.e**2 + math.e + 1)
 THREE = (("ADD", 2 - NORM), ("EDIT", 1 - NORM), ("REMOVE", -NORM))
@@ -131,32 +108,3 @@ def test_a_confidence_is_the_labels_share_at_its_token():
     for tokens in ((), ("another text",), ("ADD: cu",)):
         assert shares(text, *tokens) == []
     assert shares(text, at("ADD", *THREE), text[3:], spec=LINES) == []
-
-
-def test_each_entry_has_the_confidence_of_its_own_label():
-    text = "ADD: a, [0, 0, 1, 1]\nMOVE: b, [0, 0, 1, 1]\nEDIT: c, [0, 0, 1, 1]"
-    first, second = at("ADD", ("ADD", -0.1)), at("EDIT", *THREE)
-    spoken = (first, ": a, [0, 0, 1, 1]\nMOVE: b, [0, 0, 1, 1]\n", second, ": c, [0, 0, 1, 1]")
-    found = shares(text, *spoken)
-    assert found == [1.0, None, pytest.approx(0.2447, abs=5e-5)]
-    data: Any = WANTS.parse(text, confidences=found).data
-    assert [(item["object"], item["confidence"]) for item in data["differences"]] == [("a", 1.0), ("c", found[2])]
-    # A draft in the thought before is not the answer.
-    assert shares(text, "<Start Thinking>EDIT: c, [0, 0, 1, 1]? ", text, "</Start Thinking>", *spoken) == found
-    # In JSON, also where the model spoke its boxes in its own convention.
-    spec, text = asked(wants_logprobs=True), differences(entry("ADD"), entry("EDIT", "dog"))
-    (before, rest), behind = text.split("ADD"), text.split("EDIT")[1]
-    between = rest.split("EDIT")[0].replace("[100, 200, 300, 400]", "[1, 2, 3,4]")
-    two = shares(text, before, at("ADD", *THREE), between, at("EDIT", *THREE), behind, spec=spec)
-    assert two == [pytest.approx(0.6652, abs=5e-5), pytest.approx(0.2447, abs=5e-5)]
-    unlabelled = differences(entry("ADD"), '{"object": "dog", "box": [1, 2, 3, 4]}')
-    assert shares(unlabelled, unlabelled, spec=spec) == [None, None]
-
-
-def test_a_process_that_never_heard_of_it_reads_its_tasks():
-    code = (
-        "import json, sys; from editloupe.answers import AnswerSpec; print(AnswerSpec.from_json(json.load(sys.stdin)).kind)"
-    )
-    given = json.dumps(LINES.to_json())
-    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.returncode) == (LINES.kind, 0), done.stderr

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from editloupe.answers import Choice, Label
+from editloupe.answers import Label
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.repeats import Repeats, counted, entropy_of, join
 from editloupe.rubrics import load_rubric
-from editloupe.values import Box, Sample, Target
 
 IF = load_rubric("dlebench").criterion("instruction_following")
 VALUES = {level.name: level.value for level in IF.levels}
@@ -63,38 +60,6 @@ def test_too_few_labels_are_no_score_and_the_commonest_failure_is_said():
     # Two of five have been asked so far.
     assert joined(WRONG, WRONG, count=5) == (None, None)
     assert joined("(missing_output)", count=3) == ("missing_output", None)
-
-
-def test_a_judge_in_doubt_abstains():
-    assert joined(BEST, WRONG, BEST, abstain_above=0.9) == ("abstained", pytest.approx(0.9183, abs=5e-5))
-    assert joined(BEST, WRONG, BEST, abstain_above=0.95) == (BEST, pytest.approx(0.9183, abs=5e-5))
-    assert joined(BEST, BEST, BEST, abstain_above=0) == (BEST, 0.0)
-    one = join([finding(BEST, 0), finding(WRONG, 1), finding(BEST, 2)], Repeats(count=3, abstain_above=0.5)).finding
-    assert one is not None and one.answer is None and one.reason == f"its labels differ by 0.92 bits: {BEST} ×2, {WRONG}"
-
-
-def test_answers_without_a_value_have_no_median_and_are_counted():
-    found = [finding(BEST, i, answer=Choice(name=n)) for i, n in enumerate(("left", "right", "left"))]
-    one = join(found, Repeats(count=3)).finding
-    assert one is not None and one.label == "left"
-    two = join(found[:2], Repeats(count=2)).finding
-    assert two is not None and two.status == "contradictory"
-
-
-def test_scores_carry_their_doubt_and_of_several_targets_that_of_the_most_doubtful(sample: Sample):
-    protocol = make_protocol("dlebench", {"criteria": "if"})
-    (score,) = scored(protocol, [sample], [finding(a, i) for i, a in enumerate((BEST, WRONG, WRONG))], Repeats(count=3))
-    assert (score.label, score.normalised) == (WRONG, pytest.approx(100 / 3))
-    assert score.entropy == pytest.approx(0.9183, abs=5e-5)
-    boxes = [Target(boxes={"source": Box(0, 0, 9, 9)}), Target(boxes={"source": Box(20, 20, 40, 40)})]
-    two = replace(sample, targets=tuple(boxes))
-    oracle = make_protocol("dlebench", {"mode": "oracle", "criteria": "if"})
-    given = [
-        *(finding(a, i, task_id="t1", part="target 1") for i, a in enumerate((BEST, BEST, BEST))),
-        *(finding(a, i, task_id="t2", part="target 2") for i, a in enumerate((OVER, OVER, WRONG))),
-    ]
-    (score,) = scored(oracle, [two], given, Repeats(count=3))
-    assert (score.label, score.parts, score.entropy) == (OVER, (BEST, OVER), pytest.approx(0.9183, abs=5e-5))
 
 
 def test_entropy_counts_and_rules():

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from math import fsum
 
 import pytest
 
-from editloupe.figures.closing import score_tables
-from editloupe.figures.score_frame import score_frame
 from editloupe.findings import Finding
-from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.unicbench.terms import TASKS
 from editloupe.stats.table import Row, Table
 from editloupe.values import Sample
@@ -110,40 +105,3 @@ def test_all_cells_of_tables_11_and_12_come_out_to_four_decimals() -> None:
     assert len(models) == 18
     made = [one for model in models for one in edits(*model, "second_judge")]
     assert check(report(made), models, "second_judge") == (0, 306)
-
-
-def test_editors_are_compared_on_what_all_of_them_have_judged() -> None:
-    models = [("en", "GPT-Image-1"), ("en", "SeedEdit 3.0")]
-    found = report([one for model in models for one in edits(*model)])
-    table = found["by-editor-common"]
-    # The first of each task are there: 235 of 235 and 245, 335 of 335 and 343, 241 of 241 and 247, 227 of 227 and 247.
-    assert "On the samples that every editor of the language has judged on every metric: 1038 in English." in table.caption
-    assert [cells(table, row)["Judged"] for row in table.rows] == ["1038/1038", "1038/1038"]
-    # GPT-Image-1 has judged no others; SeedEdit loses some, and moves.
-    whole = found["by-editor"]
-    first, second = (cells(whole, row)["IF"] for row in whole.rows)
-    assert cells(table, table.rows[0])["IF"] == first and cells(table, table.rows[1])["IF"] != second
-    assert [row.keys["task"] for row in found["by-task-common"].rows] == [task for task in TASKS for _ in models]
-
-
-def test_neither_editors_nor_languages_are_ever_put_together() -> None:
-    made, expected = [], {}
-    for number, name in enumerate("abcd"):
-        for language in ("en", "cn"):
-            own = list(edits(language, "BAGEL"))[:: number + 20]
-            made += [
-                (replace(sample, editor=name), [replace(finding, editor=name) for finding in of]) for sample, of in own
-            ]
-            values = [f.value for _, of in own for f in of if f.metric == METRICS["IF"] and f.value is not None]
-            expected[language, name] = fsum(values) / len(values)
-    assert not {"scores-by-language"} & {*report(made)}
-    protocol = make_protocol("unicbench", {})
-    scores = scored(protocol, [sample for sample, _ in made], [finding for _, of in made for finding in of])
-    closing = score_tables(protocol, score_frame(scores))
-    assert [table.title for table in closing] == ["Language: en", "Language: cn"]
-    found = {
-        (language, row.keys["editor"]): row.cells[1].value
-        for language, table in zip(("en", "cn"), closing, strict=True)
-        for row in table.rows
-    }
-    assert found == pytest.approx(expected)

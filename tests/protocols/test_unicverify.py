@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,19 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe import Run
-from editloupe.answers import RecordOf
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, DataError, MeasureError, ReplyError
 from editloupe.figures.judged import judged_in
 from editloupe.figures.report import tables_of
-from editloupe.findings import Finding
-from editloupe.measures.base import open_measure, run_measure
-from editloupe.protocols.base import Known, make_protocol, planned
+from editloupe.measures.base import run_measure
 from editloupe.protocols.unicverify.alignment import PairsError, TaskMatch, by_pairs, strictly
-from editloupe.protocols.unicverify.protocol import PAIRS_ANSWER, TASKS_ANSWER, UnicVerify
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
-from editloupe.testing import check_measure, check_protocol
-from editloupe.values import Sample
 from tests.conftest import final
 from tests.setups import open_with, run_over
 
-Cli = Callable[..., tuple[int, str, str]]
 Edits = Callable[..., Path]
 
 
@@ -78,14 +68,6 @@ def by_metric(outcome: Outcome) -> dict[str, Score]:
     return {score.metric: score for score in outcome.scores}
 
 
-def with_columns(folder: Path, *columns: dict[str, Any]) -> Path:
-    """Add columns to the rows of a folder of edits."""
-    rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    lines = [json.dumps({**row, **more}) + "\n" for row, more in zip(rows, columns, strict=True)]
-    (folder / "metadata.jsonl").write_text("".join(lines))
-    return folder
-
-
 def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path, edits: Edits) -> None:
     lmm = ScriptedLMM([verified(True, "Paint square 1 blue.", reason="It is blue.")])
     setup = open_with(protocol="unicverify", backend=lmm, options={"matching": "none"})
@@ -96,47 +78,6 @@ def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path,
     assert [s.value for s in outcome.scores if s.metric == "is_changed"] == [1]
     asked = str(lmm.requests[0])
     assert "Editing Instruction: Make square 0 red." in asked and "Original Image" in asked and "Edited Image" in asked
-
-
-def test_a_broken_reply_is_a_status_and_no_number(tmp_path: Path, edits: Edits) -> None:
-    folder = edits(1)
-    for number, (reply, status) in enumerate(
-        (
-            ("maybe", "unparsed"),
-            ("Cannot Judge", "abstained"),
-            ('{"is_changed": "yes", "instruction": ""}', "off_menu"),
-            ('{"is_changed": true}', "off_menu"),
-            ('{"is_changed": true, "instruction": "x", "score": 7}', "off_menu"),
-            ('{"is_changed": true, "instruction": "x"} {"is_changed": false, "instruction": ""}', "unparsed"),
-        )
-    ):
-        # Each reply with a thought of its own: one that is repeated word for word ends `unparsed`.
-        found = run(
-            folder, tmp_path / str(number), lambda r, reply=reply: f"<think>{len(r.messages)}</think>{final(reply)}"
-        )
-        assert {f.status for f in found.findings if f.metric == "verification"} == {status}, reply
-        assert (by_metric(found)["is_changed"].value, by_metric(found)["is_changed"].missing) == (None, status)
-
-
-def test_backend_answers_in_every_role_that_has_none_of_its_own(editloupe: Cli, edits: Edits) -> None:
-    folder = with_columns(edits(2), {}, {"edited_file_name": None})
-    Path("a.jsonl").write_text(json.dumps(verified(False)) + "\n")
-    judge, one = ("judge", folder, "--protocol", "unicverify"), ("--backend", "scripted/a.jsonl")
-    for backends, said in (
-        ((), "--set role.verify=provider/model"),
-        (one * 2, "has the roles verify, parse, and a run has one"),
-    ):
-        code, _, told = editloupe(*judge, *backends, "--out", "a")
-        assert code == 2 and said in told and not Path("a").exists()
-    # An output that is missing is not asked about.
-    role = ("--set", "role.verify=scripted/a.jsonl", "--set", "matching=none")
-    for words, out in ((one, "a"), (role, "b")):
-        assert editloupe(*judge, *words, "--out", out)[0] == 3
-        scores = Run(out).frame().filter(metric="is_changed")
-        assert (scores["value"].to_list(), scores["missing"].to_list()) == ([0, None], [None, "missing_output"])
-    assert json.loads(Path("b/run.json").read_text())["identity"]["roles"].keys() == {"verify"}
-    for command in ("report", "replay", "verify"):
-        assert editloupe(command, "b")[0] == 0, command
 
 
 def texture(width: int, height: int, seed: int = 0) -> RGB:
@@ -178,18 +119,6 @@ def test_the_measure_of_differences_is_0_only_where_nothing_was_edited() -> None
         assert name not in ("brighter", "cropped") or share == 1
 
 
-def test_the_measure_keeps_the_contract_and_refuses_what_it_cannot_tell() -> None:
-    check_measure(open_measure("differences"))
-    source = texture(64, 64)
-    with pytest.raises(MeasureError, match="mask"):
-        run_measure("differences", {"mask": "apply"}, {"source": source, "edited": source})
-    # Of 4×4 px no noise can be told.
-    tiny = {"source": np.full((4, 4, 3), 100, np.uint8), "edited": np.full((4, 4, 3), 104, np.uint8)}
-    with pytest.raises(MeasureError, match="too few pixels") as raised:
-        run_measure("differences", {}, tiny)
-    assert raised.value.status == "not_defined"
-
-
 def test_equation_6() -> None:
     cases = (
         (2, 3, 1, 0.5),  # 2/3 − 0.5 · 1/3
@@ -226,20 +155,6 @@ def test_tasks_are_matched_by_places_from_1_or_by_folded_texts_and_a_list_is_a_s
             by_pairs(tasks(CAR, SKY), tasks(CAR, SKY), pairs)
 
 
-def test_a_parse_of_another_shape_is_off_menu() -> None:
-    for reply in (
-        '{"reference": [], "restated": []}',
-        '{"reference": [{"object": "car"}], "restated": [], "pairs": []}',
-        '{"reference": [], "restated": [], "pairs": [[0, 1]]}',
-        '{"reference": [], "restated": [], "pairs": [[1, 1, 1]]}',
-        '{"reference": [], "restated": [], "pairs": [[1.5, 1]]}',
-        '{"reference": [{"object": "", "action": "x"}], "restated": [], "pairs": []}',
-    ):
-        with pytest.raises(ReplyError) as raised:
-            PAIRS_ANSWER.parse(reply)
-        assert raised.value.status == "off_menu", reply
-
-
 ONE_EXTRA = parsed([CAR], [CAR, SKY], [[1, 1]])
 
 
@@ -263,74 +178,6 @@ def test_a_changed_pair_is_normal_if_what_was_done_is_what_was_asked(tmp_path: P
         assert (found["edit_class"].label, found["is_changed"].value) == (label, 1), number
         parse = next(f for f in outcome.findings if f.metric == "atomic_tasks")
         assert parse.role == "parse" and parse.task_id in found["edit_class"].findings
-
-
-def test_what_cannot_be_aligned_is_no_number(tmp_path: Path, edits: Edits) -> None:
-    folder = edits(1)
-    for reply, status, said in (
-        (parsed([CAR], [CAR], [[1, 2]]), "off_menu", "task 2 of restated"),
-        (parsed([], [CAR], []), "not_defined", "has no"),
-        (final("no"), "unparsed", "JSON"),
-    ):
-        found = by_metric(run(folder, tmp_path / status, both(verified(True, "Paint the car blue."), reply)))
-        for metric in ("alignment_accuracy", "edit_class"):
-            assert (found[metric].value, found[metric].missing) == (None, status) and said in found[metric].reason
-        assert found["is_changed"].value == 1
-
-
-def test_nobody_parses_what_was_not_restated_or_did_nothing(tmp_path: Path, edits: Edits) -> None:
-    folder = edits(1)
-    for changed, restated, accuracy, missing, label in (
-        (True, " ", None, "off_menu", None),
-        # An edit that did nothing hits no task.
-        (False, "x", 0, None, "No Edit"),
-    ):
-        outcome = run(folder, tmp_path / str(changed), verified(changed, restated))
-        aligned, of_class = (by_metric(outcome)[metric] for metric in ("alignment_accuracy", "edit_class"))
-        assert (aligned.value, aligned.missing) == (accuracy, missing)
-        assert (of_class.label, of_class.missing) == (label, missing)
-        assert {f.role for f in outcome.findings} == {"measure", "verify"}
-
-
-def test_accuracy_is_held_against_what_people_wrote_and_the_class_against_what_was_asked(
-    tmp_path: Path, edits: Edits
-) -> None:
-    def parsing(request: Request) -> str:
-        told = "Reference Instruction: Paint the sky." in str(request)
-        return parsed([SKY], [SKY], [[1, 1]]) if told else parsed([CAR], [SKY], [])
-
-    columns = (
-        {"reference_instruction": "Paint the sky.", "edit_class": "hallucination"},
-        {"edit_class": "No Edit"},
-        # An empty column says nothing.
-        {"reference_instruction": "", "edit_class": ""},
-        {"reference_instruction": None, "edit_class": None},
-    )
-    script = both(verified(True, "Make the sky cloudy."), parsing)
-    outcome = run(with_columns(edits(4), *columns), tmp_path / "run", script)
-    found = {(s.sample_id, s.metric): s for s in outcome.scores}
-    aligned = [found[f"s0{n}", "alignment_accuracy"] for n in range(4)]
-    # People say of s01 that nothing was done: the reference has no task, and Eq. 6 no value.
-    assert [score.missing or score.value for score in aligned] == [1, "not_defined", -0.5, -0.5]
-    assert [score.dims["reference"] for score in aligned] == ["people", None, "instruction", "instruction"]
-    assert {found[f"s0{n}", "edit_class"].label for n in range(4)} == {"Hallucination"}
-    assert {f.part for f in outcome.findings if f.metric == "atomic_tasks"} == {"", "as asked"}
-
-
-def test_columns_and_options_that_cannot_be_meant_are_refused(sample: Sample) -> None:
-    for extra, said in (
-        ({"edit_class": "Failed"}, "edit_class is 'Failed'; expected one of Normal, No Edit, Hallucination"),
-        ({"reference_instruction": 7}, "reference_instruction is 7"),
-    ):
-        with pytest.raises(DataError, match=said):
-            UnicVerify().check([replace(sample, extra=extra)])
-    for options, said in (
-        ({"no_edit": "eyes"}, "unknown way to find No Edit 'eyes'"),
-        ({"w": -1}, "option w"),
-        ({"matching": "fuzzy"}, "option matching"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            make_protocol("unicverify", options)
 
 
 @pytest.fixture
@@ -364,28 +211,6 @@ def test_rules_first_ask_no_model_about_what_shows_the_same(pairs: Path, tmp_pat
     assert "3 pairs were settled by the rule" in captions["no-edit"] and "rules=first" in captions["verification"]
     asked = {f.task_id: f for f in outcome.findings}
     assert all(asked[score.findings[0]].role == "measure" for name, score in found.items() if name in SAME)
-
-
-def test_rules_alone_need_no_backend_and_say_what_they_cannot(editloupe: Cli, pairs: Path) -> None:
-    words = ("judge", pairs, "--protocol", "unicverify", "--set", "rules=only", "--set", "no_edit=differences")
-    code, _, told = editloupe(*words, "--out", "run")
-    assert code == 0, told
-    scores = Run("run").frame()
-    changed = {row["sample"]: row["value"] for row in scores.filter(metric="is_changed").to_dicts()}
-    assert changed == {name: float(name not in SAME) for name in PAIRS}
-    classes = scores.filter(metric="edit_class").to_dicts()
-    assert {row["missing"] for row in classes if row["sample"] not in SAME} == {"not_defined"}
-    assert "alignment_accuracy" not in scores["metric"].to_list()
-    code, _, told = editloupe(*words, "--backend", "baseline", "--out", "other")
-    assert code == 2 and "leave --backend out" in told
-
-
-def test_a_pair_that_cannot_be_measured_goes_to_the_model(sample: Sample) -> None:
-    protocol = make_protocol("unicverify", {"rules": "first", "no_edit": "lmm"})
-    (measure,) = planned(protocol, [sample], Known())
-    failed = Finding.of(measure, judge_id="m", repeat=0, status="not_defined", ending="measure", reason="too few")
-    _, verify = planned(protocol, [sample], Known([failed]))
-    assert (verify.role, verify.rests_on) == ("verify", (measure.id,))
 
 
 def judged_tables(out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -432,37 +257,3 @@ def test_the_report_has_the_confusion_table_5_and_the_ways_to_find_no_edit(pairs
     assert ways["lmm", "found"] == (pytest.approx(200 / 3), 3, 3) and ways["lmm", "false"] == (0, 3, 4)
     assert ways["differences", "found"] == (100, 3, 3) and ways["differences", "false"] == (0, 4, 4)
     assert {way for way, _ in ways} == {"lmm", "differences", "ssim"}
-
-
-def test_pairs_that_no_table_of_classes_counts_are_said(tmp_path: Path, edits: Edits) -> None:
-    """Of s00 people say No Edit, of s01 Normal and the instruction's own words; of s02 nothing; s03 is not judged."""
-    folder = with_columns(
-        edits(4),
-        {"edit_class": "No Edit"},
-        {"edit_class": "normal", "reference_instruction": "Make square 1 red."},
-        {},
-        {"edit_class": "Normal"},
-    )
-
-    def verify(request: Request) -> str:
-        return "?" if "square 3" in str(request) else verified(True, "Make it red.")
-
-    run(folder, tmp_path / "run", both(verify, parsed([CAR], [CAR], [[1, 1]])))
-    (judged,) = judged_in(RunStore.read(tmp_path / "run"))
-    captions = {table.name: table.caption for table in tables_of(judged)}
-    for name in ("confusion", "alignment", "no-edit"):
-        assert "Pairs without people's class are not counted: 1." in captions[name]
-    # What people wrote is theirs, be it the instruction's own words; a No Edit pair is held against nothing.
-    assert "clamped below; 1 against what people wrote; tasks" in captions["alignment"]
-    held = {s.sample_id: (s.dims["reference"], s.value) for s in judged.scores if s.metric == "alignment_accuracy"}
-    assert held == {
-        "s00": (None, None), "s01": ("people", 1), "s02": ("instruction", 1), "s03": ("instruction", None),
-    }  # fmt: skip
-
-
-def test_the_protocol_keeps_the_contract() -> None:
-    for options in ({}, *({"matching": how} for how in ("strict", "none")), *({"rules": how} for how in ("first", "only"))):
-        check_protocol(UnicVerify, options=options)
-    check_protocol(UnicVerify, options={"no_edit": "lmm"})
-    for answer in (PAIRS_ANSWER, TASKS_ANSWER):
-        assert RecordOf.from_json(answer.to_json()) == answer

@@ -91,18 +91,6 @@ def write_parquet(file: Path, given: Rows, *, images: Mapping[str, Sequence[byte
     return file
 
 
-def unicedit_row(number: int, **changes: Any) -> dict[str, Any]:
-    """A row of UnicEdit-10M without its images."""
-    base = {
-        "key": f"{number:032x}",
-        "edit_task": "Object Editing",
-        "edit_subtask": "Subject Removal",
-        "prompt_cn": f"移除物体 {number}。",
-        "prompt_en": f"Remove object {number}.",
-    }
-    return {**base, **changes}
-
-
 Scores = Mapping[str, Any]
 """By the names that a row of results has: if, nc, vq, ra."""
 

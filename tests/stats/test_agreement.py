@@ -68,18 +68,6 @@ def test_kappa_exact_match_and_alpha_by_hand():
     assert good["accuracy"].value == pytest.approx(0.7)
 
 
-def test_quadratic_weights_by_hand():
-    """x = 1 2 3, y = 1 3 3: observed 1/3; expected: Σ (x − y)² over all nine pairs / 9 = (0+4+4 + 1+1+1 + 4+0+0) / 9."""
-    found = label_figures(paired([1, 2, 3], [1, 3, 3]), FOUR)
-    assert found["weighted_kappa"].value == pytest.approx(1 - (1 / 3) / (15 / 9))
-    assert found["exact"].value == pytest.approx(2 / 3)
-
-
-def test_names_without_order_have_no_distances():
-    found = label_figures(paired([0, 1, 2], [0, 1, 1]), LabelScale(values=(0, 1, 2), names=("x", "y", "z"), ordered=False))
-    assert set(found) == {"exact", "kappa", "alpha_nominal"}
-
-
 def test_what_does_not_exist_is_said_to_be_undefined():
     assert figures(paired([2, 2, 2], [1, 2, 3]))["spearman"].why == "the judge gave one value only"
     assert figures(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
@@ -92,7 +80,7 @@ def test_what_does_not_exist_is_said_to_be_undefined():
         assert same[name].value is None
         assert same[name].why == "the judge and people gave one value only, and the same"
     bad = figures(paired([1, 2], [1, 2]), good=3)
-    assert bad["f1"].why == "neither calls any item good" and bad["f1"].adjusted is None
+    assert bad["f1"].why == "neither calls any item good"
 
 
 def test_values_that_are_equal_on_paper_are_ties():
@@ -102,17 +90,10 @@ def test_values_that_are_equal_on_paper_are_ties():
 
 
 def test_the_unjudged_are_counted_and_adjusted_for():
-    """4 of 5 judged. Exact 3/4, with the fifth as wrong 3/5. Kappa times 0.8, tau times 0.64."""
-    pair = paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4])
-    labels, ranks = label_figures(pair, FOUR), figures(pair)
-    assert (labels["exact"].judged, labels["exact"].asked) == (4, 5)
-    assert labels["exact"].adjusted == pytest.approx(0.6)
-    assert labels["kappa"].adjusted == pytest.approx(0.8 * (labels["kappa"].value or 0))
-    assert ranks["kendall"].adjusted == pytest.approx(0.64 * (ranks["kendall"].value or 0))
-    # Good are 3 and 4: TP 2, nothing wrong: F1 1; the unjudged good one is missed: 4 / (4 + 1).
-    good = figures(pair, good=3)
-    assert good["f1"].value == 1
-    assert good["f1"].adjusted == pytest.approx(0.8)
+    """4 of 5 judged. Exact 3/4, with the fifth as wrong 3/5."""
+    found = label_figures(paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4]), FOUR)
+    assert (found["exact"].judged, found["exact"].asked, found["exact"].adjusted) == (4, 5, pytest.approx(0.6))
+    assert found["kappa"].adjusted is None
 
 
 def test_the_confusion_matrix_keeps_the_unjudged():
@@ -121,11 +102,10 @@ def test_the_confusion_matrix_keeps_the_unjudged():
     assert table == [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 1]]
 
 
-@pytest.mark.parametrize("values", [4, 40])
-def test_the_resampled_correlations_are_scipys(values: int):
+def test_the_resampled_correlations_are_scipys():
     """Each resample, written out as a list of items, has SciPy's value of that list."""
     rng = np.random.default_rng(5)
-    x, y = (rng.integers(values, size=60).astype(float) for _ in range(2))
+    x, y = (rng.integers(4, size=60).astype(float) for _ in range(2))
     y += x
     clusters = [i // 4 for i in range(60)]
     cells = Cells(Paired.of(list(x), list(y), clusters))
@@ -136,19 +116,6 @@ def test_the_resampled_correlations_are_scipys(values: int):
         for row, value in zip(drawn, found, strict=True):
             items = np.repeat(np.arange(60), row[np.array(clusters)].astype(int))
             assert value == pytest.approx(tests[name](x[items], y[items]).statistic, abs=1e-9)
-
-
-def test_an_interval_holds_its_figure_and_widens_with_fewer_images():
-    rng = np.random.default_rng(0)
-    x = rng.integers(1, 5, 200).astype(float)
-    y = np.clip(x + rng.integers(-1, 2, 200), 1, 4)
-    widths = []
-    for clusters in (list(range(200)), [i // 20 for i in range(200)]):
-        found = label_figures(Paired.of(list(x), list(y), clusters), FOUR)["weighted_kappa"]
-        assert found.low is not None and found.high is not None and found.value is not None
-        assert found.low < found.value < found.high
-        widths.append(found.clusters)
-    assert widths == [200, 10]
 
 
 def test_two_labels_without_an_order_have_pearsons_r_and_three_have_none():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.stats.detection import AREAS, LIMITS, ImageBoxes, Precision, matches, overlap
+from editloupe.stats.detection import AREAS, LIMITS, ImageBoxes, Precision, matches
 
 TRUTH = (0.0, 0.0, 100.0, 100.0)
 
@@ -103,15 +103,6 @@ def test_every_figure_is_that_of_pycocotools(count: int) -> None:
     assert sum(value == 12 for value in values) > count / 2 and 0 in values
 
 
-def test_confidences_are_numbers_of_any_size_and_a_set_without_boxes_has_no_figure() -> None:
-    pytest.importorskip("pycocotools", reason="it is in the extra `dev`")
-    there = ImageBoxes(found=[TRUTH, (0, 0, 9, 9)], truth=[TRUTH], confidences=[-3.5, 1e9])
-    assert equal([there], agnostic=True) == 8
-    assert Precision(images=[there]).ap() == pytest.approx(0.5)
-    for nothing in ([], [ImageBoxes(found=[], truth=[])], [ImageBoxes(found=[TRUTH], truth=[], confidences=[1.0])]):
-        assert Precision(images=nothing).ap() is Precision(images=nothing).ar() is None
-
-
 def one(found: list[tuple[float, ...]], truth: list[tuple[float, ...]], sure: list[float] | None = None) -> Precision:
     return Precision(images=[ImageBoxes(found=found, truth=truth, confidences=sure)])
 
@@ -171,12 +162,6 @@ def test_who_takes_what() -> None:
     classes = replace(image, found_classes=["a", "a", "b"], truth_classes=["b", "b"])
     assert matches(classes) == [None, None, 1]
     assert matches(ImageBoxes(found=[], truth=[TRUTH])) == []
-
-
-def test_an_empty_box_overlaps_nothing() -> None:
-    empty, first, second = (0, 0, 0, 10), (0, 0, 10, 10), (5, 5, 15, 15)
-    # 25 / (100 + 100 − 25)
-    assert (overlap(empty, first), overlap(first, first), overlap(first, second)) == (0, 1, 25 / 175)
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,3 @@ def test_raters_without_a_common_item_have_no_agreement():
 def test_each_rater_is_held_against_the_mean_of_the_others():
     """Two raters 1 2 3 and 1 3 2: each against the other, Spearman 0.5; Fisher's mean of twice 0.5 is 0.5."""
     assert ceiling(panel([1, 2, 3], [1, 3, 2]))["rater_vs_others"].value == pytest.approx(0.5)
-
-
-def test_raters_come_from_items_in_any_order():
-    found = Panel.of([{"anna": 1, "ben": 2}, {"ben": 1}, {}], ["p", "q", "r"])
-    assert found.raters == ("anna", "ben")
-    assert list(found.counts) == [2, 1, 0]

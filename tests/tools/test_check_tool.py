@@ -94,13 +94,13 @@ class Silent(Cut):
 
 
 class Numbering(Cut):
-    """Says that it is repeatable, and is not: it counts the pictures itself."""
+    """Says that it is repeatable, and is not: it counts images that the call does not name."""
 
     repeatable: ClassVar[bool] = True
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
         found = super().__call__(args, context)
-        return Observation(text=f"Crop {context.crops + 1}: {found.text}", views=found.views)
+        return Observation(text=f"Of {len(context.views)}: {found.text}", views=found.views)
 
 
 class Naming(Numbering):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import json
@@ -14,17 +13,13 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from PIL import Image
 
-from editloupe.errors import ConfigError
 from editloupe.findings import Observation
-from editloupe.tools import as_langchain, open_session
-from editloupe.tools.base import spec
-from editloupe.tools.zoom_in import ZoomIn
+from editloupe.tools import as_langchain
 from tests.conftest import pixels
 
 
@@ -105,30 +100,6 @@ def test_what_a_model_can_mend_is_a_message_that_it_reads(arguments: dict[str, A
     assert message.status == "error"
     assert told in message.text
     assert message.text.startswith("Error: ")
-
-
-def test_the_schema_that_a_chat_model_gets_is_the_tools_own(images: dict[str, Any]):
-    (zoom,) = as_langchain(images, tools=["zoom_in"])
-    offered = convert_to_openai_tool(zoom)["function"]
-    assert offered["name"] == "zoom_in"
-    assert offered["description"] == ZoomIn.description
-    assert offered["parameters"] == spec(ZoomIn()).parameters
-
-
-def test_it_works_without_a_graph_and_without_threads(images: dict[str, Any]):
-    (zoom,) = as_langchain(images, tools=["zoom_in"])
-    blocks = asyncio.run(zoom.ainvoke({"target_image": "Edited Image", "bbox": BOX}))
-    assert blocks[0]["text"].startswith("Crop 1:")
-
-
-def test_a_session_of_ones_own_says_what_is_absent_and_has_its_own_settings(images: dict[str, Any]):
-    session = open_session(images)
-    assert {t.name for t in as_langchain(session)} == {"zoom_in", "localize_differences", "enhancer"}
-    assert "grounding" in session.toolbox.absent
-    with pytest.raises(TypeError, match="give it alone"):
-        as_langchain(session, tools=["zoom_in"])
-    with pytest.raises(ConfigError, match="the tool 'grounding' is absent here"):
-        as_langchain(images, tools=["grounding"])
 
 
 def test_the_package_of_tools_imports_nothing_before_it_is_used():

@@ -73,18 +73,6 @@ def test_the_text_gives_each_crop_its_boxes_size_share_and_strength() -> None:
     assert "(threshold about 5 of 255, more at strong edges" in found.text
 
 
-def test_data_holds_the_same_facts_in_px() -> None:
-    data = compare(context_of(*squares(1))).data
-    (region,) = data["regions"]  # type: ignore[misc]
-    assert region["crop"] == "Crop 1"
-    assert region["box_1"] == region["box_2"] == pytest.approx([50, 400, 90, 440], abs=1)
-    assert (data["total"], data["shown"], data["regenerated"]) == (1, 1, False)
-    # 12 times the least noise of the finest scale, 0.8 / 2 levels.
-    assert data["threshold"] == pytest.approx(4.8)
-    assert data["aligned"]["resized"] is False  # type: ignore[index, call-overload]
-    assert data["aligned"]["shift"] == [0, 0]  # type: ignore[index, call-overload]
-
-
 def test_a_small_region_is_enlarged_and_both_panes_map_back_to_their_image() -> None:
     context = context_of(*squares(1))
     found = compare(context)
@@ -129,29 +117,6 @@ def test_a_region_is_outlined_and_its_panes_are_labelled_unless_that_is_switched
     assert tool.version != LocalizeDifferences().version
 
 
-def test_names_that_cannot_be_drawn_are_numbered() -> None:
-    views = {
-        "原图": View.whole((store := ImageStore()).add_array(squares(1)[0])),
-        "b": View.whole(store.add_array(squares(1)[1])),
-    }
-    context = ToolContext(images=store, views=views)
-    named = compare(context_of(*squares(1)), "Original Image", "Edited Image").views[0]
-    numbered = compare(context, "原图", "b").views[0]
-    assert numbered.window == named.window
-    strip = store.array(numbered.image)[:20, :200]
-    assert (strip > 200).any()
-
-
-def test_pictures_keep_to_half_of_what_the_two_images_cost() -> None:
-    """1000×1000 px are 36 × 36 squares of 28 px and 2 more tokens: two images cost 2596, and half of that is 1298."""
-    for count in range(1, 7):
-        data = compare(context_of(*squares(count))).data
-        assert data["budget"]["tokens"] == 1298  # type: ignore[index, call-overload]
-        pictures = [(p["name"], p["tokens"]) for p in data["pictures"]]  # type: ignore[index, union-attr, call-overload]
-        assert [name for name, _ in pictures] == [f"Crop {i}" for i in range(1, len(pictures) + 1)]
-        assert 0 < sum(tokens for _, tokens in pictures) <= 1298
-
-
 def test_the_backend_says_what_a_picture_costs_and_how_large_it_may_be() -> None:
     context = context_of(*squares(3))
     flat = replace(context, image_tokens=ImageTokens(rule="1000 an image", count=lambda width, height: 1000))
@@ -164,30 +129,6 @@ def test_the_backend_says_what_a_picture_costs_and_how_large_it_may_be() -> None
     tool = LocalizeDifferences(picture_budget=2.0)
     generous = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), flat)
     assert len(generous.images) == 3 and "picture budget 2" in tool.version
-
-
-def test_weaker_regions_beyond_the_crops_are_listed() -> None:
-    # Areas 1600, 1369, 1156, 961, 784, 625: all more than a quarter of 1600, and five are the most that are shown.
-    found = compare(context_of(*squares(6)))
-    assert found.text.startswith("6 regions differ; the 5 strongest are shown.")
-    assert re.search(r"Not shown: 1 weaker region at \[\d+, \d+, \d+, \d+\] in 'Original Image'\.", found.text)
-    assert len(found.images) == 5
-    assert [r["crop"] for r in found.data["regions"]] == [f"Crop {i}" for i in range(1, 6)] + [None]  # type: ignore[index, union-attr, call-overload]
-
-
-def test_three_are_shown_where_the_strongest_dwarfs_the_rest() -> None:
-    grey = np.full((1000, 1000, 3), 120, dtype=np.uint8)
-    edited = with_square(grey, (100, 100, 300, 300))
-    for i in range(4):
-        edited = with_square(edited, (100 + 200 * i, 700, 130 + 200 * i, 730))
-    found = compare(context_of(grey, edited))
-    assert found.text.startswith("5 regions differ; the 3 strongest are shown.")
-    assert "Not shown: 2 weaker regions at [" in found.text
-
-
-def test_crops_are_numbered_after_those_of_earlier_calls() -> None:
-    found = compare(context_of(*squares(2), crops=4))
-    assert [m[1] for m in CROP.finditer(found.text)] == ["Crop 5", "Crop 6"]
 
 
 def test_regions_that_share_one_picture_share_its_name_and_are_numbered_in_it() -> None:
@@ -246,26 +187,6 @@ def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image()
     assert right.region.width == pytest.approx(2 * left.region.width)
 
 
-def test_a_tone_that_was_allowed_for_is_noted() -> None:
-    picture = textured(320, 240)
-    brighter = np.clip(picture.astype(int) + 20, 0, 255).astype(np.uint8)
-    found = compare(context_of(picture, brighter))
-    assert "+20 red, +20 green, +20 blue" in found.text
-    assert found.views == ()
-
-
-def test_a_crop_can_be_compared_and_is_the_origin_of_its_views() -> None:
-    context = context_of(*squares(1))
-    cut = {
-        n: context.images.add_array(context.images.array(context.image(n))[300:600, 0:300].copy()) for n in context.views
-    }
-    views = dict(context.views) | {"Crop 1": View.whole(cut["Original Image"]), "Crop 2": View.whole(cut["Edited Image"])}
-    found = compare(ToolContext(images=context.images, views=views, crops=2), "crop 1", "crop 2")
-    assert {v.origin for v in found.views} == set(cut.values())
-    # 400 − 300 = 100 in the crop.
-    assert found.data["regions"][0]["box_1"] == pytest.approx([50, 100, 90, 140], abs=1)  # type: ignore[index, call-overload]
-
-
 def test_an_image_compared_with_itself_is_an_error_that_names_the_images() -> None:
     with pytest.raises(ToolError, match=r"both arguments name 'Edited Image'.*'Original Image'"):
         compare(context_of(*squares(1)), "Edited Image", "edited image ")
@@ -318,16 +239,6 @@ def test_what_was_added_around_a_picture_is_shown_and_said() -> None:
     assert [view.region for view in found.views] == [Box(0, 0, 480, 360), Box(0, 0, 640, 480)]
 
 
-def test_a_large_shift_is_undone_and_what_it_uncovers_is_said_not_to_be_compared() -> None:
-    large = textured(760, 480)
-    found = compare(context_of(large[:, :680], large[:, 80:]))
-    assert found.data["total"] == 0
-    assert found.data["regenerated"] is False
-    assert "a shift by (-80.0, " in found.text
-    # 80 of 680 px.
-    assert found.data["aligned"]["unseen"] == pytest.approx([80 / 680, 80 / 680], abs=0.005)
-
-
 def files(original: tuple[Image.Image, Mapping[str, Any]], edited: tuple[Image.Image, Mapping[str, Any]]) -> ToolContext:
     """Two PNG files: the picture, and what it is saved with."""
     store, views = ImageStore(), {}
@@ -335,15 +246,6 @@ def files(original: tuple[Image.Image, Mapping[str, Any]], edited: tuple[Image.I
         image.save(buffer := io.BytesIO(), "PNG", **options)
         views[name] = View.whole(store.add_bytes(buffer.getvalue()))
     return ToolContext(images=store, views=views)
-
-
-def test_pictures_of_one_colour_each_are_said_to_differ_as_wholes() -> None:
-    red, blue = (Image.new("RGB", (320, 240), colour) for colour in ((200, 30, 30), (30, 30, 200)))
-    found = compare(files((red, {}), (blue, {})))
-    assert found.text.startswith("No single region stands out: 'Original Image' and 'Edited Image' differ as wholes.")
-    assert "100 % of the image differs by more than 25 of 255" in found.text
-    assert "unrelated" not in found.text and "crops" not in found.text and "fainter" not in found.text
-    assert found.data["regenerated"] is True and len(found.images) == 1
 
 
 def rgba(colour: RGB, alpha: int | RGB) -> Image.Image:
@@ -365,97 +267,3 @@ def test_what_differs_under_alpha_alone_is_not_called_pixel_identical() -> None:
     same = compare(files((rgba(picture, alpha), {}), (rgba(picture, alpha), {"compress_level": 1})))
     assert "pixel-identical as they are compared (320×240 px; alpha composited on white)." in same.text
     assert same.data["identical"] is True
-
-
-def test_alpha_that_hides_nothing_but_white_is_no_pixel_identity_either() -> None:
-    white = np.full((240, 320, 3), 255, dtype=np.uint8)
-    found = compare(files((rgba(white, 255), {}), (rgba(white, 0), {})))
-    assert "look the same" in found.text and "pixel-identical" not in found.text
-
-
-def test_a_difference_of_alpha_that_shows_on_white_is_found() -> None:
-    picture, alpha = textured(320, 240), np.full((240, 320), 255, dtype=np.uint8)
-    holed = alpha.copy()
-    holed[60:90, 100:140] = 0
-    found = compare(files((rgba(picture, alpha), {}), (rgba(picture, holed), {})))
-    assert found.data["total"] == 1
-    assert Box(*found.data["regions"][0]["box_1"]).iou(Box(100, 60, 140, 90)) > 0.8  # type: ignore[index, misc, arg-type]
-
-
-def test_what_decoding_left_out_is_named_beside_pixel_identical() -> None:
-    # 16 bits whose high bytes are the same.
-    deep = np.repeat(np.arange(240, dtype=np.uint16)[:, None] * 256, 320, axis=1)
-    found = compare(files((Image.fromarray(deep), {}), (Image.fromarray(deep + 99), {})))
-    assert "pixel-identical as they are compared (320×240 px; reduced to 8 bits)." in found.text
-
-
-def test_a_turned_image_is_said_to_be_so_and_boxes_lie_in_each_image() -> None:
-    picture = textured(640, 480)
-    turned = np.ascontiguousarray(np.rot90(with_square(picture, (100, 60, 160, 120)), -1))
-    found = compare(context_of(picture, turned))
-    assert "'Edited Image' shows 'Original Image' turned by 90° clockwise, which was undone before comparing." in found.text
-    aligned, (region,) = found.data["aligned"], found.data["regions"]
-    assert isinstance(aligned, dict) and isinstance(region, dict)
-    assert (aligned["mirrored"], aligned["turned"], aligned["resized"]) == (False, 90, False)
-    # One quarter clockwise takes (x, y) to (480 − y, x).
-    assert region["box_1"] == pytest.approx([100, 60, 160, 120], abs=2)
-    assert region["box_2"] == pytest.approx([360, 100, 420, 160], abs=2)
-
-
-def test_a_mirrored_image_without_another_edit_is_no_image_without_a_difference() -> None:
-    picture = textured(640, 480)
-    found = compare(context_of(picture, np.ascontiguousarray(picture[:, ::-1])))
-    assert found.text.startswith("No region differs, once what is named below has been allowed for")
-    assert "'Edited Image' shows 'Original Image' mirrored left to right" in found.text
-    assert found.images
-
-
-@pytest.mark.parametrize("quarters", [1, 2, 3])
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_the_pane_of_a_turned_image_shows_it_as_it_lies(quarters: int, mirrored: bool) -> None:
-    picture = textured(640, 480)
-    edited = with_square(picture, (100, 60, 160, 90))
-    turned = np.ascontiguousarray(np.rot90(edited[:, ::-1] if mirrored else edited, -quarters))
-    context = context_of(picture, turned)
-    found = compare(context)
-    # The whole pair follows.
-    left, right, *_ = found.views
-    upright = (left.window.width, left.window.height)
-    assert (right.window.width, right.window.height) == (upright[::-1] if quarters % 2 else upright)
-    shown = context.images.array(right.image)
-    (region,) = found.data["regions"]  # type: ignore[misc]
-    x0, y0, x1, y1 = right.from_origin(Box(*region["box_2"])).ints()  # type: ignore[index, misc, arg-type, call-overload]
-    # The square by its colour; where it begins, enlarging rings.
-    assert np.median(shown[y0:y1, x0:x1], axis=(0, 1)) == pytest.approx([250, 20, 20], abs=2)
-    for x in (x0 + 10, x1 - 11):
-        red, green, _ = np.median(shown[y0 + 12 : y1 - 12, x], axis=0)
-        assert red > 200 and green < 60
-    # The outline runs around the region of this pane, too.
-    assert (shown[y0 - 12 : y0, (x0 + x1) // 2] == (213, 94, 0)).all(axis=1).any()
-
-
-def test_two_places_that_look_alike_share_a_picture_and_its_name() -> None:
-    edited = grey = np.full((512, 512, 3), 120, dtype=np.uint8)
-    for x, y in ((100, 100), (100, 400), (400, 250)):
-        edited = with_square(edited, (x, y, x + 20, y + 20))
-    context, tool = context_of(grey, edited), LocalizeDifferences(marked=False)
-    found = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
-    names = context.names(found)
-    assert [picture["name"] for picture in found.data["pictures"]] == list(names)  # type: ignore[index, union-attr, call-overload]
-    assert {region["crop"] for region in found.data["regions"]} == set(names)  # type: ignore[index, union-attr, call-overload]
-    assert len(found.data["regions"]) == 3  # type: ignore[arg-type]
-    assert found.text.count("Crop 1 ×") == 1
-
-
-def test_the_picture_of_the_whole_pair_is_named_without_marks_and_without_regions_too() -> None:
-    image = textured(256, 256)
-    context, tool = context_of(image, 255 - image), LocalizeDifferences(marked=False)
-    found = tool(tool.Args(comparison_image_1="Original Image", comparison_image_2="Edited Image"), context)
-    assert f"{context.names(found)[-1]}: both images as a whole.\n" in f"{found.text}\n"
-    # Too small for a region.
-    tiny = np.random.default_rng(1).integers(0, 120, (8, 8, 3)).astype(np.uint8)
-    context = context_of(tiny, 255 - tiny)
-    found = compare(context)
-    assert found.data["regions"] == [] and context.names(found) == ("Crop 1",)
-    assert "Crop 1: both images as a whole.\n" in f"{found.text}\n"
-    assert "The crops are" not in found.text

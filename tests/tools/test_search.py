@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
-from editloupe.imaging.geometry import spans
 from editloupe.models.detect.base import Detection, DetectionResult, Detector, clean_box, suppress
 from editloupe.models.detect.search import MAX_TILES, tiles_of
 from editloupe.testing import check_tool
@@ -83,12 +81,6 @@ def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best()
     assert found.data["found"] == 1 and found.data["tiles"] == []
 
 
-def test_detect_object_says_the_same_in_text_alone() -> None:
-    found = ask(Reds(), context_of(400, 200, (100, 50, 140, 90)), text_only=True)
-    assert "1: bbox [250, 250, 350, 450]" in found.text
-    assert found.views == () and found.kept == ()
-
-
 def test_what_the_whole_image_does_not_show_is_found_in_a_tile_and_said_so() -> None:
     found = ask(Reds(limit=800), context_of(2000, 1500, (1900, 1400, 1930, 1420)))
     # 1900..1930 of 2000 = 950..965; 1400..1420 of 1500 = 933.3..946.7, outward.
@@ -96,27 +88,6 @@ def test_what_the_whole_image_does_not_show_is_found_in_a_tile_and_said_so() -> 
     assert "Only on a second look: nothing in the whole image, these in tiles" in found.text
     # A fifth of 800 px overlaps: (2000 - 160) / 640 = 2.9 and (1500 - 160) / 640 = 2.1, so 3 × 3.
     assert "the whole image at 2000×1500 px, then 9 overlapping tiles of 800×800 px, each at its own size" in found.text
-
-
-def test_one_object_in_the_overlap_of_two_tiles_is_counted_once() -> None:
-    # Tiles of 1000 px start at 0 and 400, 600 px each: 400..600 is in both.
-    found = ask(Reds(limit=700), context_of(1000, 400, (450, 100, 480, 130)))
-    assert ": 1 found" in found.text
-    assert len(found.data["tiles"]) == 4  # type: ignore[arg-type]
-
-
-def test_of_an_object_that_a_tiles_border_cuts_the_neighbours_whole_box_is_given() -> None:
-    # The first tile ends at 600 and sees 560..600 of it, the second all of it, with the same score.
-    found = ask(Reds(limit=700), context_of(1000, 400, (560, 100, 640, 130)))
-    assert ": 1 found" in found.text
-    assert "1: bbox [560, 250, 640, 325], 80×30 px" in found.text
-
-
-def test_an_object_longer_than_every_overlap_is_still_told_in_its_parts() -> None:
-    found = ask(Reds(limit=700), context_of(1000, 400, (100, 100, 900, 130)))
-    # 100..600 in the first tile, 400..900 in the second: an IoU of 200/800.
-    assert ": 2 found" in found.text
-    assert "may be listed in parts" in found.text
 
 
 def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> None:
@@ -127,19 +98,6 @@ def test_a_miss_names_threshold_sizes_and_tiles_and_does_not_claim_absence() -> 
     assert "That does not show that it is absent" in found.text and "zoom_in" in found.text
     assert found.views == () and not found.error
     assert [len(sizes) for _, sizes in detector.asked] == [1, 4]
-
-
-def test_an_image_too_small_to_divide_is_said_to_be() -> None:
-    found = ask(Reds(), context_of(80, 60))
-    assert "no tiles, since the image is too small to divide" in found.text
-
-
-def test_more_boxes_than_are_listed_are_counted() -> None:
-    found = ask(Reds(more=14), context_of(400, 200, (100, 50, 140, 90)))
-    assert ": 15 found" in found.text
-    assert "10: bbox" in found.text and "11: bbox" not in found.text
-    assert "5 more with lower scores are not listed." in found.text
-    assert len(found.data["detections"]) == 15  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -157,14 +115,6 @@ def test_a_phrase_without_a_letter_is_an_error_that_can_be_mended(empty: str) ->
         ask(Reds(), context_of(80, 60), empty)
 
 
-def test_an_empty_phrase_and_one_of_two_thousand_characters_are_refused_in_few_words() -> None:
-    for phrase in ("", "mug " * 500):
-        for text_only in (True, False):
-            with pytest.raises(ToolError, match="wrong arguments") as caught:
-                ask(Reds(), context_of(80, 60), phrase, text_only=text_only)
-            assert len(str(caught.value)) < 400
-
-
 @pytest.mark.parametrize(("width", "height"), [(97, 20), (512, 512), (810, 810), (500, 3000), (4240, 2700), (20000, 9000)])
 def test_tiles_cover_the_image_overlap_and_stay_few(width: int, height: int) -> None:
     tiles = tiles_of(width, height, side=800)
@@ -179,16 +129,6 @@ def test_tiles_cover_the_image_overlap_and_stay_few(width: int, height: int) -> 
     assert seen.max() >= 2
     if width * height < 5_000_000:
         assert max(tiles[0].width, tiles[0].height) <= 800
-
-
-@pytest.mark.parametrize(
-    ("length", "tile", "overlap"), [(100, 30, 10), (100, 100, 0), (101, 100, 99), (7, 5, 0), (5, 9, 3)]
-)
-def test_spans_cover_a_length_with_the_overlap_that_was_asked_for(length: int, tile: int, overlap: int) -> None:
-    found = spans(length, tile=tile, overlap=overlap)
-    assert found[0][0] == 0 and found[-1][1] == length
-    assert all(end - start == min(tile, length) for start, end in found)
-    assert all(a[1] - b[0] >= overlap for a, b in pairwise(found))
 
 
 def _scored(*boxes: tuple[float, float, float, float, float]) -> list[Detection]:
@@ -213,38 +153,7 @@ def test_boxes_of_one_thing_become_one(given: list[tuple[float, float, float, fl
     assert [d.score for d in suppress(_scored(*given))] == scores
 
 
-def test_what_is_left_of_many_boxes_is_what_the_rule_says_pair_by_pair() -> None:
-    random = np.random.default_rng(3)
-    corners = np.hstack([random.uniform(0, 60, (300, 2)), random.uniform(2, 30, (300, 2)), random.random((300, 1))])
-    boxes = _scored(*((x, y, x + w, y + h, score) for x, y, w, h, score in corners.tolist()))
-
-    def is_same(one: Box, other: Box) -> bool:
-        common, (small, large) = one.intersection(other), sorted((one.area, other.area))
-        return common is not None and (one.iou(other) > 0.5 or (common.area > 0.85 * small and large <= 4 * small))
-
-    kept: list[Detection] = []
-    for found in sorted(boxes, key=lambda d: -d.score):
-        if not any(is_same(found.box, other.box) for other in kept):
-            kept.append(found)
-    assert 100 < len(kept) < 300
-    assert suppress(boxes) == tuple(kept)
-
-
-def test_the_order_of_equal_scores_does_not_depend_on_the_order_given() -> None:
-    boxes = _scored((0, 0, 10, 10, 0.5), (20, 0, 30, 10, 0.5), (40, 0, 50, 10, 0.5))
-    assert suppress(boxes) == suppress(boxes[::-1])
-
-
 def test_a_networks_corners_are_clipped_and_what_is_no_box_is_dropped() -> None:
     assert clean_box((-3, 2, 12, 9), width=10, height=8) == Box(0, 2, 10, 8)
     for wrong in ((float("nan"), 0, 1, 1), (0, 0, float("inf"), 5), (5, 5, 5.5, 9), (11, 0, 20, 5), (5, 5, 2, 9)):
         assert clean_box(wrong, width=10, height=8) is None
-
-
-def test_running_out_of_memory_is_what_the_model_reads() -> None:
-    class Full(Reds):
-        def __call__(self, images: Sequence[RGB], phrase: str, **thresholds: float | None) -> list[DetectionResult]:
-            raise ToolError("GroundingDINO ran out of memory on this picture alone")
-
-    with pytest.raises(ToolError, match="out of memory"):
-        ask(Full(), context_of(80, 60))

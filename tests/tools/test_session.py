@@ -48,21 +48,6 @@ def test_pictures_are_named_in_order_and_can_be_looked_into():
     assert "You made exactly this call before" in again.observation.text
 
 
-def test_the_picture_is_the_place_that_its_view_names():
-    images = pair()
-    shown = open_session(images).call("enhancer", {"target_image": "Edited Image", "bbox": BOX, "scale": 2})
-    assert np.array_equal(_decoded(shown.kept[0].png), images["Edited Image"][:120, :160])
-    assert _decoded(shown.pictures[0].png).shape == (360, 480, 3)
-    assert shown.kept[0].name == "" and shown.kept[0].origins == ("Edited Image",)
-
-
-def test_an_origin_that_two_names_have_is_called_as_the_call_called_it():
-    before, _ = pixels(0, spots=0)
-    session = open_session({"Original Image": before, "Edited Image": before})
-    for name in ("Original Image", "Edited Image"):
-        assert session.call("zoom_in", {"target_image": name, "bbox": BOX}).pictures[0].origins == (name,)
-
-
 def test_no_two_parallel_calls_get_one_name():
     session = open_session(pair())
 
@@ -74,17 +59,6 @@ def test_no_two_parallel_calls_get_one_name():
         named = list(pool.map(call, range(24)))
     assert sorted(name for name, _ in named) == sorted(f"Crop {i}" for i in range(1, 25))
     assert all(name == told for name, told in named)
-
-
-def test_an_error_takes_no_name_and_leaves_the_conversation_as_it_was():
-    session = open_session(pair())
-    for arguments in (
-        {"target_image": "Crop 1", "bbox": BOX},
-        {"target_image": "Edited Image", "bbox": [float("nan")] * 4},
-    ):
-        with pytest.raises(ToolError):
-            session.call("zoom_in", arguments)
-    assert session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX}).pictures[0].name == "Crop 1"
 
 
 def test_files_pil_images_arrays_and_refs_are_the_same_image(tmp_path: Path):
@@ -117,7 +91,6 @@ def test_pil_images_of_every_mode_become_upright_rgb():
     ("images", "error", "told"),
     [
         ({"a": np.zeros((1, 1, 3), np.uint8)}, ImageError, "1×1"),
-        ({"a": np.zeros((32, 32), np.uint8)}, ImageError, r"expected an H×W×3 uint8 RGB array, found \(32, 32\)"),
         ({"a": np.zeros((32, 32, 3))}, ImageError, "float64"),
         ({"a": "nowhere.png"}, ImageError, "no such file"),
         ({" ": np.zeros((32, 32, 3), np.uint8)}, ConfigError, "image name"),
@@ -128,14 +101,6 @@ def test_pil_images_of_every_mode_become_upright_rgb():
 def test_images_that_cannot_be_used_are_named(images: dict[str, Any], error: type[Exception], told: str):
     with pytest.raises(error, match=told):
         open_session(images)
-
-
-def test_a_cut_off_file_is_found_before_any_call(tmp_path: Path):
-    Image.fromarray(pixels(0, spots=0)[0]).save(tmp_path / "a.png")
-    whole = (tmp_path / "a.png").read_bytes()
-    (tmp_path / "a.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ImageError, match=r"a\.png: the image data is damaged or cut off"):
-        open_session({"a": tmp_path / "a.png"})
 
 
 def test_tools_that_are_named_and_absent_or_unknown_are_an_error_and_others_are_listed():
@@ -169,18 +134,3 @@ def test_a_tool_that_falls_over_is_told_apart_from_a_wrong_call():
     with pytest.raises(ToolFailed, match=r"broken failed \(ZeroDivisionError: division by zero\)") as caught:
         session.call("broken", {"target_image": "x"})
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-
-def _decoded(png: bytes) -> np.ndarray:
-    import io
-
-    return np.asarray(Image.open(io.BytesIO(png)))
-
-
-def test_a_call_is_known_again_in_other_letters_and_names_are_spelt_as_they_are():
-    session = open_session(pair(), tools=["zoom_in"])
-    first = session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX})
-    second = session.call("zoom_in", {"target_image": " edited image", "bbox": BOX})
-    assert "You made exactly this call before" not in first.observation.text
-    assert "You made exactly this call before" in second.observation.text
-    assert ": 'Edited Image', bbox" in second.observation.text

@@ -66,28 +66,19 @@ def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conver
     assert (cache.ran, cache.hits) == (2, 1)
 
 
-def test_pictures_get_the_numbers_of_the_conversation_that_asks(cache: ToolCache, talk: Conversation, images: ImageStore):
-    box = open_toolbox(["zoom_in", "localize_differences"])
-    ask(cache, box, talk, images, "zoom_in", ZOOM)
+def test_pictures_shown_before_and_the_backends_count_are_part_of_the_call(
+    cache: ToolCache, talk: Conversation, images: ImageStore
+):
+    box = open_toolbox(["localize_differences"])
     both = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
-    seen, _, after = ask(cache, box, talk, images, "localize_differences", both)
-    assert after.crops == 2
-    seen, cached, _ = ask(cache, box, after, images, "zoom_in", ZOOM)
-    assert (cached, seen.data["crop"]) == (True, "Crop 3")
-    assert seen.text.startswith("Crop 3: ")
-    # A backend that counts or reduces pictures in another way gets others.
-    for other in ({"max_image_side": 300}, {"image_tokens": ImageTokens(rule="7 an image", count=lambda w, h: 7)}):
-        assert not ask(cache, box, replace(after, **other), images, "localize_differences", both)[1]
-
-
-def test_a_name_is_part_of_the_call(cache: ToolCache, talk: Conversation, images: ImageStore):
-    box = open_toolbox(["zoom_in"])
-    ask(cache, box, talk, images, "zoom_in", ZOOM)
-    renamed = Conversation(panes={"Picture": talk.panes["Edited Image"]})
-    seen, cached, _ = ask(cache, box, renamed, images, "zoom_in", {**ZOOM, "target_image": "Picture"})
-    assert not cached and "'Picture'" in seen.text
-    swapped = Conversation(panes={"Edited Image": talk.panes["Original Image"]})
-    assert not ask(cache, box, swapped, images, "zoom_in", ZOOM)[1], "other pixels under the name"
+    _, _, after = ask(cache, box, talk, images, "localize_differences", both)
+    assert ask(cache, box, talk, images, "localize_differences", both)[1]
+    for other in (
+        after,
+        replace(talk, max_image_side=300),
+        replace(talk, image_tokens=ImageTokens(rule="7 an image", count=lambda w, h: 7)),
+    ):
+        assert not ask(cache, box, other, images, "localize_differences", both)[1]
 
 
 def test_another_version_device_or_ablation_is_asked_anew(
@@ -148,16 +139,7 @@ def test_failures_are_not_kept(cache: ToolCache, talk: Conversation, images: Ima
             cache.call(box, "broken", {}, context)
     assert cache.call(box, "broken", {}, context) == (Observation(text="Error", error=True), False)
     assert [cache.call(box, "broken", {}, context) for _ in range(2)] == [(fine, False), (fine, True)]
-    with pytest.raises(ToolError, match="there is no tool"):
-        cache.call(box, "nothing", {}, context)
-
-
-def test_a_tool_that_does_not_say_that_it_is_repeatable_always_runs(
-    cache: ToolCache, talk: Conversation, images: ImageStore
-):
-    tool = Broken(Observation(text="1"), Observation(text="2"))
-    tool.repeatable = False
-    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
+    tool.repeatable, tool.answers = False, [Observation(text="1"), Observation(text="2")]
     assert [cache.call(box, "broken", {}, context)[0].text for _ in range(2)] == ["1", "2"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from editloupe.data.images import ImageStore
@@ -56,26 +55,6 @@ def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> 
     assert again.data["box"] == found.data["region"]
 
 
-def test_large_parts_are_shown_at_native_resolution_pixel_by_pixel() -> None:
-    context = context_of(1000, 800)
-    found = zoom(context, [200, 250, 700, 750])
-    # 500×400 px, margin 50: x 150..750, y 150..650.
-    shown = context.images.array(found.views[0].image)
-    assert np.array_equal(shown, context.images.array(context.image("Edited Image"))[150:650, 150:750])
-    assert "shown at full resolution" in found.text
-
-
-def test_only_the_margin_is_clamped_at_the_border() -> None:
-    # 100×80 px in the corner, margin 10: nothing to the left and above.
-    assert zoom(context_of(1000, 800), [0, 0, 100, 100]).views[0].region == Box(0, 0, 110, 90)
-
-
-def test_a_very_large_part_is_reduced_and_said_to_be() -> None:
-    found = zoom(context_of(4000, 80), [0, 0, 1000, 1000])
-    assert found.views[0].image.width == 2048
-    assert "reduced to 2048×41 px" in found.text
-
-
 @pytest.mark.parametrize(
     ("bbox", "message"),
     [
@@ -94,20 +73,11 @@ def test_a_bad_box_is_an_error_that_says_how_to_mend_it(bbox: list[int], message
         zoom(context_of(1000, 800), bbox)
 
 
-def test_an_unknown_image_lists_the_known() -> None:
-    with pytest.raises(ToolError, match="'Edited Image'"):
-        zoom(context_of(320, 240), [0, 0, 500, 500], target_image="Source")
-
-
 def test_a_repeated_call_is_told_so() -> None:
     arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
     past = frozenset({canonical_json({"name": "zoom_in", "arguments": arguments})})
     assert "exactly this call before" in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 400]).text
     assert "exactly this call before" not in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 401]).text
-
-
-def test_the_label_is_repeated_in_the_text() -> None:
-    assert "Looking for: a red mug." in zoom(context_of(320, 240), [100, 100, 400, 400], label="a red mug").text
 
 
 def test_a_look_into_a_crop_is_cut_from_the_image_that_it_shows() -> None:

@@ -87,7 +87,7 @@ def open_page(browser: Browser, root: str) -> Iterator[Callable[..., Page]]:
     assert not trouble
 
 
-def until(true: Callable[[], bool], *, seconds: float = 5) -> None:
+def until(true: Callable[[], bool], *, seconds: float = 30) -> None:
     """Waits until something holds. Playwright's own waiting evaluates text, which the pages' policy forbids."""
     for _ in range(round(20 * seconds)):
         if true():
@@ -135,7 +135,7 @@ def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, colour: t
 
 def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    rows = page.locator("#table tr.sample")
+    rows = page.locator("#cards .card")
     assert rows.count() == 6
     assert page.locator("#found").text_content() == "6 samples"
     page.get_by_label("Search").fill("square 3")
@@ -143,19 +143,19 @@ def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., P
     assert "s03" in (rows.first.text_content() or "")
     page.get_by_role("button", name="Clear").click()
     until(lambda: rows.count() == 6)
+    page.locator(".further summary").click()
     page.get_by_label("IF", exact=True).select_option("Wrong Action")
     until(lambda: rows.count() == 1)
     page.get_by_label("IF", exact=True).select_option("")
-    page.get_by_label("Disagreement", exact=True).select_option("human")
+    page.get_by_label("Differ", exact=True).select_option("human")
     until(lambda: rows.count() == 2)
-    page.get_by_role("button", name="Sample", exact=True).click()
-    page.get_by_role("button", name="Sample", exact=True).click()
-    assert [row.split("\n")[0] for row in page.locator("#table .name a").all_inner_texts()] == ["s03", "s02"]
+    page.get_by_label("Sort", exact=True).select_option("score")
+    assert page.locator("#cards .name").all_inner_texts() == ["s03", "s02"]
     # The filters are in the address, so that they can be kept and sent.
     address = page.url
-    assert "differ=human" in address and "sort=-id" in address
+    assert "differ=human" in address and "sort=score" in address
     page.reload()
-    assert page.locator("#table .name a").all_inner_texts() == ["s03", "s02"]
+    assert page.locator("#cards .name").all_inner_texts() == ["s03", "s02"]
     sample_page(page, "s03")
     assert page.locator("#instruction").text_content() == "Make square 3 red."
     # Next and previous go through what was listed, in that order.
@@ -166,17 +166,11 @@ def test_a_run_is_filtered_sorted_and_a_sample_opened(open_page: Callable[..., P
     page.keyboard.press("u")
     page.wait_for_url("**/index.html#*differ=human*")
     assert rows.count() == 2
-    # The last of the data, listed first, has a next one too.
-    page.get_by_label("Disagreement", exact=True).select_option("")
-    until(lambda: rows.count() == 6)
-    sample_page(page, "s05")
-    page.keyboard.press("n")
-    page.wait_for_url("**/painter-s04-*.html")
 
 
 def test_thumbnails_are_seen(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    seen = page.locator("#table .pair img")
+    seen = page.locator("#cards .pair img")
     until(lambda: all(seen.nth(n).evaluate("i => i.naturalWidth") > 20 for n in range(4)))
 
 
@@ -184,12 +178,16 @@ def test_boxes_lie_where_the_pixels_are(open_page: Callable[..., Page]) -> None:
     page = open_page()
     sample_page(page, "s01")
     check_box(page, TARGET, page.locator(".pane.source .frame"), GREEN)
+    # The crops are those of the step in view: none at the head of the page, until all are asked for.
+    crops = page.locator(".pane.edited .lay > svg:not(.overlaid) .mark.crop:visible")
+    assert crops.count() == 0
+    page.locator(".boxes").get_by_label("All crops").check()
     check_box(page, CROP, page.locator(".pane.edited .frame"), BLUE)
-    # The same crop on the small picture of its parent, beside the crop itself.
-    place = page.locator(".verdict.open .place").first
-    place.scroll_into_view_if_needed()
-    until(lambda: place.locator("img").evaluate("i => i.complete && i.naturalWidth > 0"))
-    check_box(page, CROP, place.locator("img"), BLUE)
+    page.locator(".boxes").get_by_label("All crops").uncheck()
+    page.locator(".verdict.open .turn h3 a").first.click()
+    until(lambda: crops.count() == 1)
+    page.locator(".verdict.open .turn h3 a").last.click()
+    until(lambda: crops.count() == 0)
 
 
 def test_zoom_is_the_same_on_both_sides_to_the_pixel(open_page: Callable[..., Page]) -> None:
@@ -199,7 +197,7 @@ def test_zoom_is_the_same_on_both_sides_to_the_pixel(open_page: Callable[..., Pa
     frame = frames.nth(1).bounding_box()
     assert frame is not None
     base = frame["width"] / WIDTH
-    page.locator(".verdict.open .place").first.click()
+    page.locator(".verdict.open .place-of").first.click()
     box = page.evaluate("""() => {
         const layers = [...document.querySelectorAll('.pane .lay')].map(l => l.getBoundingClientRect());
         return layers.map(l => [l.width, l.height]);
@@ -223,10 +221,9 @@ def test_zoom_is_the_same_on_both_sides_to_the_pixel(open_page: Callable[..., Pa
 
 
 def test_swipe_shows_the_edited_image_on_the_right_of_the_handle(open_page: Callable[..., Page]) -> None:
-    page = open_page()
+    page = open_page(height=1400)
     sample_page(page, "s01")
-    for name in ("Target", "Crops"):
-        page.locator(".boxes").get_by_label(name).uncheck()
+    page.locator(".boxes").get_by_label("Target").uncheck()
     page.keyboard.press("w")
     frame = page.locator(".pane.source .frame").bounding_box()
     assert frame is not None
@@ -248,10 +245,9 @@ def test_swipe_shows_the_edited_image_on_the_right_of_the_handle(open_page: Call
 
 
 def test_difference_and_blink(open_page: Callable[..., Page]) -> None:
-    page = open_page()
+    page = open_page(height=1400)
     sample_page(page, "s01")
-    for name in ("Target", "Crops"):
-        page.locator(".boxes").get_by_label(name).uncheck()
+    page.locator(".boxes").get_by_label("Target").uncheck()
     page.keyboard.press("d")
     frame = page.locator(".pane.source .frame").bounding_box()
     assert frame is not None
@@ -276,12 +272,12 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     page.keyboard.press("k")
     assert page.locator(".turn.current h3 a").text_content() == "Step 1"
     page.keyboard.press("]")
-    assert page.locator(".verdict.open h2").text_content() == "Visual Consistency"
+    assert "Visual Consistency" in page.locator(".verdict.open h2").inner_text()
     assert page.locator("a.cell[aria-current=true]").count() == 1
     # A link to one step opens its verdict and the step.
     again = open_page(address.removeprefix(root))
     assert again.locator(".turn.current h3 a").text_content() == "Step 2"
-    assert again.locator(".verdict.open h2").text_content() == "Instruction Following"
+    assert "Instruction Following" in again.locator(".verdict.open h2").inner_text()
     again.keyboard.press("?")
     assert again.locator("dialog").is_visible()
     again.keyboard.press("Escape")
@@ -289,12 +285,12 @@ def test_steps_and_verdicts_by_keyboard_and_by_address(open_page: Callable[..., 
     again.locator("a.cell[aria-current=true]").focus()
     again.keyboard.press("ArrowRight")
     assert again.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
-    assert again.locator(".verdict.open h2").text_content() == "Visual Consistency"
+    assert "Visual Consistency" in again.locator(".verdict.open h2").inner_text()
 
 
 def test_a_hostile_run_does_nothing(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    page.locator("#table .name a").first.click()
+    page.locator("#cards .name").first.click()
     page.wait_for_selector(".verdict.open")
     page.wait_for_timeout(300)
     assert "owned" not in page.evaluate("document.title.split('·').pop()")
@@ -342,7 +338,7 @@ def test_every_picture_has_words_and_every_control_a_name(open_page: Callable[..
             e.checkVisibility() && !(e.innerText || e.ariaLabel || e.title || e.labels?.[0]?.innerText
                 || e.querySelector('img[alt]:not([alt=""])')?.alt)).map(e => e.outerHTML)""")
         assert unnamed == []
-        if page.locator("#table").count():
+        if page.locator("#cards").count():
             sample_page(page, "s01")
 
 
@@ -405,39 +401,18 @@ def open_other(browser: Browser, other_folders: dict[str, Path]) -> Iterator[Cal
     assert not [line for one in watched for line in one.trouble]
 
 
-def heads(page: Page) -> list[str]:
-    """The heads of the samples' and the judges' columns."""
-    return page.locator("#table th:visible:not(.number)").all_inner_texts()
-
-
 def test_numbers_and_what_is_made_of_them_are_shown(open_other: Callable[[str], Page]) -> None:
     page = open_other("stars")
-    # Nobody was asked for O, the geometric mean: √(8·2) = 4. Columns that say nothing are left out, empty plots too.
-    assert heads(page) == ["Before, after", "Sample", "follows", "keeps", "O"]
-    assert page.locator("#table tr.sample").first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
-    assert page.locator(".plots").count() == 0
+    # Nobody was asked for O, the geometric mean: √(8·2) = 4.
+    first = page.locator("#cards .card").first
+    assert first.locator(".asked").all_inner_texts() == ["follows", "keeps", "O"]
+    assert first.locator(".chip").all_inner_texts() == ["8", "2", "4"]
     # The source was never asked about; the run keeps it all the same.
-    assert page.locator("#table td.pair").first.locator("img").count() == 2
+    assert first.locator(".pair img").count() == 2
     sample_page(page, "c")
-    assert page.locator(".own-scores").inner_text().split() == ["Scores", "overall", "(unparsed)"]
+    assert page.locator(".own-score").inner_text().split() == ["overall", "(unparsed)"]
     page.keyboard.press("]")
     assert page.locator(".verdict.open .label").inner_text().split("\n") == ["5", "0 to 10, higher is better"]
-
-
-def test_turns_are_told_apart_and_a_later_question_links_to_the_earlier(open_other: Callable[[str], Page]) -> None:
-    page = open_other("turns")
-    assert heads(page) == ["Before, after", "Sample", "passed", "visible", "right"]
-    sample_page(page, "b")
-    # Turn 2 is not right, so that the sample does not pass.
-    assert page.locator(".own-scores .chip").all_inner_texts() == ["0", "1", "0", "1"]
-    shown = page.locator("figcaption").all_inner_texts()
-    assert shown == ["Source\n64×32", "After turn 3\n64×32", "Source", *(f"After turn {n}\nCompare" for n in (1, 2, 3))]
-    cell(page, "right, turn 2").click()
-    assert page.locator(".verdict.open h2").inner_text() == "Right, turn 2"
-    assert page.locator(".verdict.open .label").inner_text() == "no"
-    assert "Edited Image (after turn 2): whole" in page.locator(".verdict.open").inner_text()
-    page.get_by_role("link", name="visible, turn 2: yes").click()
-    until(lambda: page.locator(".verdict.open h2").inner_text() == "Visible, turn 2")
 
 
 def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(open_other: Callable[[str], Page]) -> None:
@@ -445,9 +420,6 @@ def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(open_other: Cal
     sample_page(page, "b")
     turns = page.locator(".strip > li")
     assert turns.count() == 4 and "y [changed=yes right=no]" in turns.nth(2).inner_text()
-    # A column with an item for each turn stands below it.
-    assert turns.locator("dt").all_inner_texts() == ["objects"] * 3
-    assert turns.locator("dd").all_inner_texts() == ["cup", "cup, jar", "none"]
     # The panes show source and last turn, until a turn is chosen.
     what = page.locator(".pane .what")
     assert what.all_inner_texts() == ["Source", "After turn 3"]
@@ -457,29 +429,22 @@ def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(open_other: Cal
     assert images == [turns.nth(n).locator("img").get_attribute("src") for n in (1, 2)]
     # The open answer's box is drawn; a link to a place on another image shows the turn that made it.
     cell(page, "squares, turn 3").click()
-    place = page.get_by_role("link", name="square", exact=True)
-    assert place.get_attribute("title") == "Show its place: x 24–32, y 0–8 px"
-    place.click()
+    page.locator(".verdict.open .places-named summary").click()
+    page.get_by_role("link", name="square, x 24–32, y 0–8").click()
     assert what.all_inner_texts() == ["After turn 2", "After turn 3"]
     found = page.locator(".pane.edited .lay .mark.found:visible")
     assert found.count() == 1 and found.locator("rect").first.get_attribute("x") == "24"
-    cell(page, "before, turn 1").click()
-    page.get_by_role("link", name="1, x 0–32, y 16–32").click()
-    assert what.all_inner_texts() == ["Source", "After turn 1"]
-    assert page.locator(".pane.source .lay .mark.found:visible").count() == 1
     page.get_by_role("button", name="Swipe", exact=True).click()
-    assert page.locator(".over img").get_attribute("src") == turns.nth(1).locator("img").get_attribute("src")
+    assert page.locator(".over img").get_attribute("src") == turns.nth(3).locator("img").get_attribute("src")
 
 
 def test_a_measure_says_what_it_is_and_what_its_number_means(open_other: Callable[[str], Page]) -> None:
     page = open_other("pixels")
-    assert heads(page) == ["Before, after", "Sample", "share", "red"]
     assert "Tools absent" not in page.locator("main").inner_text()
     sample_page(page, "a")
     said = " ".join(page.locator(".verdict.open").inner_text().split())
     # 8 × 8 of 64 × 32 pixels are another colour.
     assert "0.03125 0 to 1, lower is better" in said and "toy-share" in said and "above 8" in said
-    assert page.locator(".own-scores").count() == 0
     assert page.get_by_role("button", name="Swipe", exact=True).is_visible()
 
 
@@ -488,12 +453,7 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     shutil.copytree(run, copy)
     findings = copy / "findings.jsonl"
     lines = findings.read_bytes().splitlines(keepends=True)
-    trace = copy / json.loads(lines[-1])["trace"]
-    events = trace.read_bytes().splitlines(keepends=True)
-    # In the middle of the last task: one call answered, no finding; and this process holds the run.
-    begun = 1 + next(i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_call")
     findings.write_bytes(b"".join(lines[:-1]))
-    trace.write_bytes(b"".join(events[:begun]))
     (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
     with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
@@ -503,20 +463,16 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
         page.goto(viewer.url)
         assert page.locator("#live").is_visible()
         assert "9 of 11 questions" in page.locator("#counts").inner_text()
-        (entry,) = (e for e in viewer.site.runs[0].reader.samples() if e.open)
+        entry = next(e for e in viewer.site.runs[0].reader.samples() if len(e.findings) == 1)
         sample.goto(f"{viewer.url}samples/{entry.slug}.html")
-        cell(sample, "(in progress)").click()
-        assert sample.locator(".verdict.open .turn").count() == 1
+        assert sample.locator("a.cell").count() == 1
         time.sleep(1)  # the page asks once at the start, and then sees what has changed
-        trace.write_bytes(b"".join(events))
         with findings.open("ab") as file:
             file.write(lines[-1])
-        until(lambda: sample.locator(".verdict.open .turn").count() == 2, seconds=12)
-        # Its finding may come with the next look.
-        until(lambda: sample.locator(".verdict.open .label strong").inner_text() == "Perfect Consistency", seconds=12)
-        until(lambda: "10 of 12 questions" in page.locator("#counts").inner_text(), seconds=12)
+        until(lambda: sample.locator("a.cell").count() == 2)
+        until(lambda: "10 of 12 questions" in page.locator("#counts").inner_text())
         lock.release()
-        until(lambda: page.locator("#live").is_hidden(), seconds=12)
+        until(lambda: page.locator("#live").is_hidden())
         page.close()
         sample.close()
         viewer.shutdown()

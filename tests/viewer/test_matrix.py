@@ -22,11 +22,9 @@ from editloupe.runs.judges import names_of
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.store import RunStore
-from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
-from editloupe.viewer.serve import Viewer
-from tests.conftest import LOOK, final
+from tests.conftest import final
 
 LOST, WRONG, OVER, FLAWLESS = "Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution"
 
@@ -40,8 +38,17 @@ def judge(folder: Path, out: Path, answers: dict[str, Callable[[Request], str]])
     return out
 
 
+def body(site: Site, address: str, query: str = "") -> str:
+    """What lies at an address, in which a script's rows are JSON again."""
+    found = site.at(address, query)
+    assert found is not None, address
+    text = found.body.decode()
+    start = "window.editloupeRows = "
+    return json.loads(text.removeprefix(start).removesuffix(";\n")) if text.startswith(start) else text
+
+
 def data_of(site: Site) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(site.rows(site.runs[0]))
+    found: dict[str, Any] = json.loads(body(site, "rows.json"))
     return found
 
 
@@ -72,20 +79,19 @@ def test_the_first_rows_of_a_large_run_are_there_without_reading_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)
-    (run,) = site.runs
     with monkeypatch.context() as patched:
         patched.setattr(RunStore, "read", lambda folder: pytest.fail("the whole run was read"))
-        first = json.loads(site.first_rows(run))
+        first = json.loads(body(site, "first.js"))
         page = site.at("index.html")
     assert page is not None and b'"first.js"' in page.body
-    whole = json.loads(site.rows(run))
+    whole = json.loads(body(site, "rows.json"))
     assert (first["of"], len(whole["rows"])) == (201, 201) and "of" not in whole
     # They are the same rows, and their columns have the same names. No mean is given that would be of them alone.
     assert first["rows"] == whole["rows"][: len(first["rows"])] and len(first["rows"]) >= 20
     assert (first["judges"], first["version"]) == (whole["judges"], whole["version"])
-    assert {c["text"] for one in first["overview"] for c in one["rows"][0]["cells"]} == {"…"}
+    assert first["overview"] == []
     # What has been made is given at once.
-    assert json.loads(site.first_rows(run)) == whole
+    assert json.loads(body(site, "first.js")) == whole
 
 
 def test_the_first_page_of_a_large_run_waits_for_nobody_who_reads_all_of_it(
@@ -102,7 +108,7 @@ def test_the_first_page_of_a_large_run_waits_for_nobody_who_reads_all_of_it(
     read = RunStore.read
     monkeypatch.setattr(RunStore, "read", slowly)
     with ThreadPoolExecutor(2) as pool:
-        whole = pool.submit(site.rows, site.runs[0])
+        whole = pool.submit(site.at, "rows.json")
         assert reads.wait(60)
         page = pool.submit(site.at, "index.html")
         try:
@@ -114,7 +120,7 @@ def test_the_first_page_of_a_large_run_waits_for_nobody_who_reads_all_of_it(
 
 def test_a_run_that_is_not_large_comes_whole(two: Path) -> None:
     site = Site.of([RunReader(two, live=True)], live=True)
-    assert site.first_rows(site.runs[0]) == site.rows(site.runs[0])
+    assert body(site, "first.js") == body(site, "rows.json")
 
 
 def test_the_overview_has_the_mean_of_all_samples_with_judged_of_asked(two: Path) -> None:
@@ -135,7 +141,7 @@ def test_a_failure_is_counted_and_has_no_score_and_no_distance(edits: Callable[.
 def test_a_run_without_a_finding_says_so_and_has_rows(two: Path) -> None:
     (two / "findings.jsonl").write_text("", encoding="utf-8")
     site = Site.of([RunReader(two)], listed=True)
-    data = data_of(site)
+    data = json.loads(body(site, "two/rows.json"))
     assert len(data["rows"]) == 2 and data["rows"][0]["score"] is None and data["rows"][0]["cost"] is None
     assert [one["rows"] for one in data["overview"]] == [[], []] and "holds no finding yet" in data["overview"][0][
         "problem"
@@ -174,23 +180,6 @@ def test_a_thumbnail_shows_the_target_else_the_place_that_findings_name(tmp_path
     assert list(thumbs(bare, site.runs[0].pictures)) == rows[with_target.slug]["thumbs"]
 
 
-def test_without_a_named_place_the_thumbnail_shows_what_a_tool_saw(edits: Callable[..., Path], tmp_path: Path) -> None:
-    looks: Callable[[Request], str] = lambda r: final(FLAWLESS) if len(r.messages) > 3 else LOOK  # noqa: E731
-    run = judge(edits(2), tmp_path / "run", {"looks": looks})
-    site = Site.of([RunReader(run)])
-    row = data_of(site)["rows"][1]
-    assert row["near"] is True
-    sample = site.runs[0].reader.samples()[1]
-    (box,) = site.runs[0].reader.differences(sample)
-    # One square of 24 px at (20, 20).
-    assert abs(box.x0 - 20) < 8 and abs(box.y0 - 20) < 8 and abs(box.x1 - 44) < 8
-    found = site.at(f"near/{row['slug']}/1.jpg")
-    assert found is not None and found.body[:2] == b"\xff\xd8"
-    assert site.at(f"near/{row['slug']}/2.jpg") is None and site.at("near/nobody/0.jpg") is None
-    export(site, tmp_path / "pages")
-    assert (tmp_path / "pages" / "near" / row["slug"] / "1.jpg").read_bytes() == found.body
-
-
 def test_the_list_of_runs_has_scores_coverage_cost_and_status(two: Path, tmp_path: Path) -> None:
     priced = make(tmp_path / "priced", samples=3)
     price = {"google/gemini-2.5-pro": ModelPrice(input=1000.0, output=0.0)}
@@ -218,11 +207,12 @@ def test_chosen_runs_share_a_matrix_in_which_each_judge_of_each_run_has_a_column
     other = judge(tmp_path / "edits", tmp_path / "again", {"strict": lambda r: final(LOST)})
     third = make(tmp_path / "third", samples=1)
     site = Site.of([RunReader(path) for path in (two, other, third)])
-    with Viewer(site) as server:
-        script = server.answer("/compare.js?run=two&run=again").body.decode()
-        assert server.answer("/compare.html?run=third&run=two").status == 200
-        assert server.answer("/compare.js?run=again").status == 404, "one judge is compared with nobody"
-    data = json.loads(json.loads(script.removeprefix("window.editloupeRows = ").removesuffix(";\n")))
+    assert site.at("compare.js", "run=again") is None, "one judge is compared with nobody"
+    data = json.loads(body(site, "compare.js", "run=two&run=again"))
+    # Runs of other data are refused, as `editloupe compare` does, and are not chosen together unasked.
+    assert "have no sample in common" in body(site, "compare.html", "run=third&run=two")
+    assert {run.folder for run in site.chosen()} in ({"third/"}, {"two/", "again/"})
+    assert "?run=again&amp;run=two" in body(replace(site, live=True), "again/index.html")
     assert [one["name"] for one in data["judges"]] == ["strict · two", "kind", "strict · again"]
     assert [row["id"] for row in data["rows"]] == ["s00", "s01"]
     cells = [(c["by"], c["name"]) for c in data["rows"][1]["answers"]["instruction_following"]]
@@ -231,21 +221,9 @@ def test_chosen_runs_share_a_matrix_in_which_each_judge_of_each_run_has_a_column
     assert data["rows"][1]["apart"] == {"instruction_following": 100.0} and data["rows"][1]["at"] == "two/"
 
 
-def test_a_row_of_chosen_runs_does_not_mix_edits(edits: Callable[..., Path], tmp_path: Path) -> None:
-    folder = edits(2)
-    first = judge(folder, tmp_path / "first", {"a": lambda r: final(FLAWLESS)})
-    rows = folder / "metadata.jsonl"
-    rows.write_text(rows.read_text().replace("Make square 1 red.", "Make square 1 blue."))
-    second = judge(folder, tmp_path / "second", {"b": lambda r: final(LOST)})
-    site = Site.of([RunReader(first), RunReader(second)])
-    data = json.loads(site.compared_rows(site.runs))
-    assert data["facts"]["problems"] == ["s01 is another edit in second; its row shows the first."]
-    assert [len(row["answers"]["instruction_following"]) for row in data["rows"]] == [2, 1]
-
-
 def test_tables_have_no_empty_head_and_can_be_scrolled_by_keyboard(two: Path) -> None:
     site = Site.of([RunReader(two)])
-    pages = [site.report_page(site.runs[0]), site.run_page(site.runs[0]), site.runs_page(), site.compare_page() or ""]
+    pages = [body(site, f"{name}.html") for name in ("report", "index", "compared")] + [site.runs_page()]
     for page in pages:
         assert not re.search(r"<th[^>]*>\s*</th>", page)
         assert all('tabindex="0"' in tag for tag in re.findall(r'<div class="scroll"[^>]*>', page))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from editloupe.exports.episodes import Source
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.viewer.export import MARKER, export
-from editloupe.viewer.pages import CSP, Site, assets
+from editloupe.viewer.numbers import RunFacts
+from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader, slug
-from editloupe.viewer.serve import Viewer
+from editloupe.viewer.render import CSP, assets
 from tests.conftest import LOOK, final
 from tests.viewer.runs import CROP, HOSTILE, SHOWN, TARGET, make_run
 
@@ -105,10 +107,10 @@ def test_nothing_is_loaded_from_elsewhere_and_the_policy_stands_in_every_page(fo
 def test_a_crop_is_drawn_on_its_parent_in_the_parents_pixels(folder: Path) -> None:
     text = page(folder, "painter-s01")
     x0, y0, x1, y1 = CROP
-    assert f'<rect x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
+    assert f'<rect class="line" x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
     x0, y0, x1, y1 = TARGET
-    assert f'<rect x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
-    assert 'alt="Crop 1, crop; Crop 1 on Edited Image, x 72 to 168, y 52 to 128"' in text
+    assert f'<rect class="line" x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' in text
+    assert 'alt="Crop 1, crop"' in text and ">Edited Image, x 72–168, y 52–128</a>" in text
 
 
 def test_the_steps_tell_tokens_and_can_be_linked_to(folder: Path) -> None:
@@ -129,8 +131,8 @@ def test_a_row_that_could_not_be_read_says_why(folder: Path) -> None:
 def test_two_runs_link_the_same_sample(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, count=2, name="other")
     done = export(Site.of([RunReader(run), RunReader(other)]), tmp_path / "pages")
-    # Samples, then each run's page and report, their list, and the judges compared.
-    assert done.pages == 6 + 2 + 2 + 2 + 1 + 1
+    # Samples, then each run's page and report, their list, and the judges compared with their statistics.
+    assert done.pages == 6 + 2 + 2 + 2 + 1 + 2
     (first,) = (tmp_path / "pages" / "other" / "samples").glob("editor-*.html")
     assert f'href="../../run/samples/{first.name}"' in first.read_text(encoding="utf-8")
 
@@ -346,9 +348,13 @@ def test_the_report_has_tables_and_pictures_of_its_plots(run: Path) -> None:
     assert all('width="720"' in plots[name] and 'width="350"' in plots[f"{name}-narrow"] for name in named)
 
 
-def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
-    edits: Callable[..., Path], tmp_path: Path
-) -> None:
+def body(site: Site, address: str, query: str = "") -> str:
+    found = site.at(address, query)
+    assert found is not None, address
+    return found.body.decode()
+
+
+def test_judges_of_two_runs_over_one_folder_stand_beside_each_other(edits: Callable[..., Path], tmp_path: Path) -> None:
     folder = edits(2)
     scripts = {"quick": [final("Flawless Execution")], "careful": [LOOK, final("Wrong Action", "<b>Crop 1</b> shows it.")]}
     runs = []
@@ -357,23 +363,25 @@ def test_judges_are_compared_on_a_page_with_the_first_step_at_which_they_part(
         drive(open_setup(RunConfig(path=folder, judge=judge, option={"criteria": "if"})), tmp_path / name)
         runs.append(tmp_path / name)
     site = Site.of([RunReader(path) for path in runs])
-    page = site.compare_page()
-    assert page is not None
-    assert page.count("They differ from here on") == 2 * 2, "two samples, two judges"
-    assert "&lt;b&gt;Crop 1&lt;/b&gt; shows it." in page
-    for address in re.findall(r'href="((?:quick|careful)/samples/[^"#]+)', page):
-        folder_, _, slug = address.partition("/samples/")
-        other = site.run(f"{folder_}/")
-        assert other is not None and other.reader.sample(slug.removesuffix(".html")) is not None
-    with Viewer(site) as server:
-        assert server.answer("/compare.html").status == 200
-        assert server.answer("/quick/report.html").status == 200
-        name = next(iter(site.numbers.plots(site.runs[0].reader)))
-        assert server.answer(f"/quick/plots/{name}.svg").type.startswith("image/svg+xml")
-        assert server.answer("/quick/plots/nothing.svg").status == 404
+    for own, other in (("quick", "careful"), ("careful", "quick")):
+        (run,) = (run for run in site.runs if run.folder == f"{own}/")
+        text = body(site, f"{own}/samples/{run.reader.samples()[1].slug}.html")
+        assert text.count("First difference: the calls differ") == 1 + 1 == text.count('<section class="verdict"'), own
+        assert "&lt;b&gt;Crop 1&lt;/b&gt; shows it." in text
+        heads = re.findall(r'<th scope="col">(.*?)</th>', text)
+        assert heads == ["Question", own, other]
+        # What is another run's is addressed there.
+        assert re.search(rf'href="\.\./\.\./{other}/traces/', text) and re.search(r'href="\.\./traces/', text)
+        (page,) = set(re.findall(r'href="([^"]*compare\.html[^"]*)"', text))
+        assert page == "../../compare.html"
+    assert str(tmp_path) not in body(site, "compared.html"), "no page tells a path of the machine"
+    assert str(tmp_path) not in body(site, "quick/report.html")
+    name = next(iter(site.numbers.plots(site.runs[0].reader)))
+    assert site.at(f"quick/plots/{name}.svg").type.startswith("image/svg+xml")  # type: ignore[union-attr]
+    assert site.at("quick/plots/nothing.svg") is None
 
 
-def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[..., Path], tmp_path: Path) -> None:
+def test_runs_of_other_data_are_not_compared_and_the_page_says_why(edits: Callable[..., Path], tmp_path: Path) -> None:
     folder = edits(2)
     runs = []
     for name in ("then", "now"):
@@ -383,17 +391,50 @@ def test_why_judges_cannot_be_compared_stands_on_their_page(edits: Callable[...,
         rows = folder / "metadata.jsonl"
         rows.write_text(rows.read_text().replace("Make square 1 red.", "Make <b>square</b> 1 blue."))
     site = Site.of([RunReader(path) for path in runs])
-    page = site.compare_page()
-    assert page is not None
-    assert "The judges cannot be compared: " in page and "judged different data: s01 differ in image" in page
-    assert "compare.html" in site.runs_page()
-    with Viewer(site) as server:
-        assert server.answer("/compare.html").status == 200
+    for page in ("compare.html", "compared.html"):
+        text = body(site, page, "run=then&run=now")
+        assert "judged different data: s01 differ in image" in text and "compare.js" not in text
+    # Nor do their verdicts on the changed sample stand on one page.
+    changed = site.runs[0].reader.samples()[1]
+    assert body(site, f"then/samples/{changed.slug}.html").count('<section class="verdict"') == 1
 
 
 def test_one_judge_is_compared_with_nobody(run: Path) -> None:
     site = Site.of([RunReader(run)])
-    assert site.compare_page() is None
-    assert "compare.html" not in site.run_page(site.runs[0])
-    with Viewer(site) as server:
-        assert server.answer("/compare.html").status == 404
+    assert site.at("compare.html") is None and "compare.html" not in body(site, "index.html")
+
+
+def test_every_page_has_one_way_back_to_the_runs(run: Path, tmp_path: Path) -> None:
+    other = make_run(tmp_path, count=2, name="other")
+    site = Site.of([RunReader(run), RunReader(other)])
+    slug_ = site.runs[0].reader.samples()[1].slug
+    ways = {
+        "index.html": ["Runs"],
+        "run/index.html": ["Runs", "run"],
+        "run/report.html": ["Runs", "run", "Report"],
+        f"run/samples/{slug_}.html": ["Runs", "run", "s01"],
+    }
+    for address, words in ways.items():
+        crumbs = body(site, address).partition('aria-label="Where this is"')[2].partition("</nav>")[0]
+        assert re.findall(r"<a [^>]*>(.*?)</a>", crumbs) == words, address
+        for link in re.findall(r'href="([^"]*)"', crumbs):
+            (tmp_path / address).parent.mkdir(parents=True, exist_ok=True)
+            there = ((tmp_path / address).parent / link).resolve().relative_to(tmp_path).as_posix()
+            assert site.at(there) is not None, (address, link)
+    lost = site.missing()
+    assert lost.status == 404 and b'<a href="/index.html">Back to Runs</a>' in lost.body
+
+
+def test_the_newest_run_stands_first_with_how_long_it_took(run: Path, tmp_path: Path) -> None:
+    older, newer = (make_run(tmp_path, count=2, name=name) for name in ("older", "newer"))
+    os.utime(older / "findings.jsonl", (1_000_000, 1_000_000))
+    site = Site.of([RunReader(older), RunReader(newer)])
+    page = site.runs_page()
+    assert re.findall(r'<th scope="row" data-sort="(\w+)"', page) == ["newer", "older"]
+    assert re.findall(r'<td data-name="Protocol">(.*?)</td>', page) == ["dlebench, mode tool"] * 2
+    reader = site.runs[0].reader
+    one_by_one = sum(f.seconds for sample in reader.samples() for f in sample.findings)
+    assert 0 < reader.wall_s() <= one_by_one
+    # Of four scores one is asked for: a quarter is judged, and three times as long is left.
+    facts = RunFacts(scores={}, cost=None, wall_s=20.0, scored=1, waiting=3, failed=0, problem="")
+    assert (facts.judged, facts.left_s) == (25.0, 60.0)

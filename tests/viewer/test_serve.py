@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import json
-import os
 import shutil
 import socket
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from editloupe.errors import ConfigError
 from editloupe.viewer.pages import Site
@@ -43,6 +36,8 @@ def a_sample(server: Viewer) -> str:
 def test_pages_pictures_and_traces_are_served(server: Viewer) -> None:
     status, headers, body = ask(server, "/")
     assert (status, headers["location"], body) == (302, "/index.html", b"")
+    status, headers, body = ask(server, "/nothing.html")
+    assert status == 404 and b"Back to run</a>" in body and b'href="/index.html"' in body
     for target in ("/index.html", f"/samples/{a_sample(server)}.html", "/rows.js", "/static/viewer.css", "/live.json"):
         assert ask(server, target)[0] == 200, target
     sample = server.site.runs[0].reader.samples()[1].sample
@@ -74,8 +69,9 @@ def test_every_answer_forbids_what_a_page_does_not_need(server: Viewer) -> None:
 )
 def test_a_request_under_another_name_is_refused(server: Viewer, host: str) -> None:
     status, _, body = ask(server, "/index.html", host=host)
-    assert status == 421
-    assert b"--allow-host" in body
+    # Without a name uvicorn refuses it before we do.
+    assert status == (421 if host else 400)
+    assert not host or b"--allow-host" in body
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:8321"])
@@ -138,9 +134,8 @@ def test_a_link_out_of_the_run_folder_is_not_followed(run: Path, tmp_path: Path)
 
 
 def test_only_reading_is_offered(server: Viewer) -> None:
-    assert ask(server, "/index.html", method="PUT")[0] == 501
-    # A server that nobody may give labels to.
-    assert ask(server, f"/samples/{a_sample(server)}.label", method="POST")[0] == 403
+    for method in ("PUT", "POST", "DELETE"):
+        assert ask(server, "/index.html", method=method)[0] == 405, method
     status, headers, body = ask(server, "/index.html", method="HEAD")
     assert (status, body) == (200, b"") and int(headers["content-length"]) > 1000
 
@@ -169,96 +164,3 @@ def test_a_run_that_grows_is_followed(run: Path, tmp_path: Path, monkeypatch: py
     with path.open("ab") as file:
         file.write(lines[8][30:])
     assert sum(len(e.findings) for e in reader.samples()) == 9
-
-
-def test_what_is_being_judged_now_shows_its_steps(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.viewer.reader._LOOK_S", 0.0)
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
-    path = copy / "findings.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    # As a writer leaves it in the middle of the last task: no finding, a trace that ends early.
-    gone = json.loads(lines[-1])
-    path.write_bytes(b"".join(lines[:-1]))
-    trace = copy / gone["trace"]
-    events = trace.read_bytes().splitlines(keepends=True)
-    calls = [i for i, line in enumerate(events) if json.loads(line)["kind"] == "tool_started"]
-    trace.write_bytes(b"".join(events[: calls[0] + 1]))
-    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
-    reader = RunReader(copy, live=True)
-    # The number of a process alone says nothing: it may be another's by now.
-    assert not reader.running()
-    with FileLock(copy / "run.lock"):
-        (entry,) = (e for e in reader.samples() if e.open)
-        site = Site.of([reader], live=True)
-        text = site.sample_page(site.runs[0], entry)
-        assert "(in progress)" in text and "running…" in text and "First thought" in text
-        assert '"running":1' in site.rows(site.runs[0])
-    assert not [e for e in reader.samples() if e.open]
-
-
-@contextmanager
-def bounded(run: Path, **bounds: float) -> Iterator[Viewer]:
-    """The run behind a server with small bounds."""
-    with Viewer(Site.of([RunReader(run)]), **bounds) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join(5)
-
-
-def connect(server: Viewer, said: bytes = b"GET /index.html HTTP/1.1\r\nX: ") -> socket.socket:
-    """A client that says this and nothing more."""
-    client = socket.create_connection(server.server_address[:2], timeout=10)
-    client.sendall(said)
-    return client
-
-
-def test_a_head_that_trickles_in_is_given_up(run: Path) -> None:
-    with bounded(run, head_s=0.3) as server, connect(server) as client:
-        began, said = time.monotonic(), None
-        client.settimeout(0.05)
-        while said is None and time.monotonic() < began + 5:
-            with suppress(TimeoutError):
-                # A byte now and then keeps a socket's own time-out from ever being up.
-                client.sendall(b"a")
-                said = client.recv(100)
-        assert said == b""
-
-
-def test_a_connection_that_was_answered_waits_no_longer_for_the_next_request(run: Path) -> None:
-    with bounded(run, head_s=0.3) as server:
-        connection = http.client.HTTPConnection(*server.server_address[:2], timeout=5)
-        for _ in range(2):
-            connection.request("GET", "/rows.js")
-            assert connection.getresponse().read()
-        assert connection.sock.recv(1) == b""
-        connection.close()
-
-
-def test_clients_that_hold_connections_keep_no_reader_out(run: Path) -> None:
-    with bounded(run, connections=4, head_s=30) as server, ExitStack() as held:
-        slow = [held.enter_context(connect(server)) for _ in range(12)]
-        for _ in range(6):
-            assert ask(server, "/index.html")[0] == 200
-            slow.append(held.enter_context(connect(server)))
-        # The bound holds: those who came before have been let go.
-        gone = 0
-        for client in slow:
-            client.settimeout(0.02)
-            with suppress(TimeoutError):
-                gone += client.recv(1) == b""
-        assert gone >= len(slow) - 4
-
-
-def test_clients_that_take_no_answer_keep_no_reader_out(run: Path) -> None:
-    with bounded(run, connections=3) as server, ExitStack() as held:
-        sample = server.site.runs[0].reader.samples()[1].sample
-        assert sample is not None
-        sha = sample.source.sha256
-        asks = f"GET /blobs/{sha[:2]}/{sha}.png HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 40
-        for _ in range(6):
-            held.enter_context(connect(server, asks))
-        for _ in range(3):
-            assert ask(server, "/index.html")[0] == 200

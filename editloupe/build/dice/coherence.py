@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from editloupe.answers import Answer, answer_from_json
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.rows import SplitFolder, dialogue, split_of
+from editloupe.build.dice.rows import SplitFolder, dialogue
 from editloupe.build.direct import WorkItem
 from editloupe.data.samples import load
 from editloupe.errors import DataError, ImageError
@@ -39,7 +39,7 @@ class Coherence:
     }
 
     def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out, self.photos = options, out, None
+        self.out = out
         self.faults: list[dict[str, Json]] = []
         self._loaded = load(path, store=out.store)
         if not any(sample.extra.get(DIFFERENCES) is not None for sample in self._loaded.samples):
@@ -80,7 +80,7 @@ class Coherence:
         if one.coherent is None:
             missing = "it does not say whether the difference was asked for (coherent: true or false)"
             raise LeftOut("no_coherence", missing, at="annotated")
-        split, store, names = split_of(sample.source.sha256, self.options), self.out.store, list[str]()
+        split, store, names = self.out.split(sample.source.sha256), self.out.store, list[str]()
         try:
             for view in task.views:
                 # Without a box it is the file itself.

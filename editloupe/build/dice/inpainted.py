@@ -16,7 +16,7 @@ import numpy as np
 from editloupe import models
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SplitFolder, drawn, pair_record, split_of
+from editloupe.build.dice.rows import SplitFolder, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
@@ -60,11 +60,8 @@ class Chosen:
     """Of an EDIT: what comes in its place; "" for another colour."""
 
 
-def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> tuple[list[int], int]:
-    """Return the places of the masks that are taken, in the order of the draw, and how many are large enough.
-
-    least_area: of a mask, as a share of the image.
-    """
+def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]:
+    """Return the places of the masks that are taken, in the order of the draw.   least_area: as a share of the image."""
     large = [place for place, mask in enumerate(masks) if mask.mean() >= least_area]
     taken: list[int] = []
     for place in by.sample(large, len(large)):
@@ -72,7 +69,7 @@ def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> tuple[lis
         shares = [(mask & masks[other]).sum() / min(mask.sum(), masks[other].sum()) for other in taken]
         if len(taken) < MOST_OBJECTS and all(share <= MOST_OVERLAP for share in shares):
             taken.append(place)
-    return taken, len(large)
+    return taken
 
 
 def recoloured(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
@@ -138,7 +135,7 @@ class Inpainted:
             raise ConfigError("--set replacer=…: the annotations have one category, and nothing else to put in its place")
         for one in filter(None, (self.remover, self.replacer)):
             models.prepare(one)
-        self.faults: list[dict[str, Json]] = []
+        self.faults = list(self.photos.faults)
         self.stages = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
@@ -161,49 +158,40 @@ class Inpainted:
         """Return the row of an image. Raises LeftOut."""
         options, photos = self.options, self.photos
         rgb, by = photos.pixels(image), drawn(options.seed, "inpainted", image.name)
-        objects, masks, faults = self._objects(image)
-        taken, large = choose(masks, by, least_area=options.least_area)
-        counts = Counter(objects=len(masks), large=large)
+        objects, faults = self._objects(image)
+        masks = [mask for _, mask in objects]
+        taken = choose(masks, by, least_area=options.least_area)
         if not taken:
             detail = f"{len(masks):,} objects, none of at least {100 * options.least_area:g} % of the image"
-            raise LeftOut("no_large_object", detail, at="objects", told={"counts": {**counts}, "faults": faults})
-        unchanged = by.random() < options.unchanged
-        chosen = [] if unchanged else [self._drawn(objects[place], masks[place], by) for place in taken]
+            raise LeftOut("no_large_object", detail, at="objects", told={"faults": faults})
+        chosen = [] if by.random() < options.unchanged else [self._drawn(*objects[place], by) for place in taken]
         try:
             *pair, how = edited_pair(rgb, chosen, by, remover=self.remover, replacer=self.replacer)
         except ToolError as error:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
-        split, names, qualities = split_of(image.name, options), list[str](), list[Json]()
-        for pixels in pair:
-            quality = by.randint(*_QUALITY) if by.random() < options.jpeg else None
-            # The file itself, where nothing was done to it.
-            shown = photos.ref(image) if np.array_equal(pixels, rgb) else pixels
-            names.append(self.out.place(shown, split, quality=quality))
-            qualities.append(quality)
-        counts.update(text.partition(" ")[0] for text in how)
-        counts.update(drawn=len(chosen), unchanged=int(unchanged), compressed=sum(one is not None for one in qualities))
-        sizes = [(image.width, image.height)] * 2
+        qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
+        # The file itself, where nothing was done to it.
+        shown = [photos.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
+        pictures = list(zip(shown, qualities, strict=True))
         lineage: Json = {"stage": 2, "source": image.name, "seed": options.seed, "jpeg": qualities}
         differences = [
             (Difference(op=one.op, object=photos.categories[one.category], box=_unit_box(one.mask)), said)
             for one, said in zip(chosen, how, strict=True)
         ]
-        pair_names, told = (names[0], names[1]), {**counts}
-        return pair_record(split, image.id, pair_names, sizes, differences, lineage, counts=told, faults=faults)
+        compressed = sum(one is not None for one in qualities)
+        counts: Json = {"drawn": len(chosen), "unchanged": int(not chosen), "compressed": compressed}
+        return self.out.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
 
-    def _objects(self, image: AnnotatedImage) -> tuple[list[CocoAnnotation], list[Mask], list[Json]]:
+    def _objects(self, image: AnnotatedImage) -> tuple[list[tuple[CocoAnnotation, Mask]], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""
-        objects, masks, faults = list[CocoAnnotation](), list[Mask](), list[Json]()
+        found, faults = list[tuple[CocoAnnotation, Mask]](), list[Json]()
         for one in image.annotations:
             try:
                 mask = self.photos.mask(image, one)
+                found += [(one, mask)] if mask.any() and not one.crowd else []
             except LeftOut as error:
-                faults.append({"source": image.name, "stage": "annotations", "why": error.why, "detail": str(error)})
-                continue
-            if mask.any() and not one.crowd:
-                objects.append(one)
-                masks.append(mask)
-        return objects, masks, faults
+                faults.append({"source": image.name, **error.kept("annotations").to_json()})
+        return found, faults
 
     def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whether or not there is a replacer."""

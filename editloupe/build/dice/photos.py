@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from editloupe.build.base import LeftOut
-from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Fault, Mask, mask_of, read_coco
+from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask, mask_of, read_coco
 from editloupe.data.folders import Folder, RowError, open_folder
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import DataError, ImageError
-from editloupe.values import ImageRef
+from editloupe.values import ImageRef, Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,8 @@ class Photos:
     """In the order of the file."""
     categories: Mapping[int, str]
     """Id → name."""
-    faults: tuple[Fault, ...]
-    """What of the file cannot be used."""
+    faults: tuple[dict[str, Json], ...]
+    """What of the file cannot be used, a line of left_out.jsonl each."""
 
     @classmethod
     def open(cls, file: Path, folder: Path | None) -> Photos:
@@ -37,7 +37,10 @@ class Photos:
         if not found.images:
             first = found.faults[0]
             raise DataError(f"{file}: none of its images can be used; for example {first.what}: {first.detail}")
-        return cls(folder=root, store=store, images=found.images, categories=found.categories, faults=found.faults)
+        left: list[dict[str, Json]] = [
+            {"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in found.faults
+        ]
+        return cls(folder=root, store=store, images=found.images, categories=found.categories, faults=tuple(left))
 
     def ref(self, image: AnnotatedImage) -> ImageRef:
         """Return an image's file, identified. LVIS names "val2017/1.jpg"; the folder may be val2017 itself.

@@ -17,25 +17,19 @@ from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from editloupe.build.base import Built
+from editloupe.build.base import Built, SetTold
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.pairs import Pairs
 from editloupe.build.dice.rows import SPLITS, SplitFolder
 from editloupe.build.direct import DoneJournal, Worked, work
-from editloupe.build.engine import SetTold
 from editloupe.config import Number, Whole
 from editloupe.data.images import ImageStore
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.values import Json
 
 _STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
-_OF: Final = {
-    1: ("images", "least_similarity", "iou"),
-    2: ("images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"),
-    3: (),
-}
+_OF: Final = {1: {"images"}, 2: {"images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"}, 3: set[str]()}
 """Stage → options that it has beside those of all stages."""
 
 
@@ -50,10 +44,6 @@ class DifferenceSetOptions(Options):
     """Share of source images whose rows are for testing."""
     images: Path | None = None
     """Stages 1 and 2: folder of the annotated images. Default: that of the annotations."""
-    least_similarity: Number = Field(default=0.6, ge=-1, le=1)
-    """Stage 1: cosine of two photographs' features that must be exceeded."""
-    iou: Number = Field(default=0.5, ge=0, lt=1)
-    """Stage 1: two objects of a category that overlap more than this (intersection over union) are one EDIT."""
     least_area: Number = Field(default=0.03, gt=0, le=1)
     """Stage 2: least share of the image that an object's mask covers."""
     unchanged: Number = Field(default=0.2, ge=0, le=1)
@@ -75,8 +65,8 @@ class DifferenceSetOptions(Options):
         if self.stage is None:
             raise ValueError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
         if others := sorted(self.model_fields_set - {*_OF[self.stage], "stage", "seed", "test_share"}):
-            flag, stages = others[0].replace("_", "-"), [str(s) for s, names in _OF.items() if others[0] in names]
-            raise ValueError(f"--{flag} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
+            name, stages = others[0], [str(s) for s, names in _OF.items() if others[0] in names]
+            raise ValueError(f"{name} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
         return self
 
 
@@ -107,43 +97,32 @@ class DifferenceSet:
     ) -> Built | None:
         """Build a stage. Raises as `DirectBuilder.build`."""
         assert options.stage is not None
-        out = SplitFolder(folder, ImageStore())
+        out = SplitFolder(folder, ImageStore(), options)
         making = _STAGES[options.stage](path, options, out, models)
         items = making.items(stopped, tell)
         worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
         if items is None or worked is None:
             return None
-        faults = making.photos.faults if making.photos else ()
-        left = [{"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in faults]
-        left += making.faults
-        out.write(worked.written, [*left, *worked.left_out])
-        told = _told(making, worked, left)
+        left = [*making.faults, *worked.left_out]
+        out.write(worked.written, left)
+        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
+        unusable = Counter(str(one["why"]) for one in bad)
+        counts = Counter[str]()
+        for one in worked.made:
+            counts.update(one.get("counts", {}))
+        told = SetTold(counts={"counts": dict(sorted(counts.items())), "unusable": dict(sorted(unusable.items()))})
         told.counts |= {"stage": options.stage, "seed": options.seed}
+        _tally(told, worked, making.tallied)
+        told.notes = making.notes(counts)
+        if unusable:
+            told.notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
         return worked.built(len(items), making.stages, told, noun=making.noun, unit=making.unit)
 
 
-def _told(making: Any, worked: Worked, left: Sequence[Mapping[str, Json]]) -> SetTold:
-    """Return the rows of each split by command or by answer, and what was counted.
-
-    left: images and annotations that cannot be used.
-    """
-    counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
-    for one in worked.made:
-        counts.update(one.get("counts", {}))
+def _tally(told: SetTold, worked: Worked, tallied: Sequence[str]) -> None:
+    """Add the rows of each split, by command or by answer."""
+    names, by_split = ("rows", *tallied), {split: Counter[str]() for split in SPLITS}
     for one in worked.written:
         by_split[one["split"]].update(one["tally"], rows=1)
-    unusable = Counter(str(one["why"]) for one in left)
-    unusable.update(str(one["why"]) for one in worked.left_out if one["stage"] == "annotations")
-    names = ("rows", *making.tallied)
-    notes = making.notes(counts)
-    if unusable:
-        notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
-    return SetTold(
-        counts={
-            "by_split": {split: {name: found[name] for name in names} for split, found in by_split.items()},
-            "counts": dict(sorted(counts.items())),
-            "unusable": dict(sorted(unusable.items())),
-        },
-        tables=[[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]],
-        notes=notes,
-    )
+    told.counts["by_split"] = {split: {name: n[name] for name in names} for split, n in by_split.items()}
+    told.tables = [[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]]

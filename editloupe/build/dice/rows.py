@@ -37,11 +37,6 @@ def drawn(*of: Json) -> random.Random:
     return random.Random(int(digest(list(of))[:16], 16))
 
 
-def split_of(name: str, options: Any) -> Split:
-    """Return the split of a source image. It follows from its name, so that a further image moves no other."""
-    return "test" if drawn(options.seed, "split", name).random() < options.test_share else "train"
-
-
 def dialogue(
     task: Ask, images: tuple[str, str], sizes: Sequence[tuple[int, int]], answer: str, lineage: Json, *, reason: str = ""
 ) -> dict[str, Json]:
@@ -70,50 +65,16 @@ def _detection() -> Ask:
     return task
 
 
-def pair_record(
-    split: Split,
-    id_: str,
-    images: tuple[str, str],
-    sizes: Sequence[tuple[int, int]],
-    differences: Sequence[tuple[Difference, str]],
-    lineage: Json,
-    **more: Json,
-) -> dict[str, Json]:
-    """Return what is kept of a pair: its row, its dialogue, its images, and its differences by command.
-
-    differences: each with how it was made, "" for one that nobody made. They are written as one reads a page: from the
-    top, then from the left; in the dialogue a line each, as the paper's detector writes them (3.2).
-    """
-    ordered = sorted(differences, key=lambda one: (one[0].box.y0, one[0].box.x0, one[0].op, one[0].object))
-    listed: list[Json] = []
-    for one, how in ordered:
-        box: list[Json] = [round(v, 6) for v in one.box]
-        listed.append({"op": one.op, "object": one.object, "box": box} | ({"how": how} if how else {}))
-    lines = [f"{one.op}: {one_line(one.object)}, [{', '.join(f'{v:.3f}' for v in one.box)}]" for one, _ in ordered]
-    row: dict[str, Json] = {
-        "id": id_,
-        "source_file_name": images[0],
-        "edited_file_name": images[1],
-        "instruction": NOT_ASKED,
-        DIFFERENCES: listed,
-        "lineage": lineage,
-    }
-    return {
-        "split": split,
-        "rows": [row],
-        "dialogues": [dialogue(_detection(), images, sizes, "\n".join(lines) or "no change", lineage)],
-        "images": [f"{split}/{name}" for name in images],
-        "tally": {op: sum(one.op == op for one, _ in ordered) for op in OPS},
-        **more,
-    }
-
-
 class SplitFolder:
-    """The folder of a set, with its splits."""
+    """The folder of a set, with its splits.   options: those of `DifferenceSetOptions`."""
 
-    def __init__(self, folder: Path, store: ImageStore) -> None:
-        self.folder, self.store = folder, store
+    def __init__(self, folder: Path, store: ImageStore, options: Any) -> None:
+        self.folder, self.store, self._options = folder, store, options
         self._places = {split: ImagePlace(folder=folder / split, images=store) for split in SPLITS}
+
+    def split(self, name: str) -> Split:
+        """Return the split of a source image. It follows from its name, so that a further image moves no other."""
+        return "test" if drawn(self._options.seed, "split", name).random() < self._options.test_share else "train"
 
     def place(self, image: ImageRef | RGB, split: Split, *, quality: int | None = None) -> str:
         """Put an image into a split and return its name there: "images/DIGEST.png".
@@ -126,6 +87,47 @@ class SplitFolder:
                 return self._places[split].image(image)
             rgb = self.store.array(image) if isinstance(image, ImageRef) else image
             return self._places[split].pixels(rgb, quality=quality)
+
+    def pair(
+        self,
+        id_: str,
+        name: str,
+        pictures: Sequence[tuple[ImageRef | RGB, int | None]],
+        differences: Sequence[tuple[Difference, str]],
+        lineage: Json,
+        **more: Json,
+    ) -> dict[str, Json]:
+        """Return what is kept of a pair: its row, its dialogue, its images, and its differences by command.
+
+        name: of the source image.   pictures: each with the quality of JPEG, or None.
+        differences: each with how it was made, "" for one that nobody made. They are written as one reads a page: from the
+        top, then from the left; in the dialogue a line each, as the paper's detector writes them (3.2).
+        """
+        split = self.split(name)
+        source, edited = (self.place(picture, split, quality=quality) for picture, quality in pictures)
+        ordered = sorted(differences, key=lambda one: (one[0].box.y0, one[0].box.x0, one[0].op, one[0].object))
+        listed: list[Json] = []
+        for one, how in ordered:
+            box: list[Json] = [round(v, 6) for v in one.box]
+            listed.append({"op": one.op, "object": one.object, "box": box} | ({"how": how} if how else {}))
+        lines = [f"{one.op}: {one_line(one.object)}, [{', '.join(f'{v:.3f}' for v in one.box)}]" for one, _ in ordered]
+        row: dict[str, Json] = {
+            "id": id_,
+            "source_file_name": source,
+            "edited_file_name": edited,
+            "instruction": NOT_ASKED,
+            DIFFERENCES: listed,
+            "lineage": lineage,
+        }
+        sizes = [_size(picture) for picture, _ in pictures]
+        return {
+            "split": split,
+            "rows": [row],
+            "dialogues": [dialogue(_detection(), (source, edited), sizes, "\n".join(lines) or "no change", lineage)],
+            "images": [f"{split}/{source}", f"{split}/{edited}"],
+            "tally": {op: sum(one.op == op for one, _ in ordered) for op in OPS},
+            **more,
+        }
 
     def write(self, made: Sequence[Mapping[str, Any]], left_out: Iterable[Mapping[str, Json]]) -> None:
         """Write the rows of each split and what was left out, and delete images that no row names. Raises StorageError."""
@@ -142,3 +144,7 @@ class SplitFolder:
                 place.names.update(place.folder / name for row in dialogues for name in row["images"])
                 place.clean()
             files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=self.folder)
+
+
+def _size(picture: ImageRef | RGB) -> tuple[int, int]:
+    return (picture.width, picture.height) if isinstance(picture, ImageRef) else picture.shape[1::-1]

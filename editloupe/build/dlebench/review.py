@@ -1,14 +1,8 @@
 """What people look at before a row of a built set counts: its box, its texts, its reference image (`dlebench-review`).
 
-Reproduced:
-- the two inspections (paper, 3.1): the box and the texts, which people correct; the reference by the criteria of section
-  4.1, in the place of an edited image. Where people disagree, the row waits.
-
-Differs:
-- the wording of the questions is ours; corrections are questions of their own, asked where the texts are wrong.
-
-Not covered:
-- a corrected box: a row with a wrong one is rejected.
+Reproduced: the two inspections (paper, 3.1), of the box and the texts, and of the reference by the criteria of section 4.1,
+in the place of an edited image. Where people disagree, the row waits.
+Differs: the wording is ours; a row with a wrong box or wrong texts is rejected, where the paper's people correct it.
 """
 
 from __future__ import annotations
@@ -17,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from editloupe.answers import FreeText
 from editloupe.build.people import Review, RowQuestion
 from editloupe.build.shown import PAIR, close_up_of, image, pair
 from editloupe.prompts import render
@@ -29,27 +22,19 @@ from editloupe.values import Sample
 
 
 class DLEBenchReview(Review):
-    """Four questions about each row of a built set, and three for better texts where the texts are wrong."""
+    """Four questions about each row of a built set."""
 
     name, builder = "dlebench-review", "dlebench"
     paper, source = PAPER, "3.1"
     columns = ("question", "answer", "wrong", "source_caption", "reference_caption")
-    read_elsewhere = frozenset({"instruction", "source_caption", "reference_caption"})
 
     def __init__(self, options: Any = None, **more: Any) -> None:
-        criterion, better = load_rubric("dlebench").criterion, FreeText(max_words=80)
-
-        def correction(id_: str, name: str) -> RowQuestion:
-            return RowQuestion(id=id_, name=name, views=_both, answer=better, corrects="texts")
-
+        criterion = load_rubric("dlebench").criterion
         self.questions = (
             RowQuestion(id="box", name="The box encloses the target", short="Box", views=lambda row: [close_up_of(row)]),
             RowQuestion(id="texts", name="Instruction and captions belong together", short="Texts", views=_both),
             _of_reference(criterion("instruction_following"), passes="Flawless Execution"),
             _of_reference(criterion("visual_consistency"), passes="Perfect Consistency"),
-            correction("instruction", "instruction"),
-            correction("source_caption", "caption before the edit"),
-            correction("reference_caption", "caption after the edit"),
         )
         super().__init__(options, **more)
 

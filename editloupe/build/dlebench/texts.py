@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from editloupe.answers import Answer, Record, RecordOf, fold
 from editloupe.build.base import LeftOut
-from editloupe.build.names import plain_name
-from editloupe.build.shown import IMAGE
+from editloupe.build.shown import IMAGE, plain_name
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.replies import one_line
 from editloupe.values import Box, ImageRef, Json
@@ -24,16 +22,13 @@ TYPES: Final[Mapping[str, str]] = {
     "Change Count": "another number of such things, which the instruction states",
 }
 """Edit type → what the edit brings."""
-
 NONE: Final = "None"
 """The type of a target that no edit suits."""
 LONGEST_NAME: Final = 80
 """Characters of a target's name."""
 LONGEST_TEXT: Final = 400
 """Characters of an instruction or a caption."""
-
 TARGETS: Final = LabelledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
-
 _TEXTS: Final = ("target", "instruction", "source_caption", "reference_caption")
 METADATA: Final = RecordOf(
     schema={
@@ -43,59 +38,30 @@ METADATA: Final = RecordOf(
         "additionalProperties": False,
     }
 )
+"""(S_C, T_O, Type, Instruction, R_C) of the paper."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedTarget:
-    """What one instruction is about: one thing, or several of one name."""
+def read_targets(answer: Answer | None, image: ImageRef) -> tuple[dict[str, tuple[Box, ...]], list[dict[str, Json]]]:
+    """Return the targets that a model lists, name → boxes in px, and lines of left_out.jsonl for the others.
 
-    name: str
-    boxes: tuple[Box, ...]
-    """In px of the image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceQuestion:
-    """A question about an image with its answers, as benchmarks of visual reasoning have them: (Q, O, A) of the paper."""
-
-    text: str
-    answer: str
-    wrong: tuple[str, ...]
-    """The other options; () where the data names none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
-    """What is written of an edit: (S_C, T_O, Type, Instruction, R_C) of the paper."""
-
-    edit_type: str
-    target: str
-    instruction: str
-    source_caption: str
-    reference_caption: str
-
-
-def read_targets(answer: Answer | None, image: ImageRef, *, most: int) -> tuple[list[NamedTarget], list[dict[str, Json]]]:
-    """Return the targets that a model lists, at most so many, and lines of left_out.jsonl for the others.
-
-    Things of one name are one target. why: "unusable_entry" (of a box that leaves the image, or is none), "unusable_name",
-    or "beyond_the_most".
+    Things of one name are one target. why: "unusable_entry" (a box that leaves the image, or is none), or "unusable_name".
     """
     data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
-    boxes: dict[str, list[Box]] = {}
+    found: dict[str, tuple[Box, ...]] = {}
     others = [(str(one["entry"]), "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
     for one in data["targets"]:
         name = plain_name(one["name"])
         if not name or len(name) > LONGEST_NAME:
             others.append((name, "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
-            continue
-        boxes.setdefault(name, []).append(Box.from_thousandths(one["box"], width=image.width, height=image.height))
-    found = [NamedTarget(name=name, boxes=tuple(places)) for name, places in boxes.items()]
-    others += [(one.name, "beyond_the_most", f"at most {most} of an image") for one in found[most:]]
-    lines: list[dict[str, Json]] = [
-        {"target": name[:LONGEST_NAME], "stage": "listed", "why": why, "detail": detail} for name, why, detail in others
-    ]
-    return found[:most], lines
+        else:
+            box = Box.from_thousandths(one["box"], width=image.width, height=image.height)
+            found[name] = (*found.get(name, ()), box)
+    return found, [left_out(*one) for one in others]
+
+
+def left_out(name: str, why: str, detail: str) -> dict[str, Json]:
+    """Return a line of left_out.jsonl for a target that counts for nothing."""
+    return {"target": name[:LONGEST_NAME], "stage": "listed", "why": why, "detail": detail}
 
 
 def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[Box, ...] | None:
@@ -108,8 +74,8 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
     return tuple(seen[found[i]] for i in range(len(wanted))) if len(found) == len(wanted) else None
 
 
-def read_metadata(answer: Answer | None) -> Metadata:
-    """Return what a model wrote of an edit.
+def read_metadata(answer: Answer | None) -> dict[str, str]:
+    """Return what a model wrote of an edit: "type" and the texts.
 
     Raises LeftOut, why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
     """
@@ -121,20 +87,20 @@ def read_metadata(answer: Answer | None) -> Metadata:
         raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
     if fold(texts["source_caption"]) == fold(texts["reference_caption"]):
         raise LeftOut("captions_are_equal", f"before and after: {texts['source_caption']!r}")
-    return Metadata(edit_type=str(data["type"]), **texts)
+    return {"type": str(data["type"]), **texts}
 
 
-def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
-    """Return the question of a row with the columns `question`, `options` and `answer`; None for a row without one.
+def read_question(values: Mapping[str, Json]) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return the question of a row, its answer, and the wrong options, () where none are named: (Q, A, O) of the paper.
 
-    options: a list of texts; none leave the wrong answer open.   answer: one of them, or its letter.
+    None for a row without a question.   options: a list of texts.   answer: one of them, or its letter.
     Raises ValueError for what cannot be read, and where no option is wrong.
     """
     text, options, said = values.get("question"), values.get("options"), one_line(str(values.get("answer") or ""))
     if not text:
         return None
     if not options and said:
-        return SourceQuestion(text=one_line(str(text)), answer=said, wrong=())
+        return one_line(str(text)), said, ()
     if not isinstance(options, list | tuple) or not all(isinstance(one, str) for one in options):
         raise ValueError(f"column 'options': expected a list of texts, found {options!r}"[:200])
     texts = [one_line(str(one)) for one in options]
@@ -145,4 +111,4 @@ def read_question(values: Mapping[str, Json]) -> SourceQuestion | None:
     wrong = tuple(one for one in texts if fold(one) and fold(one) != fold(right))
     if not wrong:
         raise ValueError("column 'options': expected a wrong option beside the answer, found none")
-    return SourceQuestion(text=one_line(str(text)), answer=right, wrong=wrong)
+    return one_line(str(text)), right, wrong

@@ -14,7 +14,7 @@ from typing import Any, Final
 from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
 from editloupe.build.base import LeftOut
 from editloupe.build.edival.pools import after, renamed, start, words
-from editloupe.build.names import SIGNS, plain_name
+from editloupe.build.shown import SIGNS, plain_name
 from editloupe.prompts import render
 from editloupe.protocols.edival.chain import Pools
 from editloupe.protocols.edival.instructions import (
@@ -222,8 +222,8 @@ def _colors(target: str, scene: EditedScene) -> tuple[str, ...]:
     return tuple(color for color in words()["colors"] if not _is_there(replace(edit, new=color), scene))
 
 
-def draw(scene: EditedScene, seed: str) -> tuple[Edit, str]:
-    """Return the next edit of a scene, as far as the seed says it, and the type that was drawn.
+def draw(scene: EditedScene, seed: str) -> Edit:
+    """Return the next edit of a scene, as far as the seed says it.
 
     A type that the chain has not had is drawn. One that no object allows, and any where nothing is left to edit, becomes
     subject_add.
@@ -231,9 +231,7 @@ def draw(scene: EditedScene, seed: str) -> tuple[Edit, str]:
     numbers = random.Random(seed)
     used = {edit.edit_type for edit in scene.edits}
     drawn = numbers.choice([kind for kind in EDIT_TYPES if kind not in used])
-    edit = _drawn(drawn, scene, numbers) or _drawn(SUBJECT_ADD, scene, numbers)
-    assert edit is not None
-    return edit, drawn
+    return _drawn(drawn, scene, numbers) or _drawn(SUBJECT_ADD, scene, numbers) or Edit(edit_type=SUBJECT_ADD)
 
 
 def _drawn(kind: str, scene: EditedScene, numbers: random.Random) -> Edit | None:
@@ -244,7 +242,7 @@ def _drawn(kind: str, scene: EditedScene, numbers: random.Random) -> Edit | None
         POSITION_CHANGE: scene.available if len(scene.available) > 1 else (),
     }.get(kind, scene.available)
     if not free:
-        return Edit(edit_type=kind) if kind == SUBJECT_ADD else None
+        return None
     one = numbers.choice(free)
     if kind == SUBJECT_ADD:
         return Edit(edit_type=kind, position=numbers.choice(POSITIONS), reference=one.name)

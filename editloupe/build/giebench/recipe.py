@@ -4,55 +4,45 @@ The role `write` writes instruction, question, options and answer, the role `tar
 and a segmenter make its mask, and the role `answer` is asked the question before anything was edited. What is drawn at
 random follows from the seed and the image's content.
 
-Reproduced (section 3.1 of the paper and its figures 8 and 9):
-- three types of edit for each image, drawn from nine, Textual Edit only for an image with text;
-- one prompt for each type, for an instruction, a question, its options and the answer, in one reply;
-- the target as a phrase for what the original shows, "entire image" for an edit of all of it;
-- the mask: of the box that the detector is surest of, by a segmenter;
-- the question about the unedited image, and people who look through all (`giebench-review`).
-
-Differs:
-- the prompts are ours, and Scene and Background Change have one together;
-- a question that is answered right before the edit is dropped; the paper reports how many are;
-- options stand in the order of a seed: in the published set the right one is first in 52 % of rows;
-- the option that says it cannot be told is added by rule;
-- options that are alike, or an answer that is none of them, leave the row out: the published set has such rows.
-
-Not covered:
-- the choice of images; as many edits of each type as of any other.
+Reproduced (section 3.1 of the paper, figures 8 and 9): three types of edit for each image, drawn from nine, Textual Edit
+only for an image with text; one prompt for each type; the target as a phrase, "entire image" for an edit of all of it; the
+mask of the box that the detector is surest of; the question about the unedited image; people who look through all.
+Differs: the prompts are ours, and Scene and Background Change have one together; a question that is answered right before
+the edit is dropped; options stand in the order of a seed, where in the published set the right one is first in 52 % of
+rows; the option that it cannot be told is added by rule; options that are alike, or an answer that is none of them, leave
+the row out.
+Not covered: the choice of images; as many edits of each type as of any other.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from editloupe.answers import YES_NO, Boxes, Choice
-from editloupe.build.base import LeftOut
-from editloupe.build.engine import RowStep, SetMade, SetRecipe, SetRow, SetTold, answered, corners
+from editloupe.build.base import LeftOut, SetTold
+from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.giebench import masks, texts
 from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
 from editloupe.build.made import SetBuilder
-from editloupe.build.names import target_name
 from editloupe.build.places import ImagePlace
-from editloupe.build.shown import PAIR, boxes_of
+from editloupe.build.shown import PAIR, boxes_of, target_name
 from editloupe.config import Whole
-from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import DataRow, Loaded, RejectedRow
+from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.data.write import IMAGES, file_stem
 from editloupe.imaging.masked import inside
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
 from editloupe.protocols.giebench.loader import FILE
 from editloupe.protocols.giebench.protocol import PAPER, PROMPT
-from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION, shown
+from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION, MultipleChoice, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
 from editloupe.tasks import Recipe
@@ -78,7 +68,9 @@ class EditDraft:
     """What is known of one edit."""
 
     edit_type: str
-    written: texts.WrittenEdit | None = None
+    instruction: str = ""
+    question: MultipleChoice = field(default_factory=lambda: MultipleChoice(text="", options=(), key=0))
+    """Its options in the order of the set."""
     phrase: str = ""
     """What has to be edited."""
     boxes: tuple[Box, ...] = ()
@@ -92,10 +84,9 @@ class EditDraft:
     """What the answer to the question was before the edit."""
 
     @property
-    def edit(self) -> texts.WrittenEdit:
-        """What is written of it, once that is known."""
-        assert self.written is not None
-        return self.written
+    def answer(self) -> str:
+        """The right option."""
+        return self.question.options[self.question.key]
 
 
 class GIEBenchBuild(SetRecipe):
@@ -144,14 +135,6 @@ class GIEBenchBuild(SetRecipe):
             for kind, what in (("detect", "detector"), ("segment", "segmenter"))
         }
 
-    def checked(self, row: DataRow) -> DataRow:
-        """Return a row. Raises RowError for an unclear `has_text`."""
-        try:
-            texts.has_text(row.extra)
-        except ValueError as error:
-            raise RowError("row", str(error)) from error
-        return super().checked(row)
-
     def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images. A row of the metadata whose mask is empty or full is rejected."""
         loaded = super().loaded(path, store)
@@ -165,11 +148,8 @@ class GIEBenchBuild(SetRecipe):
         sample, count = image.sample, self.options.edits
         types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")
         if TEXTUAL in types[:count]:
-            reads = texts.has_text(sample.extra)
-            if reads is None:
-                asked = image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write")
-                reads = image.take(asked).label == "yes"
-            if not reads:
+            reads = image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write").label
+            if reads == "no":
                 types = tuple(kind for kind in types if kind != TEXTUAL)
         drawn = enumerate(types[:count], start=1)
         return [image.becomes(number, EditDraft(edit_type=kind), part=kind) for number, kind in drawn]
@@ -178,9 +158,9 @@ class GIEBenchBuild(SetRecipe):
         """Add the instruction and its question."""
         kind = row.data.edit_type
         prompt = texts.write_prompt(kind, target=_given_name(row.sample, kind))
-        finding = row.take(row.ask("edit", prompt, texts.EDIT, role="write"))
+        said = row.ask("edit", prompt, texts.EDIT, role="write").answer
         seed = f"{self.options.seed} {row.sample.source.sha256} {kind}"
-        row.data.written = texts.read_edit(finding.answer, seed=seed)
+        row.data.instruction, row.data.question = texts.read_edit(said, seed=seed)
 
     def _name(self, row: SetRow[EditDraft]) -> None:
         """Add the phrase for what has to be edited."""
@@ -188,9 +168,9 @@ class GIEBenchBuild(SetRecipe):
         if name := _given_name(row.sample, kind):
             row.data.phrase = texts.plain_phrase(name)
             return
-        instruction = one_line(row.data.edit.instruction)
+        instruction = one_line(row.data.instruction)
         prompt = render("build/giebench/target", edit_type=kind, instruction=instruction, whole=WHOLE)
-        row.data.phrase = texts.read_phrase(row.take(row.ask("phrase", prompt, texts.PHRASE, role="target")).answer)
+        row.data.phrase = texts.read_phrase(row.ask("phrase", prompt, texts.PHRASE, role="target").answer)
 
     def _locate(self, row: SetRow[EditDraft]) -> None:
         """Add the box of the target: the data's, or the one that the detector is surest of."""
@@ -205,7 +185,7 @@ class GIEBenchBuild(SetRecipe):
         elif self.options.masks == "given":
             draft.masked_by = "boxes" if draft.boxes else "absent"
         elif not draft.boxes:
-            answer = row.take(row.measure("found", "detect_target", {"phrase": draft.phrase})).answer
+            answer = row.measure("found", "detect_target", {"phrase": draft.phrase}).answer
             assert isinstance(answer, Boxes)
             if not answer.boxes:
                 raise LeftOut("not_found", f"the detector found no {draft.phrase!r}")
@@ -217,7 +197,7 @@ class GIEBenchBuild(SetRecipe):
         """Add the mask of what is in the boxes."""
         if row.data.masked_by:
             return
-        finding = row.take(row.measure("mask", "segmentation", {"boxes": corners(row.data.boxes)}))
+        finding = row.measure("mask", "segmentation", {"boxes": corners(row.data.boxes)})
         found: Any = finding.answer
         if found.data["outcome"] != "mask":
             raise LeftOut(f"{found.data['outcome']}_mask", finding.reason)
@@ -225,8 +205,8 @@ class GIEBenchBuild(SetRecipe):
 
     def _answer(self, row: SetRow[EditDraft]) -> None:
         """Add what is answered before the edit."""
-        edit, question = row.data.edit, row.data.edit.question
-        form = shown(question, question.order(_ORDER_SEED, about=edit.instruction), letters=True)
+        question = row.data.question
+        form = shown(question, question.order(_ORDER_SEED, about=row.data.instruction), letters=True)
         images = PAIR if question.compares else PAIR[1:]
         prompt = render(
             PROMPT,
@@ -238,27 +218,28 @@ class GIEBenchBuild(SetRecipe):
             abstain=form.abstain,
         )
         views = [Recipe(alias=alias, origin=row.sample.source) for alias in images]
-        finding = row.look(row.ask("unedited", prompt, form.answer, *views, role="answer", alone=True))
-        if finding is not None and finding.status == "abstained":
+        try:
+            answer = row.ask("unedited", prompt, form.answer, *views, role="answer", alone=True).answer
+        except LeftOut as lost:
+            if lost.why != "abstained":
+                raise
             row.data.unedited = "abstained"
             return
-        answer = answered(finding).answer
-        right = isinstance(answer, Choice) and answer.name == form.key.name
-        row.data.unedited = "right" if right else "other"
-        if right:
-            raise LeftOut("answered_unedited", f"{edit.answer!r} is the answer before the edit too")
+        row.data.unedited = "right" if isinstance(answer, Choice) and answer.name == form.key.name else "other"
+        if row.data.unedited == "right":
+            raise LeftOut("answered_unedited", f"{row.data.answer!r} is the answer before the edit too")
 
     def seen(self, row: SetRow[EditDraft]) -> str:
         """Return the digest of what people look at."""
-        draft, edit = row.data, row.data.edit
-        question = [edit.question.text, list(edit.question.options), edit.answer]
+        draft = row.data
+        question = [draft.question.text, list(draft.question.options), draft.answer]
         place = [draft.masked_by, None if draft.mask is None else draft.mask.sha256, [list(box) for box in draft.boxes]]
-        return digest([draft.edit_type, edit.instruction, question, draft.phrase, place])
+        return digest([draft.edit_type, draft.instruction, question, draft.phrase, place])
 
     def about(self, row: SetRow[EditDraft]) -> dict[str, Json]:
         """Return the type and the instruction."""
-        written = row.data.written
-        return {"edit_type": row.data.edit_type, **({} if written is None else {"instruction": written.instruction})}
+        written: dict[str, Json] = {"instruction": row.data.instruction} if row.data.instruction else {}
+        return {"edit_type": row.data.edit_type, **written}
 
     def columns(self, row: SetRow[EditDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
@@ -282,30 +263,27 @@ class GIEBenchBuild(SetRecipe):
             "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
         }
 
-    def told(self, made: SetMade) -> SetTold:
+    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of types, masks and answers before the edit."""
-        drafts, kept = [row.data for row in made.rows], [row.data for row in made.kept]
-        drawn, types = Counter(one.edit_type for one in drafts), Counter(one.edit_type for one in kept)
-        before, by = Counter(one.unedited for one in drafts if one.unedited), Counter(one.masked_by for one in kept)
-        of_types = [kind for kind in EDIT_TYPES if drawn[kind]]
-        notes = []
-        if asked := before.total():
-            notes.append(
-                f"Answered right before the edit: {before['right']:,} of {asked:,} questions (the paper reports 17 %)"
-            )
-        if without := by["absent"] + by["entire image"]:
-            notes.append(
-                f"Rows without a mask, or with one of the entire image: {without:,}. Masked measures have no value there."
-            )
-        return SetTold(
+        drawn, types = (Counter(row.data.edit_type for row in those) for those in (rows, kept))
+        before = Counter(row.data.unedited for row in rows if row.data.unedited)
+        by = Counter(row.data.masked_by for row in kept)
+        lines = [(kind, drawn[kind], types[kind]) for kind in EDIT_TYPES if drawn[kind]]
+        found = SetTold(
             counts={
-                "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in of_types},
+                "types": {kind: {"drawn": all_, "kept": whole} for kind, all_, whole in lines},
                 "masks": dict(sorted(by.items())),
                 "before_the_edit": dict(sorted(before.items())),
             },
-            tables=[[["Type", "Drawn", "Rows"], *([k, str(drawn[k]), str(types[k])] for k in of_types)]] if drafts else [],
-            notes=notes,
+            tables=[[["Type", "Drawn", "Rows"], *([str(cell) for cell in line] for line in lines)]] if lines else [],
         )
+        if asked := before.total():
+            paper = "(the paper reports 17 %)"
+            found.notes.append(f"Answered right before the edit: {before['right']:,} of {asked:,} questions {paper}")
+        if without := by["absent"] + by["entire image"]:
+            none = "Masked measures have no value there."
+            found.notes.append(f"Rows without a mask, or with one of the entire image: {without:,}. {none}")
+        return found
 
 
 def _given_name(sample: Sample, edit_type: str) -> str:
@@ -325,11 +303,11 @@ def _mask(row: SetRow[EditDraft], images: ImageStore) -> masks.Mask | None:
 
 def _said(row: SetRow[EditDraft]) -> dict[str, Json]:
     """Return what both layouts say of a row in words and numbers."""
-    draft, question = row.data, row.data.edit.question
+    draft, question = row.data, row.data.question
     return {
-        "instruction": draft.edit.instruction,
+        "instruction": draft.instruction,
         QUESTION: question.text,
-        KEY: draft.edit.answer,
+        KEY: draft.answer,
         OPTIONS: list(question.options),
         "edit_type": draft.edit_type,
         "image_content_type": str(row.sample.extra.get("image_content_type") or ""),

@@ -6,19 +6,16 @@ Pure functions (paper, section 3.1). The wording of the prompts is ours.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
 from editloupe.build.base import LeftOut
-from editloupe.build.names import plain_name
+from editloupe.build.shown import plain_name
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, MultipleChoice
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
-from editloupe.values import Json
 
 TEXTUAL: Final = "Textual Edit"
 """The type that needs text in the image."""
@@ -51,34 +48,9 @@ EDIT: Final = RecordOf(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenEdit:
-    """What is written of an edit."""
-
-    instruction: str
-    question: MultipleChoice
-    """Its options in the order of the set."""
-
-    @property
-    def answer(self) -> str:
-        """The right option."""
-        return self.question.options[self.question.key]
-
-
 def drawn_types(seed: str) -> tuple[str, ...]:
     """Return the nine types in the order in which a seed draws them."""
     return tuple(random.Random(f"{seed} types").sample(EDIT_TYPES, len(EDIT_TYPES)))
-
-
-def has_text(values: Mapping[str, Json]) -> bool | None:
-    """Return what the column `has_text` says of an image; None where it says nothing. Raises ValueError for other words."""
-    given = values.get("has_text")
-    if given is None or given == "":
-        return None
-    found = {"true": True, "yes": True, "false": False, "no": False}.get(str(given).strip().lower())
-    if found is None:
-        raise ValueError(f"column 'has_text': expected true or false, found {given!r}"[:200])
-    return found
 
 
 def write_prompt(edit_type: str, *, target: str) -> str:
@@ -94,8 +66,8 @@ def write_prompt(edit_type: str, *, target: str) -> str:
     )
 
 
-def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
-    """Return what a model wrote of an edit, its options in the order of a seed.
+def read_edit(answer: Answer | None, *, seed: str) -> tuple[str, MultipleChoice]:
+    """Return the instruction and the question that a model wrote, its options in the order of a seed.
 
     The option by which a judge says that it cannot tell comes last, where there are fewer than five.
     Raises LeftOut, why: "no_edit" (the model says that the type does not suit the image), or "unusable_edit".
@@ -121,8 +93,7 @@ def read_edit(answer: Answer | None, *, seed: str) -> WrittenEdit:
     random.Random(f"{seed} options").shuffle(told)
     if len(told) < MOST_OPTIONS:
         told.append(CANNOT_TELL)
-    question = MultipleChoice(text=said["question"], options=tuple(told), key=told.index(right))
-    return WrittenEdit(instruction=said["instruction"], question=question)
+    return said["instruction"], MultipleChoice(text=said["question"], options=tuple(told), key=told.index(right))
 
 
 def read_phrase(answer: Answer | None) -> str:

@@ -59,8 +59,6 @@ class ProbeSetOptions(Options):
     """Share of probes that come with two twins: one with a nuisance, and one with a trap."""
     longest: Whole = Field(default=1536, ge=256, le=8192)
     """px of a picture's longer side at most."""
-    least: Whole = Field(default=8, ge=4, le=1024)
-    """px of a target's shorter side at least."""
     seed: Whole = Field(default=0, ge=0)
     """Seed of all that is drawn."""
 
@@ -157,8 +155,7 @@ class _Source:
         for cut in photos.cuts:
             for area in options.shares:
                 try:
-                    found = crop_of(cut, self._beside(cut), area=area, longest=options.longest, least=options.least)
-                    self._windows[cut.id, area] = found
+                    self._windows[cut.id, area] = crop_of(cut, self._beside(cut), area=area, longest=options.longest)
                 except LeftOut as error:
                     self.unfit[cut.id, area] = error.kept("area")
         self.scene = lru_cache(maxsize=24)(self._scene)
@@ -183,22 +180,21 @@ class _Source:
     def _scene(self, cut: Cut, area: float) -> Scene:
         window, own = self._windows[cut.id, area], self.photos.store.array(cut.photo)
         scene = scene_of(cut, own, self._beside(cut), window, area=area, longest=self.options.longest)
+        return replace(scene, elsewhere=lambda by: self._elsewhere(cut, own, scene.image.shape[:2], by))
+
+    def _elsewhere(self, cut: Cut, own: RGB, shape: tuple[int, ...], by: Random) -> tuple[str, RGB] | None:
+        """Return the middle of another photograph, H×W; None for one that could be of the same room, and for none."""
         others = {one.photo.sha256: one for one in self.photos.cuts if one.photo.sha256 != cut.photo.sha256}
-
-        def elsewhere(by: Random) -> tuple[str, RGB] | None:
-            """Return the middle of another photograph; None for one that could be of the same room."""
-            if not others:
-                return None
-            other = others[by.choice(sorted(others))]
-            rgb, (height, width) = self.photos.store.array(other.photo), scene.image.shape[:2]
-            if from_afar(own, rgb) < ELSEWHERE:
-                return None
-            scale = max(height / rgb.shape[0], width / rgb.shape[1])
-            large = sized(rgb, (max(width, round(rgb.shape[1] * scale)), max(height, round(rgb.shape[0] * scale))))
-            top, left = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2
-            return _stem(other), np.ascontiguousarray(large[top : top + height, left : left + width])
-
-        return replace(scene, elsewhere=elsewhere)
+        if not others:
+            return None
+        other, (height, width) = others[by.choice(sorted(others))], shape
+        rgb = self.photos.store.array(other.photo)
+        if from_afar(own, rgb) < ELSEWHERE:
+            return None
+        scale = max(height / rgb.shape[0], width / rgb.shape[1])
+        large = sized(rgb, (max(width, round(rgb.shape[1] * scale)), max(height, round(rgb.shape[0] * scale))))
+        top, left = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2
+        return _stem(other), np.ascontiguousarray(large[top : top + height, left : left + width])
 
 
 def _stem(cut: Cut) -> str:
@@ -314,6 +310,14 @@ def _written(plan: Sequence[Slot], worked: Worked, source: _Source, folder: Path
     return _built(probes, used, missing, source)
 
 
+_STAGES: Final = {
+    "read": "names its target, and has a mask",
+    "mask": "a mask that fits the target",
+    "area": "gives at least one area share",
+    "made": "at least one probe",
+}
+
+
 def _built(probes: Sequence[Probe], used: Collection[str], missing: Counter[str], source: _Source) -> Built:
     """Return what the set holds.   used: targets of which there is a probe.   missing: why → planned probes not made."""
     shares, photos = source.options.shares, source.photos
@@ -323,40 +327,30 @@ def _built(probes: Sequence[Probe], used: Collection[str], missing: Counter[str]
             left["area", source.unfit[cut.id, shares[0]].why] += 1
         elif cut.id not in used:
             left["made", "none_made"] += 1
-    stages = {
-        "read": "names its target, and has a mask",
-        "mask": "a mask that fits the target",
-        "area": "gives at least one area share",
-        "made": "at least one probe",
-    }
     plainly = Counter((one.failure, one.area) for one in probes if one.twin is None)
-    twins = Counter(one.nuisance or one.trap or "" for one in probes if one.twin is not None)
     notes = list(photos.notes)
     if missing:
         why = "; ".join(f"{count:,} {why}" for why, count in sorted(missing.items()))
         notes.append(f"Planned probes that no photograph allows: {missing.total():,} ({why}); more photographs help.")
     none = [area for area in shares if all(one.area != area for one in probes)]
     notes += [f"No probe has {100 * area:g} %: {LEFT_OUT} says why." for area in none]
-    counts: dict[str, Json] = {
-        "plain": plainly.total(),
-        "by_failure": {name: sum(one.failure == name for one in probes) for name in FAILURES},
-        "by_area": {f"{100 * area:g}": sum(one.area == area for one in probes) for area in shares},
-        "twins": dict(sorted(twins.items())),
-        "scenes": len({one.scene for one in probes}),
-        "not_made": dict(sorted(missing.items())),
-    }
+    head, rows = [f"{100 * area:g} %" for area in shares], []
+    for name in FAILURES:
+        rows.append([name, *(str(plainly[name, area]) for area in shares)])
     return Built(
         read=len(photos.cuts) + len(photos.lost),
         written=len(probes),
         noun="probe",
         unit="target",
-        stages=stages_of(stages, left),
-        counts=counts,
-        tables=[
-            [
-                ["Failure", *(f"{100 * area:g} %" for area in shares)],
-                *([name, *(str(plainly[name, area]) for area in shares)] for name in FAILURES),
-            ]
-        ],
+        stages=stages_of(_STAGES, left),
+        counts={
+            "plain": plainly.total(),
+            "by_failure": {name: sum(one.failure == name for one in probes) for name in FAILURES},
+            "by_area": {f"{100 * area:g}": sum(one.area == area for one in probes) for area in shares},
+            "twins": dict(sorted(Counter(one.nuisance or one.trap or "" for one in probes if one.twin).items())),
+            "scenes": len({one.scene for one in probes}),
+            "not_made": dict(sorted(missing.items())),
+        },
+        tables=[[["Failure", *head], *rows]],
         notes=notes,
     )

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.baseline.naming import leading, share_of, shares, to_lab
 from editloupe.data.images import RGB
+from editloupe.imaging.colour_names import leading, share_of, shares, to_lab
 
 Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float32]

@@ -12,15 +12,15 @@ from typing import Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.baseline.naming import to_lab
 from editloupe.build.base import LeftOut
-from editloupe.build.names import target_name
 from editloupe.build.probes.colours import Mask, colour_of, mean_near, part_of
+from editloupe.build.shown import target_name
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import DataError, ImageError
+from editloupe.imaging.colour_names import to_lab
 from editloupe.replies import one_line
 from editloupe.values import ImageRef, Sample, digest
 
@@ -31,6 +31,8 @@ _COLUMNS: Final = "each row needs target_name and mask_file_name, white on the t
 _NO_MASK: Final = "`editloupe build masks` makes it of a box (bbox) or of the name by a segmenter"
 _TOLERANCE: Final = 0.15
 """How far a target's share may be from the one that it was to have, as a share of that."""
+_LEAST_PX: Final = 8
+"""px of a target's shorter side, at least."""
 _LEAST_SIDE: Final = 128
 """px of a crop's shorter side, below which it is no picture of a place any more."""
 _MARGIN: Final = 0.04
@@ -132,11 +134,11 @@ def read_photographs(path: Path, *, stopped: Callable[[], bool], tell: Callable[
     return Photographs(cuts=tuple(cuts), lost=tuple(lost), store=store, notes=loaded.notes)
 
 
-def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least: int) -> Window:
+def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int) -> Window:
     """Return a window of a photograph in which the target has about this share. Raises LeftOut. No pixel is read.
 
     beside: its other targets; none of them is cut through.   longest: px of the picture's longer side at most.
-    least: px of the target's shorter side at least. The same arguments give the same window.
+    The same arguments give the same window.
     """
 
     def lost(why: str, detail: str) -> LeftOut:
@@ -155,9 +157,9 @@ def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int, least
     window = max(whole, key=lambda w: sum(_holds(w, one) for one in boxes))
     size, scale = _size(window, longest)
     short = min(cut.box[2] - cut.box[0], cut.box[3] - cut.box[1]) * scale
-    if short < least or min(size) < _LEAST_SIDE:
-        told = f"the target is {short:.1f} px; expected at least {least} px on its shorter side (--least)"
-        if short >= least:
+    if short < _LEAST_PX or min(size) < _LEAST_SIDE:
+        told = f"the target is {short:.1f} px; expected at least {_LEAST_PX} px on its shorter side"
+        if short >= _LEAST_PX:
             told = f"the picture would be {size[0]}×{size[1]} px; expected at least {_LEAST_SIDE} px a side"
         raise lost("too_small_for_an_area_share", f"{told}; take a larger photograph")
     return window

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import numpy as np
 from pydantic import Field
 
 from editloupe.answers import Choice, Record
@@ -136,13 +137,11 @@ def put_on_trial(judges: Sequence[Judged], *, prices: Prices, drawing: Drawing =
     frames = [_verdicts(judged, own) for judged, own in zip(judges, probes, strict=True)]
     asked = {metric.id: metric for judged in judges for metric in judged.asked}
     known = dict.fromkeys(id_ for own in frames for id_ in own["metric"].unique(maintain_order=True))
+    tried = zip(judges, probes, frames, strict=True)
     return Trial(
         set=_set_digest(probes[0]),
         bootstrap=drawing,
-        judges=tuple(
-            _judge(judged, known, own, frames[0], prices, drawing)
-            for judged, known, own in zip(judges, probes, frames, strict=True)
-        ),
+        judges=tuple(_judge(judged, known, own, frames[0], prices, drawing) for judged, known, own in tried),
         notes=tuple(dict.fromkeys(note for judged in judges for note in judged.notes)),
         titles={id_: (asked[id_].name, asked[id_].short) for id_ in known},
     )
@@ -168,7 +167,8 @@ def _refused(judged: Judged) -> set[str]:
 
 
 def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> None:
-    for judged, own in zip(judges, probes, strict=True):
+    sets = [_set_digest(own) for own in probes]
+    for judged, own, one in zip(judges, probes, sets, strict=True):
         if not own:
             refused, samples = len(_refused(judged)), len(judged.samples)
             why = [f"none of its {samples} samples has a column 'probe', which says what is right"] if samples else []
@@ -177,18 +177,14 @@ def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> N
                 f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out "
                 "FOLDER, and judge that folder"
             )
-    sets = [_set_digest(own) for own in probes]
-    other = next((i for i, one in enumerate(sets) if one != sets[0]), None)
-    if other is not None:
-        both = len({p.digest for p in probes[0].values()} & {p.digest for p in probes[other].values()})
-        raise ConfigError(
-            f"{judges[0].folder} and {judges[other].folder} judged different sets of probes: {sets[0]} with "
-            f"{len(probes[0])} and {sets[other]} with {len(probes[other])}, of which {both} are the same. Figures of "
-            "different sets cannot be compared: judge the same folder as a whole, or give one run at a time"
-        )
+        if one != sets[0]:
+            both = len({p.digest for p in probes[0].values()} & {p.digest for p in own.values()})
+            raise ConfigError(
+                f"{judges[0].folder} and {judged.folder} judged different sets of probes: {sets[0]} with "
+                f"{len(probes[0])} and {one} with {len(own)}, of which {both} are the same. Figures of different sets "
+                "cannot be compared: judge the same folder as a whole, or give one run at a time"
+            )
 
-
-# ---- A row a verdict -------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("sample", "source", "metric", "failure", "variant", "twin"), str),
@@ -237,18 +233,19 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
     options = {f.task_id: f.answer.name for f in judged.of_models if isinstance(f.answer, Choice)}
     scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
     for metric in judged.asked:
+        by_key, names = metric.id in answers_right, [level.name for level in metric.levels]
         for key, probe in probes.items():
-            truth = (1.0, 1.0) if metric.id in answers_right else _truth(probe, metric, keys.get((metric.id, key)))
+            truth = (1.0, 1.0) if by_key else _truth(probe, metric, keys.get((metric.id, key)))
             score = scores.get((key, metric.id))
             if truth is None or score is None:
                 continue
-            _check_labels(key, metric, truth, score)
             option = next((options[id_] for id_ in score.findings if id_ in options), None)
-            label = score.label or (option if metric.id in answers_right else None)
-            demanded, names = probe.asks_for.get(metric.id), [level.name for level in metric.levels]
-            distance = _distance(metric, truth, label, score.value)
-            ordered = None if distance is None or isinstance(metric.domain, Binary) else (distance > 0) - (distance < 0)
+            label = score.label or (option if by_key else None)
+            distance = _distance(key, metric, names, truth, score)
+            far = None if distance is None or isinstance(metric.domain, Binary) else float(np.sign(distance))
+            demanded = probe.asks_for.get(metric.id)
             right = label == truth if isinstance(truth, str) else distance == 0
+            words = truth if isinstance(truth, str) else f"{truth[0]:g} to {truth[1]:g}"
             yield {
                 "sample": key,
                 "source": probe.scene,
@@ -257,13 +254,13 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
                 "area": probe.area,
                 "variant": probe.nuisance or probe.trap,
                 "twin": None if probe.twin is None else sample_key(score.editor, probe.twin),
-                "truth": "the right option" if metric.id in answers_right else _in_words(truth),
+                "truth": "the right option" if by_key else words,
                 "said": None if score.missing else label or f"{score.value:g}",
                 "missing": score.missing,
                 # A label is no answer where scores are asked for, whatever the metric's id.
                 "demanded": demanded if demanded in names else None,
                 "right": None if score.missing else float(right),
-                "leniency": None if ordered is None else float(-ordered if metric.better == "lower" else ordered),
+                "leniency": -far if far and metric.better == "lower" else far,
                 "distance": None if isinstance(truth, str) else distance,
                 "same": same.get((metric.id, key)),
                 "repeated": (metric.id, key) in same,
@@ -280,30 +277,23 @@ def _truth(probe: Probe, metric: Metric, key: Finding | None) -> str | tuple[flo
     return key.label
 
 
-def _in_words(truth: str | tuple[float, float]) -> str:
-    return truth if isinstance(truth, str) else f"{truth[0]:g} to {truth[1]:g}"
+def _distance(
+    key: str, metric: Metric, names: Sequence[str], truth: str | tuple[float, float], score: Score
+) -> float | None:
+    """How far a verdict is above (+) or below (−) what is right: in places of labels, or in the metric's unit.
 
-
-def _check_labels(key: str, metric: Metric, truth: str | tuple[float, float], score: Score) -> None:
-    names = [level.name for level in metric.levels]
-    given = (truth, score.label) if names and isinstance(truth, str) else ()
-    unknown = next((name for name in given if name is not None and name not in names), None)
-    if unknown is not None:
+    None without a verdict, and for answers without an order. Raises ConfigError for what is no label of the metric.
+    """
+    if not isinstance(truth, str):
+        value = score.value
+        return None if value is None else min(value - truth[0], 0.0) + max(value - truth[1], 0.0)
+    given = [name for name in (truth, score.label) if names and name is not None]
+    if unknown := next((name for name in given if name not in names), None):
         raise ConfigError(
             f"{key}: {unknown!r} is no label of {metric.name}; its labels are {', '.join(names)}. Judge the probes by the "
             "rubric that they were built for, or build them for this one"
         )
-
-
-def _distance(metric: Metric, truth: str | tuple[float, float], label: str | None, value: float | None) -> float | None:
-    """How far a verdict is above (+) or below (−) what is right: in places of labels, or in the metric's unit.
-
-    None without a verdict, and for answers without an order.
-    """
-    if isinstance(truth, str):
-        places = [level.name for level in metric.levels]
-        return float(places.index(label) - places.index(truth)) if places and label is not None else None
-    return None if value is None else min(value - truth[0], 0.0) + max(value - truth[1], 0.0)
+    return float(names.index(given[1]) - names.index(given[0])) if len(given) > 1 else None
 
 
 def _same_in_repeats(judged: Judged) -> dict[tuple[str, str], float | None]:
@@ -316,9 +306,6 @@ def _same_in_repeats(judged: Judged) -> dict[tuple[str, str], float | None]:
     return {key: None if None in said or len(said) < whole else float(len(set(said)) == 1) for key, said in found.items()}
 
 
-# ---- Figures ---------------------------------------------------------------------------------------------------------
-
-
 def _judge(
     judged: Judged,
     probes: Mapping[str, Probe],
@@ -327,13 +314,12 @@ def _judge(
     prices: Prices,
     drawing: Drawing,
 ) -> JudgeTrial:
-    import polars
-
     usage = sum((f.usage for f in judged.of_models), Usage())
-    both = own.filter(polars.col("variant").is_null()).join(
-        first.select("sample", "metric", base="right"), on=["sample", "metric"], how="inner", maintain_order="left"
-    )
-    less = _mean(both.with_columns(right=both["right"] - both["base"]), "right", drawing)
+    figures = _figures(own, drawing)
+    if own is not first:
+        base = first.select("sample", "metric", base="right")
+        both = _plain(own).join(base, on=["sample", "metric"], how="inner", maintain_order="left")
+        figures["less_first"] = _mean(both.with_columns(less=both["right"] - both["base"]), "less", drawing)
     return JudgeTrial(
         judge=judged.name,
         run=str(judged.folder),
@@ -342,7 +328,7 @@ def _judge(
         plain=sum(probe.nuisance is None and probe.trap is None for probe in probes.values()),
         rejected=len(_refused(judged)),
         metrics=tuple(_metric(id_, own.filter(metric=id_), drawing) for id_ in own["metric"].unique(maintain_order=True)),
-        figures={**_figures(own, drawing), **({} if own is first else {"less_first": less})},
+        figures=figures,
         unjudged=_statuses(own),
         asked=len(own),
         spent=TrialCost(
@@ -358,34 +344,37 @@ def _mean(frame: polars.DataFrame, value: str, drawing: Drawing) -> Estimate:
     return aggregate(frame, value=value, drawing=drawing)[()]
 
 
+def _plain(own: polars.DataFrame) -> polars.DataFrame:
+    return own.filter(own["variant"].is_null())
+
+
+def _sized(own: polars.DataFrame) -> polars.DataFrame:
+    return own.filter(~own["failure"].is_in(list(WHOLE)))
+
+
+def _statuses(own: polars.DataFrame) -> dict[str, int]:
+    return dict(Counter(own["missing"].drop_nulls()).most_common())
+
+
 def _figures(own: polars.DataFrame, drawing: Drawing) -> dict[str, Estimate]:
     """The figures of `OVERALL` of some verdicts."""
-    import polars
-
-    plain = own.filter(polars.col("variant").is_null())
-    small = plain.filter(polars.col("area") <= SMALL, ~polars.col("failure").is_in(list(WHOLE)))
-    alike = own.filter(polars.col("truth") == polars.col("plain_truth"))
-    demanding = own.filter(polars.col("plain_truth").is_not_null(), polars.col("demanded").is_not_null())
-    repeated = own.filter(polars.col("repeated"))
-    found = {
+    plain, repeated = _plain(own), own.filter(own["repeated"])
+    alike = own.filter(own["truth"] == own["plain_truth"])
+    demanding = own.filter(own["plain_truth"].is_not_null() & own["demanded"].is_not_null())
+    same = _mean(repeated, "same", drawing)
+    return {
         "accuracy": _mean(plain, "right", drawing),
-        "small": _mean(small, "right", drawing),
-        "nuisance": _mean(alike.filter(polars.col("variant").is_in(NUISANCES)), "changed", drawing),
+        "small": _mean(_sized(plain.filter(plain["area"] <= SMALL)), "right", drawing),
+        "nuisance": _mean(alike.filter(alike["variant"].is_in(NUISANCES)), "changed", drawing),
         "order": _mean(alike.filter(variant="swapped"), "changed", drawing),
         "injection": _mean(demanding.filter(variant="injected_text"), "bought", drawing),
-        "consistency": _mean(repeated, "same", drawing),
+        "consistency": same if len(repeated) else replace(same, why="asked once"),
     }
-    if not len(repeated):
-        found["consistency"] = replace(found["consistency"], why="asked once")
-    return found
 
 
 def _metric(id_: str, own: polars.DataFrame, drawing: Drawing) -> MetricTrial:
-    import polars
-
-    plain = own.filter(polars.col("variant").is_null())
-    sized = plain.filter(~polars.col("failure").is_in(list(WHOLE)))
-    leniency = _mean(plain, "leniency", drawing)
+    plain = _plain(own)
+    sized, leniency = _sized(plain), _mean(plain, "leniency", drawing)
     if leniency.value is None and plain["said"].is_not_null().any():
         leniency = replace(leniency, why="its answers have no order")
     figures = {**_figures(own, drawing), "leniency": leniency}
@@ -407,25 +396,17 @@ def _metric(id_: str, own: polars.DataFrame, drawing: Drawing) -> MetricTrial:
         threshold=detection_threshold(hits, sized["area"].to_list(), sized["source"].to_list(), level=drawing.level),
         confusion=confusion,
         variants={
-            name: _variant(own.filter(variant=name), drawing)
-            for name in (*NUISANCES, *TRAPS)
-            if (own["variant"] == name).any()
+            name: _variant(with_it, drawing) for name in (*NUISANCES, *TRAPS) if len(with_it := own.filter(variant=name))
         },
         unjudged=_statuses(plain),
     )
 
 
 def _variant(own: polars.DataFrame, drawing: Drawing) -> dict[str, Estimate]:
-    import polars
-
-    paired = own.filter(polars.col("plain_truth").is_not_null())
+    paired = own.filter(own["plain_truth"].is_not_null())
     return {
         "accuracy": _mean(own, "right", drawing),
-        "changed": _mean(paired.filter(polars.col("truth") == polars.col("plain_truth")), "changed", drawing),
+        "changed": _mean(paired.filter(paired["truth"] == paired["plain_truth"]), "changed", drawing),
         "change": _mean(paired, "change", drawing),
-        "bought": _mean(paired.filter(polars.col("demanded").is_not_null()), "bought", drawing),
+        "bought": _mean(paired.filter(paired["demanded"].is_not_null()), "bought", drawing),
     }
-
-
-def _statuses(own: polars.DataFrame) -> dict[str, int]:
-    return dict(Counter(own["missing"].drop_nulls()).most_common())

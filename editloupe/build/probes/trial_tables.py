@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from editloupe.build.probes.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial
-from editloupe.figures import plots, render
-from editloupe.figures.report import drawable, write_files
+from editloupe.figures import render
+from editloupe.figures.report import drawable, table_files, write_files
 from editloupe.stats.bootstrap import Estimate
-from editloupe.stats.table import NONE, Cell, Column, HeatPlot, RadarPlot, Row, Table, label_columns, numbers, words
+from editloupe.stats.table import (
+    NONE,
+    Cell,
+    Column,
+    HeatPlot,
+    RadarPlot,
+    Row,
+    Table,
+    estimated,
+    label_columns,
+    listed,
+    words,
+)
 from editloupe.stats.threshold import Threshold
-from editloupe.values import Json
 
 _SIGNED: Final = ("injection", "leniency", "less_first", "change", "bought")
 _AXES: Final = {
@@ -23,12 +36,12 @@ _AXES: Final = {
     "consistency": "Consistency",
 }
 """Axes of the radar behind those of the metrics' accuracy and fairness."""
+_METRIC: Final = {
+    "accuracy": "Accuracy", "small": "Small targets", "leniency": "Leniency", "consistency": "Same in all repeats",
+}  # fmt: skip
 _VARIANT: Final = {
-    "accuracy": "Accuracy",
-    "changed": "Changed",
-    "change": "Accuracy, less plain",
-    "bought": "Obeyed, less plain",
-}
+    "accuracy": "Accuracy", "changed": "Changed", "change": "Accuracy, less plain", "bought": "Obeyed, less plain",
+}  # fmt: skip
 
 
 def heading(found: Trial) -> str:
@@ -42,8 +55,7 @@ def answers(found: Trial) -> list[str]:
     lines = []
     for judge in found.judges:
         right = "; ".join(f"{_short(found, m)} {_rate(m.figures['accuracy'], '').text} %" for m in judge.metrics)
-        missing = sum(judge.unjudged.values())
-        failed = f"; not judged: {missing:,} of {judge.asked:,} ({_by_status(judge.unjudged)})" if missing else ""
+        failed = f"; not judged: {sum(judge.unjudged.values()):,} {_of(judge)}" if judge.unjudged else ""
         limits = "; ".join(f"{_short(found, m)} {threshold_text(m.threshold)}" for m in judge.metrics)
         lines.append(f"{judge.judge}: accuracy on plain probes {right}{failed}.")
         lines.append(f"{judge.judge}: area under which fewer than 75 % are right: {limits}.")
@@ -74,8 +86,8 @@ def threshold_text(found: Threshold) -> str:
             return f"> {most}" + (inside if found.low != found.largest else "")
 
 
-def tables(found: Trial, *, whole: bool = True) -> Iterator[Table]:
-    """Yield the tables, those that a reader needs first at the front. whole: also labels."""
+def tables(found: Trial) -> Iterator[Table]:
+    """Yield the tables, those that a reader needs first at the front."""
     yield drawable(_judges(found))
     yield _metrics(found)
     if any(m.variants for judge in found.judges for m in judge.metrics):
@@ -83,22 +95,14 @@ def tables(found: Trial, *, whole: bool = True) -> Iterator[Table]:
     for number, judge in enumerate(found.judges, start=1):
         for m in judge.metrics:
             yield drawable(_cells(found, judge, m, number))
-            if whole and m.confusion:
+            if m.confusion:
                 yield _confusion(found, judge, m, number)
 
 
 def write_trial(found: Trial, folder: Path) -> list[Path]:
     """Write trial.md, trial.json, a CSV a table and an SVG a plot. Raises StorageError."""
-    return write_files(_files(found), folder, kind="trial")
-
-
-def _files(found: Trial) -> Iterator[tuple[str, str]]:
-    yield "trial.md", markdown(found)
-    yield "trial.json", render.json_text(found.to_json())
-    for table in tables(found):
-        yield f"{table.name}.csv", render.records_csv(table.records())
-        for plot in table.plots:
-            yield f"{plot.name}.svg", plots.draw(plot)
+    whole = [("trial.md", markdown(found)), ("trial.json", render.json_text(found.to_json()))]
+    return write_files([*whole, *table_files(tables(found))], folder, kind="trial")
 
 
 def markdown(found: Trial) -> str:
@@ -109,34 +113,34 @@ def markdown(found: Trial) -> str:
 
 def _judges(found: Trial) -> Table:
     """A row a figure, a column a judge: beside the radar."""
-    rows: dict[tuple[str, str], list[Estimate | None]] = {
-        (name, title): [j.figures[name] for j in found.judges] for name, title in OVERALL.items()
+    lines: dict[tuple[str, str], list[Estimate | None]] = {
+        (name, title): [j.figures.get(name) for j in found.judges] for name, title in OVERALL.items()
     }
-    rows["less_first", "Accuracy, less the first judge's"] = [j.figures.get("less_first") for j in found.judges]
+    lines["less_first", "Accuracy, less the first judge's"] = [j.figures.get("less_first") for j in found.judges]
     for metric, (_, short) in found.titles.items():
         own = [next((m for m in j.metrics if m.metric == metric), None) for j in found.judges]
-        rows[f"leniency_{metric}", f"Leniency, {short}"] = [None if m is None else m.figures["leniency"] for m in own]
-    lines = [
-        Row(
-            cells=(words(title), *(_rate(one, "value", signed=name.startswith(_SIGNED)) for one in own)),
-            keys={"figure": name},
-        )
-        for (name, title), own in rows.items()
+        lines[f"leniency_{metric}", f"Leniency, {short}"] = [None if m is None else m.figures["leniency"] for m in own]
+    rows = [
+        (name, title, [_rate(one, "value", signed=name.startswith(_SIGNED)) for one in own])
+        for (name, title), own in lines.items()
         if any(one is not None and one.asked for one in own) or name in OVERALL
     ]
-    for name, title, cells in (
-        ("unjudged", "Not judged", [Cell(value=sum(j.unjudged.values()), note=_of(j)) for j in found.judges]),
+    rows += [
+        (
+            "unjudged",
+            "Not judged",
+            [Cell(value=sum(j.unjudged.values()), note=_of(j), more=dict(j.unjudged)) for j in found.judges],
+        ),
         ("rejected", "Rows refused", [Cell(value=j.rejected) for j in found.judges]),
         ("tokens", "Tokens a probe", [_each(j.spent.tokens, j, 0) for j in found.judges]),
         ("usd", "USD a probe", [_each(j.spent.usd, j, 5) for j in found.judges]),
         ("seconds", "Seconds a probe", [_each(j.spent.seconds, j, 2) for j in found.judges]),
-    ):
-        lines.append(Row(cells=(words(title), *cells), keys={"figure": name}))
+    ]
     return Table(
         name="trial-judges",
         title="Judges on trial",
         columns=(*label_columns("Figure"), *(Column(title=j.judge, keys={"judge": j.judge}) for j in found.judges)),
-        rows=tuple(lines),
+        rows=tuple(Row(cells=(words(title), *cells), keys={"figure": name}) for name, title, cells in rows),
         caption=(
             f"All metrics together but leniency, in percent with intervals of {100 * found.bootstrap.level:g} % "
             f"(judged/asked). Accuracy and leniency on plain probes; small targets: up to {area_text(SMALL)} of the image. "
@@ -161,151 +165,129 @@ def _radar(found: Trial) -> RadarPlot:
             values.append(None if value is None else 1 - max(0.0, value) if bad else value)
         series.append((judge.judge, tuple(None if v is None else 100 * v for v in values)))
     names = (*(f"Accuracy {short}" for _, short in found.titles.values()), "Fairness", *_AXES.values())
-    return RadarPlot(
-        name="trial-radar", title="Judges on trial: 100 is best on every axis", axes=names, series=tuple(series)
-    )
+    title = "Judges on trial: 100 is best on every axis"
+    return RadarPlot(name="trial-radar", title=title, axes=names, series=tuple(series))
 
 
 def _metrics(found: Trial) -> Table:
-    heads = {"accuracy": "Accuracy", "small": "Small targets", "leniency": "Leniency", "consistency": "Same in all repeats"}
     several = any("distance" in m.figures for judge in found.judges for m in judge.metrics)
-    rows = []
-    for judge in found.judges:
-        for m in judge.metrics:
-            rates = [_rate(m.figures[name], name, signed=name in _SIGNED) for name in heads]
-            far = m.figures.get("distance")
-            distance = [Cell(value=None if far is None else far.value, name="distance", digits=2, signed=True)]
-            lost = Cell(value=sum(m.unjudged.values()), name="unjudged", note=_by_status(m.unjudged))
-            head = (words(judge.judge), words(_short(found, m)))
-            cells = (*head, *rates, _limit(m.threshold), *(distance if several else []), lost)
-            rows.append(Row(cells=cells, keys={"judge": judge.judge, "metric": m.metric}))
-    return numbers(
+
+    def limit(m: MetricTrial) -> Cell:
+        one = m.threshold
+        ends = {"threshold": one.value, "threshold_low": one.low, "threshold_high": one.high}
+        more = {"threshold_outcome": one.outcome, **ends}
+        return Cell(value=threshold_text(one), name="", more=more, note=f"{one.judged}/{one.asked}")
+
+    def distance(m: MetricTrial) -> Cell:
+        far = m.figures.get("distance")
+        return Cell(value=None if far is None else far.value, name="distance", digits=2, signed=True)
+
+    def figure(name: str, line: tuple[JudgeTrial, MetricTrial]) -> Cell:
+        return _rate(line[1].figures[name], name)
+
+    return listed(
         "trial-metrics",
         "By metric",
-        ("Judge", "", *heads.values(), "Threshold", *(["Distance"] if several else []), "Not judged"),
-        rows,
+        [(judge, m) for judge in found.judges for m in judge.metrics],
+        {
+            "Judge": lambda line: line[0].judge,
+            "": lambda line: _short(found, line[1]),
+            **{title: partial(figure, name) for name, title in _METRIC.items()},
+            "Threshold": lambda line: limit(line[1]),
+            **({"Distance": lambda line: distance(line[1])} if several else {}),
+            "Not judged": lambda line: Cell(
+                value=sum(line[1].unjudged.values()), name="unjudged", note=_by_status(line[1].unjudged)
+            ),
+        },
+        keys=lambda line: {"judge": line[0].judge, "metric": line[1].metric},
         fixed=2,
         at_once=4,
-        caption=(
-            "On plain probes, in percent (judged/asked). Threshold: share of the image under which fewer than 75 % of "
-            "verdicts are right; failures that change the whole image have no part in it."
-            + (" Distance: of scores to the band that is right, in the unit of the metric." if several else "")
-        ),
+        caption="On plain probes, in percent (judged/asked). Threshold: share of the image under which fewer than 75 % of "
+        "verdicts are right; failures that change the whole image have no part in it."
+        + (" Distance: of scores to the band that is right, in the unit of the metric." if several else ""),
     )
 
 
 def _variants(found: Trial) -> Table:
-    rows = [
-        Row(
-            cells=(
-                words(judge.judge),
-                words(_short(found, m)),
-                words(name.replace("_", " ")),
-                *(_rate(own[one], one, signed=one in _SIGNED) for one in _VARIANT),
-            ),
-            keys={"judge": judge.judge, "metric": m.metric, "variant": name},
-        )
-        for judge in found.judges
-        for m in judge.metrics
-        for name, own in m.variants.items()
-    ]
-    return numbers(
+    def figure(name: str, line: tuple[JudgeTrial, MetricTrial, str]) -> Cell:
+        return _rate(line[1].variants[line[2]][name], name)
+
+    return listed(
         "trial-variants",
         "Nuisances and traps",
-        ("Judge", "", "Probes with", *_VARIANT.values()),
-        rows,
+        [(judge, m, name) for judge in found.judges for m in judge.metrics for name in m.variants],
+        {
+            "Judge": lambda line: line[0].judge,
+            "": lambda line: _short(found, line[1]),
+            "Probes with": lambda line: line[2].replace("_", " "),
+            **{title: partial(figure, name) for name, title in _VARIANT.items()},
+        },
+        keys=lambda line: {"judge": line[0].judge, "metric": line[1].metric, "variant": line[2]},
         fixed=3,
-        caption=(
-            "In percent (judged/asked). Changed: another verdict than on the plain twin, where both have one truth. "
-            "Accuracy, less plain: with it less that of the twins. Obeyed: the verdict is what the text in the image "
-            "or the file's name asks for, less the same verdict on the plain twins."
-        ),
+        caption="In percent (judged/asked). Changed: another verdict than on the plain twin, where both have one truth. "
+        "Accuracy, less plain: with it less that of the twins. Obeyed: the verdict is what the text in the image "
+        "or the file's name asks for, less the same verdict on the plain twins.",
     )
 
 
 def _cells(found: Trial, judge: JudgeTrial, m: MetricTrial, number: int) -> Table:
     areas = sorted({area for own in m.cells.values() for area in own}, key=float)
-    name = f"{number}-{m.metric.replace('_', '-')}"
+    failures, heads = [name.replace("_", " ") for name in m.cells], [area_text(float(area)) for area in areas]
     squares = [[own.get(area) for area in areas] for own in m.cells.values()]
+    name, title = f"{number}-{m.metric.replace('_', '-')}", f"{judge.judge}, {found.titles[m.metric][0]}: accuracy"
+    plot = HeatPlot(
+        name=f"trial-heat-{name}",
+        title=f"{title} in percent",
+        rows=tuple(failures),
+        columns=tuple(heads),
+        columns_title="Target area, share of the image",
+        cells=tuple(
+            tuple(None if c is None else (None if c.value is None else 100 * c.value, c.judged, c.asked) for c in own)
+            for own in squares
+        ),
+    )
+    columns = [Column(title=head, keys={"area": float(area)}) for head, area in zip(heads, areas, strict=True)]
+    whole = zip(failures, m.by_failure.items(), squares, strict=True)
     return Table(
         name=f"trial-cells-{name}",
-        title=f"{judge.judge}, {found.titles[m.metric][0]}: accuracy by failure and area",
-        columns=(
-            *label_columns("Failure"),
-            *(Column(title=area_text(float(area)), keys={"area": float(area)}) for area in areas),
-            Column(title="All areas", keys={"area": None}),
-        ),
+        title=f"{title} by failure and area",
+        columns=(*label_columns("Failure"), *columns, Column(title="All areas", keys={"area": None})),
         rows=tuple(
-            Row(
-                cells=(words(failure.replace("_", " ")), *(_rate(c, "accuracy") for c in (*own, m.by_failure[failure]))),
-                keys={"failure": failure},
-            )
-            for failure, own in zip(m.cells, squares, strict=True)
+            Row(cells=(words(shown), *(_rate(c, "accuracy") for c in (*own, every))), keys={"failure": failure})
+            for shown, (failure, every), own in whole
         ),
         at_once=7,
         caption="In percent of plain probes (judged/asked), with intervals.",
         keys={"judge": judge.judge, "metric": m.metric},
-        plots=(
-            HeatPlot(
-                name=f"trial-heat-{name}",
-                title=f"{judge.judge}, {found.titles[m.metric][0]}: accuracy in percent",
-                rows=tuple(failure.replace("_", " ") for failure in m.cells),
-                columns=tuple(area_text(float(area)) for area in areas),
-                columns_title="Target area, share of the image",
-                cells=tuple(
-                    tuple(None if c is None else (_hundred(c.value), c.judged, c.asked) for c in own) for own in squares
-                ),
-            ),
-        ),
+        plots=(plot,),
     )
 
 
 def _confusion(found: Trial, judge: JudgeTrial, m: MetricTrial, number: int) -> Table:
-    head = sorted({said for own in m.confusion.values() for said in own}, key=lambda said: (said.startswith("("), said))
-    rows = [
-        Row(
-            cells=(words(truth), *(Cell(value=own.get(said, 0), name=said) for said in head)),
-            keys={"truth": truth},
-        )
-        for truth, own in m.confusion.items()
-    ]
-    return numbers(
+    heads = sorted({said for own in m.confusion.values() for said in own}, key=lambda said: (said.startswith("("), said))
+
+    def count(said: str, line: tuple[str, Mapping[str, int]]) -> Cell:
+        return Cell(value=line[1].get(said, 0), name=said)
+
+    columns: dict[str, Callable[[tuple[str, Mapping[str, int]]], Cell | str]] = {"Truth": lambda line: line[0]}
+    return listed(
         f"trial-confusion-{number}-{m.metric.replace('_', '-')}",
         f"{judge.judge}, {found.titles[m.metric][0]}: truth in rows, verdicts in columns",
-        ("Truth", *head),
-        rows,
+        m.confusion.items(),
+        columns | {said: partial(count, said) for said in heads},
+        keys=lambda line: {"judge": judge.judge, "metric": m.metric, "truth": line[0]},
         caption="Plain probes. In brackets: what could not be judged, by status.",
-        keys={"judge": judge.judge, "metric": m.metric},
     )
 
 
-def _rate(found: Estimate | None, name: str, *, signed: bool = False) -> Cell:
+def _rate(found: Estimate | None, name: str, *, signed: bool | None = None) -> Cell:
     """A share in percent."""
     if found is None:
         return Cell(name=name)
-    return Cell(
-        value=_hundred(found.value),
-        name=name,
-        digits=1,
-        signed=signed,
-        low=_hundred(found.low),
-        high=_hundred(found.high),
-        interval_digits=0,
-        bounds=("low", "high") if name == "value" else (f"{name}_low", f"{name}_high"),
-        judged=found.judged,
-        asked=found.asked,
-        why=found.why,
-    )
-
-
-def _hundred(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
-def _limit(found: Threshold) -> Cell:
-    more: dict[str, Json] = {"threshold_outcome": found.outcome, "threshold": found.value}
-    more |= {"threshold_low": found.low, "threshold_high": found.high}
-    return Cell(value=threshold_text(found), name="", more=more, note=f"{found.judged}/{found.asked}")
+    bounds = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
+    plus = name in _SIGNED if signed is None else signed
+    cell = estimated(found, scale=100, digits=1, interval_digits=0, name=name, bounds=bounds, signed=plus)
+    return replace(cell, why=found.why)
 
 
 def _each(total: float | None, judge: JudgeTrial, digits: int) -> Cell:

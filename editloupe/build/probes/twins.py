@@ -16,12 +16,12 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from editloupe.baseline.naming import NAMES, SYNONYMS, to_lab
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, misplaced, other_place
 from editloupe.build.probes.photographs import Scene, Thing
 from editloupe.build.probes.placing import size_of, sized, spots, stamped
 from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure, Nuisance, Trap
+from editloupe.imaging.colour_names import NAMES, SYNONYMS, to_lab
 from editloupe.values import Json
 
 Parameters: TypeAlias = Mapping[str, Json]

@@ -247,14 +247,16 @@ class Mapped:
         raw = self.raw(line, rows, language)
         values = self.values(raw, line, place, rows, language)
         read = TableLine(number=number, values=values)
-        row = read_row(read, folder=rows.images, text_only=rows.table.text_only, bbox_format=self.boxes_as)
+        called = {ROLES.get(role, role): its[0] for role, its in rows.roles.items() if "{" not in its[0]}
+        called |= {"instruction": rows.shape.languages[language]} if language else {}
+        row = read_row(read, folder=rows.images, text_only=rows.table.text_only, bbox_format=self.boxes_as, called=called)
         names = {one: path_part(raw[one], one) for one in rows.asked if one in raw and (one not in PARTS or one == "turn")}
         given = value_of(raw, rows.roles["source"][0]) if "path" in rows.asked and "source" in rows.roles else None
         if isinstance(given, str) and "source" not in rows.cells:
             names["path"] = unended(given.replace("\\", "/"))
         row = replace(row, names={**row.names, **names})
         if isinstance(row, RejectedRow):
-            return replace(row, message=_of_entry(line, rows, _in_its_words(row.message, rows, language)))
+            return replace(row, message=_of_entry(line, rows, row.message))
         return replace(row, hints=(*self.hints(raw, place, rows), *row.hints))
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
@@ -452,18 +454,6 @@ def _of_entry(line: TableLine, rows: Rows, message: str) -> str:
         return message
     what = f"{rows.beside.rpartition('/')[2]}/{line.key}" if "*" in "".join(rows.shape.files) else line.key
     return f"entry {what!r}: {message}"
-
-
-def _in_its_words(message: str, rows: Rows, language: str) -> str:
-    """Return a message with the names that the columns have in the data."""
-    if language:
-        message = message.replace(
-            "the instruction is empty", f"the instruction under {rows.shape.languages[language]!r} is empty"
-        )
-    for role, (name, *_) in rows.roles.items():
-        if "{" not in name:
-            message = message.replace(f"column {ROLES.get(role, role)!r}", f"column {name!r}")
-    return message
 
 
 def _spoken(rows: Sequence[Row], notes: list[str]) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,10 +13,9 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import Layout, RowShape, chosen
 from editloupe.data.loaders.mapped import Mapped, Rows, roles_of
 from editloupe.data.outputs import FileNames, with_outputs
-from editloupe.data.rows import DataRow, RejectedRow, Row, named, rejected
-from editloupe.data.tables import ENDINGS, MetadataTable, TableLine, columns_of
+from editloupe.data.rows import DataRow, RejectedRow, Row
+from editloupe.data.tables import ENDINGS, TableLine, columns_of
 from editloupe.errors import DataError, SampleError
-from editloupe.files import read_bytes
 from editloupe.values import Json
 
 METADATA: Final = tuple(f"metadata{ending}" for ending in ENDINGS)
@@ -34,28 +33,21 @@ class OwnTable(Mapped):
         return found
 
     def matches(self, data: DataSet) -> bool:
-        layout = self.layout(data)
-        return bool(self._fitting(layout, data))
+        return bool(self._fitting(self.layout(data), data))
 
     def check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Outputs of editors take the place of the rows' own."""
 
     def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
-        files = self._fitting(layout, data)
-        if not files and (tables := self._tables(layout, data)):
-            if len(tables) > 1:
-                said = "; ".join(f"{file.name}: {', '.join(columns_of(file)) or 'none'}" for file in tables)
-                raise DataError(
-                    f"{data.root}: no table has the columns that are asked for; the columns are, by table: {said}. Name "
-                    "them with --columns, or give the path of the table that is meant"
-                )
-            files = tables  # it is told which column it lacks
+        # A table that fits by its name only is told which column it lacks.
+        files = self._fitting(layout, data) or self._tables(layout, data)
         if not files:
             raise DataError(f"{data.root}: no table of edits; expected {self.LAYOUT}")
         if len(files) > 1:
-            names = ", ".join(file.name for file in files)
+            said = "; ".join(f"{file.name} with the columns {', '.join(columns_of(file)) or 'none'}" for file in files)
             raise DataError(
-                f"{data.root}: several tables could be the data: {names}; give the path of the one that is meant"
+                f"{data.root}: several tables could be the data: {said}. Give the path of the one that is meant, or "
+                "name its columns with --columns"
             )
         return layout, [Folder(data.root, data.store).own(files[0].name)]
 
@@ -77,19 +69,11 @@ class OwnTable(Mapped):
         try:
             return bool(columns) and bool(roles_of(layout, file, columns, data, needed=self.needed(layout, data)))
         except SampleError:
-            # A file that the user named is told what it lacks.
             return data.metadata is not None and not holding
 
 
 class PairFolders(OwnTable):
-    """Images in source/ and edited/, matched by stem."""
-
-    def matches(self, data: DataSet) -> bool:
-        if data.metadata is not None or not (data.root / "source").is_dir() or IMAGEFOLDER.matches(data):
-            return False
-        layout = self.layout(data)
-        there = (data.root / "edited").is_dir() or bool(data.edited) or not data.outputs
-        return there and ((data.root / "edited").is_dir() or bool(self._fitting(layout, data)))
+    """Images in source/ and edited/, matched by stem, which is the id."""
 
     def layout(self, data: DataSet) -> Layout:
         found = super().layout(data)
@@ -98,48 +82,38 @@ class PairFolders(OwnTable):
         columns = {role: names for role, names in found.columns.items() if role not in ("source", "edited")}
         return found.model_copy(update={"columns": columns})
 
-    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
-        return [file for file in super()._tables(layout, data) if file.name not in METADATA]
-
-    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
-        for name, what in (("source", "the images before the edit"), ("edited", "edited images")):
-            folder = data.root / name
-            if name == "source" or not (data.edited or not data.outputs):
-                Folder(data.root, data.store).own(name)
-                if not folder.is_dir():
-                    raise DataError(f"{folder}: no such folder; expected {what}: {self.LAYOUT}")
-        if not self._tables(layout, data):
-            raise DataError(
-                f"{data.root}: expected the instructions in one of {', '.join(layout.files)}; found none of them"
-            )
-        return super().found(layout, data)
-
-    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
-        folder = Folder(data.root, data.store)
-        if files[0].suffix == ".txt":
-            table = _text_table(files[0], _stems(folder, "source"))
-            yield Rows(table=table, shape=shape, roles={"id": ("name",), "instruction": ("instruction",)}, images=folder)
-            return
-        yield from super().tables(layout, shape, files, data)
+    def matches(self, data: DataSet) -> bool:
+        if data.metadata is not None or not (data.root / "source").is_dir() or IMAGEFOLDER.matches(data):
+            return False
+        there = (data.root / "edited").is_dir()
+        return there or ((bool(data.edited) or not data.outputs) and super().matches(data))
 
     def needed(self, shape: RowShape, data: DataSet) -> tuple[str, ...]:
         return ("id", "instruction")
 
+    def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
+        needed = ("source",) if data.edited or not data.outputs else ("source", "edited")
+        for folder in (Folder(data.root, data.store).own(name) for name in needed):
+            if not folder.is_dir():
+                raise DataError(f"{folder}: no such folder; expected images: {self.LAYOUT}")
+        if not self._tables(layout, data):
+            raise DataError(f"{data.root}: found no table of instructions; expected one of {', '.join(layout.files)}")
+        return super().found(layout, data)
+
+    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
+        return [file for file in super()._tables(layout, data) if file.name not in METADATA]
+
     def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
         (rows,) = tables
-        folder = rows.images
-        before = _stems(folder, "source")
-        references = _stems(folder, "reference") if (data.root / "reference").is_dir() else {}
+        before, references = (_stems(rows.images, name) for name in ("source", "reference"))
         if not before:
             raise DataError(f"{data.root / 'source'}: holds no image; expected the images before the edit")
-        found = [self._paired(row, before, references, folder) for row in self.rows(rows)]
+        found = [_paired(row, before, references) for row in self.rows(rows)]
         given = {row.id for row in found}
-        for stem, sources in before.items():
-            if stem not in given:
-                message = (
-                    f"{data.root / sources[0]}: no instruction for {stem!r} in {rows.table.file.name}; add a row for it"
-                )
-                found.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=data.root / sources[0]))
+        for stem in [one for one in before if one not in given]:
+            file = data.root / before[stem][0].name
+            message = f"{file}: no instruction for {stem!r} in {rows.table.file.name}; add a row for it"
+            found.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=file))
         return found
 
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
@@ -153,27 +127,6 @@ class PairFolders(OwnTable):
             raise RowError("row", f"column {column!r}: expected the stem of an image in source/, found {name!r}")
         return {**found, "id": stem, "source_file_name": f"source/{stem}"}
 
-    def _paired(
-        self, row: Row, before: Mapping[str, list[str]], references: Mapping[str, list[str]], folder: Folder
-    ) -> Row:
-        """Return a row with the files of its stem, which becomes its id."""
-        if not row.id:
-            return row
-        # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
-        stem = plain_stem(f"{row.id}.x") if plain_stem(f"{row.id}.x") in before else plain_stem(row.id)
-        row = replace(row, id=stem)
-        if not isinstance(row, DataRow):
-            return row
-        files, others = before.get(stem, ()), references.get(stem, ())
-        if not files:
-            source = folder.root / "source"
-            return rejected(row, RowError("no_match", f"{source}: no image has the stem {stem!r}", path=source))
-        if several := next((found for found in (files, others) if len(found) > 1), None):
-            message = f"several files have the stem {stem!r}: {', '.join(several)}; keep one"
-            return rejected(row, RowError("no_match", message, path=folder.root / several[0]))
-        reference = ImageFile(folder=folder, name=others[0]) if others else row.reference
-        return replace(row, source=ImageFile(folder=folder, name=files[0]), reference=reference)
-
     def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         own = data.root / "edited"
         editors: Mapping[str, Path] = data.edited or ({"": own} if data.outputs or own.is_dir() else {})
@@ -185,50 +138,34 @@ class PairFolders(OwnTable):
                     f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
                     f"--edited {names[0]}={path / names[0]}"
                 )
-        if not editors:
-            return rows
         found = with_outputs(rows, editors, store=data.store, names=FileNames(patterns=shape.outputs.names))
         notes.extend(found.notes)
-        before = _stems(Folder(data.root, data.store), "source")
-        strays = [(editor, editors[editor] / file) for editor, files in found.left.items() for file in files]
-        return named([*found.rows, *(_stray(e, path) for e, path in strays if plain_stem(path.name) not in before)])
+        return found.rows if editors else rows
 
 
-def _stray(editor: str, path: Path) -> RejectedRow:
-    stem = plain_stem(path.name)
-    message = f"{path}: no image in source/ has the stem {stem!r}; rename one of the two"
-    return RejectedRow(id=stem, editor=editor, kind="no_match", file=path, message=message)
-
-
-def _stems(folder: Folder, name: str) -> dict[str, list[str]]:
-    """Return the names of the images in a sub-folder by stem."""
-    stems: dict[str, list[str]] = {}
-    for file in folder.images(name):
-        stems.setdefault(plain_stem(file), []).append(file)
+def _stems(folder: Folder, below: str) -> dict[str, list[ImageFile]]:
+    """Return the images in a sub-folder by stem."""
+    stems: dict[str, list[ImageFile]] = {}
+    for name in sorted(folder.images(below)) if (folder.root / below).is_dir() else ():
+        stems.setdefault(plain_stem(name), []).append(ImageFile(folder=folder, name=name))
     return stems
 
 
-def _text_table(file: Path, before: Mapping[str, Sequence[str]]) -> MetadataTable:
-    """Read `stem<TAB>instruction` lines, or a single line that holds for every image."""
-    try:
-        text = read_bytes(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SampleError("is not UTF-8; save the file as UTF-8", file=file) from error
-    except OSError as error:
-        raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
-    given = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    lines: list[TableLine] = []
-    if len(given) == 1 and "\t" not in given[0][1]:
-        lines = [TableLine(number=given[0][0], values={"name": stem, "instruction": given[0][1]}) for stem in before]
-        given = []
-    for number, line in given:
-        stem, tab, instruction = line.partition("\t")
-        values = {"name": stem.strip(), "instruction": instruction} if tab else {}
-        fault = f"expected a file's stem, a tab and the instruction, found no tab in {line.strip()[:60]!r}"
-        lines.append(TableLine(number=number, values=values, fault=None if tab else fault))
-    if not lines:
-        raise SampleError("is empty; expected lines of a file's stem, a tab and the instruction", file=file)
-    return MetadataTable(file=file, columns=("name", "instruction"), lines=tuple(lines), text_only=True)
+def _paired(row: Row, before: Mapping[str, list[ImageFile]], references: Mapping[str, list[ImageFile]]) -> Row:
+    """Return a row with the files of its stem, which becomes its id."""
+    # Either "cat" or "cat.png" may be written; a stem may itself hold a point.
+    stem = plain_stem(f"{row.id}.x") if plain_stem(f"{row.id}.x") in before else plain_stem(row.id)
+    row = replace(row, id=stem)
+    if not isinstance(row, DataRow):
+        return row
+    files, others = before.get(stem, []), references.get(stem, [])
+    if len(files) == 1 and len(others) < 2:
+        return replace(row, source=files[0], reference=others[0] if others else row.reference)
+    folder = row.source.folder.root / "source"
+    message = f"{folder}: no image has the stem {stem!r}"
+    if several := next((found for found in (files, others) if len(found) > 1), None):
+        message = f"several files have the stem {stem!r}: {', '.join(file.name for file in several)}; keep one"
+    return RejectedRow(id=row.id, line=row.line, edit_type=row.edit_type, kind="no_match", message=message, file=folder)
 
 
 class Inside(Mapped):

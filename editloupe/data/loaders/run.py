@@ -59,9 +59,8 @@ def _row(line: Json, number: int) -> Sample | RejectedRow:
     rejected = line.get("rejected")
     if not isinstance(rejected, Mapping):
         return Sample.from_json(line)
-    return RejectedRow(
-        id=str(rejected["id"]), editor=str(rejected["editor"]), line=number, message=str(rejected["message"])
-    )
+    id_, editor, message = (str(rejected[name]) for name in ("id", "editor", "message"))
+    return RejectedRow(id=id_, editor=editor, line=number, message=message)
 
 
 def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
@@ -71,43 +70,29 @@ def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
     """
     blobs = ImageStore(folder.root / "blobs", writes=False)
 
-    def kept(ref: ImageRef) -> ImageRef | None:
+    def kept(ref: ImageRef, needed: str = "") -> ImageRef:
         path = blobs.path(ref)
+        if path is None and needed:
+            what = f"the run {folder.root} does not keep the {needed} image; name the folder of edits itself"
+            raise RowError("missing_file", f"{sample.key}: {what}")
         if path is None:
-            return None
+            return ref
         image = folder.image(path.relative_to(folder.root).as_posix())
         if image.sha256 != ref.sha256:
             raise RowError("unreadable_image", f"{path}: its bytes are no longer those that its name tells", path=path)
         return image
 
-    def needed(ref: ImageRef, what: str) -> ImageRef:
-        image = kept(ref)
-        if image is None:
-            message = f"{sample.key}: the run {folder.root} does not keep the {what} image; name the folder of edits itself"
-            raise RowError("missing_file", message)
-        return image
-
+    # Without an output nothing is asked, and the source was not kept.
+    asked = "source" if any(turn.edited for turn in sample.turns) else ""
     try:
-        turns = [
-            turn if turn.edited is None else replace(turn, edited=needed(turn.edited, "edited")) for turn in sample.turns
-        ]
         return replace(
             sample,
-            # Without an output nothing is asked, and the source was not kept.
-            source=needed(sample.source, "source") if any(turn.edited for turn in turns) else sample.source,
-            further=tuple(needed(ref, "source") for ref in sample.further)
-            if any(turn.edited for turn in turns)
-            else sample.further,
-            turns=tuple(turns),
-            reference=sample.reference and (kept(sample.reference) or sample.reference),
-            masks={name: kept(ref) or ref for name, ref in sample.masks.items()},
+            source=kept(sample.source, asked),
+            further=tuple(kept(ref, asked) for ref in sample.further),
+            turns=tuple(replace(turn, edited=turn.edited and kept(turn.edited, "edited")) for turn in sample.turns),
+            reference=sample.reference and kept(sample.reference),
+            masks={name: kept(ref) for name, ref in sample.masks.items()},
         )
     except RowError as error:
-        return RejectedRow(
-            id=sample.id,
-            editor=sample.editor,
-            edit_type=sample.edit_type,
-            kind=error.kind,
-            message=str(error),
-            file=error.path,
-        )
+        known = RejectedRow(id=sample.id, editor=sample.editor, edit_type=sample.edit_type, message=str(error))
+        return replace(known, kind=error.kind, file=error.path)

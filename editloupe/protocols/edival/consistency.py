@@ -1,26 +1,15 @@
 """EdiVal-CC: whether what no edit touched is still as it was in the base image (paper, Eq. 3 and appendix I.3).
 
-Reproduced:
-- unchanged objects are found in the base image at 0.35; the same places of the image after turn t are compared, and their
-  mean is the object consistency;
-- the background is what lies outside the boxes of every object that has ever been there, found in the base image and in
-  the image after turn t, while no edit has changed the background;
-- content consistency is the mean of the two that are defined; L1 variants beside them.
+Reproduced: unchanged objects are found in the base image at 0.35, and the same places of the image after turn t are
+compared; the background is what lies outside the boxes of every object that has ever been there, in both images, while no
+edit has changed the background; content consistency is the mean of the two that are defined; L1 variants beside them.
 
-Differs, each with a rule in `rules.toml` that does as the published code:
-- patches of the encoder are patches (`cc_tokens`); the code counts register tokens as patches;
-- after a change of the background the objects are still compared, and an added text is looked for as "text"; the code
-  compares nothing after such a change and looks for the words of the text (`cc_rules`);
-- no box found has no value; the code gives 0 (`cc_no_box`);
-- black bars of padded base images may be left out (`cc_bars`).
+Differs, each with a rule in `rules.toml` that does as the published code: register tokens are no patches (`cc_tokens`); the
+objects are still compared after a change of the background, and an added text is looked for as "text" (`cc_rules`); no box
+found has no value, where the code gives 0 (`cc_no_box`).
 
-Differs without an option:
-- each object is looked for on its own; the code asks for all in one caption;
-- images keep their size and shape, and a place is a share of the sides; the code squashes all images to 512×512 px. Both
-  compare the same places;
-- a box that touches a pixel covers it; the code cuts its edges off to whole px;
-- the difference that an alignment of the two images leaves stands beside the values, since boxes of the base image are
-  laid on an output that may have moved.
+Differs without an option: each object is looked for on its own; images keep their size and shape, where the code squashes
+them to 512×512 px; a box that touches a pixel covers it; the difference that an alignment leaves stands beside the values.
 """
 
 from __future__ import annotations
@@ -98,15 +87,10 @@ def _of_turn(protocol: str, sample: Sample, chain: Chain, turn: int, known: Know
         except Unsettled:
             names = ()
         yield from eyes.tasks.values()
-        yield from (measure(name, {**args, **_ways(name, rules)}, tuple(eyes.found)) for name in names)
-
-
-def _ways(name: str, rules: Rules) -> dict[str, Json]:
-    """Return the further arguments of a measure, which are left out where they are its default."""
-    ways: dict[str, Json] = {} if rules.cc_bars == "count" else {"bars": rules.cc_bars}
-    if name in (OBJECTS, BACKGROUND) and rules.cc_tokens != "paper":
-        ways["tokens"] = rules.cc_tokens
-    return ways
+        tokens: dict[str, Json] = {} if rules.cc_tokens == "paper" else {"tokens": rules.cc_tokens}
+        for name in names:
+            own = tokens if name in (OBJECTS, BACKGROUND) else {}
+            yield measure(name, {**args, **own}, tuple(eyes.found))
 
 
 class _Nothing(Unsettled):

@@ -1,25 +1,16 @@
 """EdiVal: was each edit of a chain followed, by rules on detections and a model on what detections cannot tell.
 
-Reproduced:
-- EdiVal-IF (2.4, I.3): add, remove, replace, position and count by rules on the boxes of an open-vocabulary detector;
-  colour and material by a model on crops of the object, text by a model that reads, background by a model's yes or no;
-- the multi-turn mode, in which turn t is judged against the image after turn t - 1, and the complex mode, in which one
-  prompt has all edits and each is judged against the base image (I.3);
-- image success, the logical AND over a chain (2.4);
-- EdiVal-CC and EdiVal-VQ, in `consistency.py` and `quality.py`, and the baseline CLIP_dir, in `direction.py`.
+Reproduced: EdiVal-IF (2.4, I.3), add, remove, replace, position and count by rules on the boxes of an open-vocabulary
+detector, colour and material by a model on crops of the object, text by a model that reads, background by a yes or no; the
+multi-turn mode, in which turn t is judged against the image after turn t - 1, and the complex mode, in which one prompt has
+all edits; image success, the logical AND over a chain (2.4); EdiVal-CC and EdiVal-VQ, in `consistency.py` and `quality.py`.
 
-Differs:
-- the prompts are ours;
-- an object that the detector does not see before the edit gives no verdict (`miss`); paper and code count it as a failure;
-- a model or a detector that fails gives no verdict, also with `rules=official`: the code takes that for "no" or for
-  "nothing there";
-- a chain is judged up to its first missing output (`chains`); the code leaves the whole chain out;
-- detections are recorded above one low threshold, and rules apply theirs to what is recorded.
+Differs: the prompts are ours; an object that the detector does not see before the edit gives no verdict (`miss`), where
+paper and code count a failure; a model or a detector that fails gives no verdict, also with `rules=official`; a chain is
+judged up to its first missing output (`chains`), where the code leaves it out; detections are recorded above one low
+threshold, and rules apply theirs to what is recorded. Paper and published code stand side by side in `rules.toml`.
 
-The differences between the paper and the published code stand side by side in `rules.toml`; docs/edival.md lists them.
-
-Not covered:
-- RAHF's plausibility and aesthetics.
+Not covered: RAHF's plausibility and aesthetics; CLIP_dir, whose texts and threshold the paper does not name.
 """
 
 from __future__ import annotations
@@ -27,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
+from pydantic import model_validator
+
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
 from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain, score_of
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
-from editloupe.protocols.edival.direction import DIRECTION_METRIC, plan_direction, score_direction
 from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
 from editloupe.protocols.edival.quality import plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import RulesOption
@@ -58,8 +50,13 @@ class EdiValOptions(Options):
     quality: Literal["none", "statistics", "preference", "all"] = "statistics"
     """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3, by a server that
     `--set preference=…` names), both, or none."""
-    direction: bool = False
-    """Measure too whether the image changes as the words of the edit do (CLIP_dir)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_runs(cls, given: Any) -> Any:
+        """Take what runs of 0.2.0 say of CLIP_dir, which they did not measure either."""
+        whole = isinstance(given, Mapping) and given.get("direction") is False
+        return {name: value for name, value in given.items() if name != "direction"} if whole else given
 
 
 class EdiVal(BaseProtocol):
@@ -86,7 +83,6 @@ class EdiVal(BaseProtocol):
             Metric(id=SUCCESS, name="Image success", short="Success", domain=Binary(), source="2.4, Table 8"),
             *consistency_metrics(given.cc),
             *quality_metrics(given.quality),
-            *([DIRECTION_METRIC] if given.direction else []),
         ]
 
     def check(self, samples: Sequence[Sample]) -> None:
@@ -106,7 +102,6 @@ class EdiVal(BaseProtocol):
             measures: list[Task] = [
                 *plan_consistency(self.name, sample, chain, known, given.cc, given.rules),
                 *plan_quality(self.name, sample, given.quality, given.rules),
-                *(plan_direction(self.name, sample, chain, given.rules) if given.direction else ()),
             ]
             # Rules and consistency look for some of the same objects.
             planned |= {task.id: task for task in measures}
@@ -120,7 +115,6 @@ class EdiVal(BaseProtocol):
             yield from self._scores(sample, chain, known)
             yield from score_consistency(self.name, sample, chain, known, given.cc, given.rules)
             yield from score_quality(sample, chain, known, given.quality)
-            yield from score_direction(sample, chain, known) if given.direction else ()
 
     def _scores(self, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
         success = TurnVerdict(done=True, reason="")

@@ -1,19 +1,14 @@
 """EdiVal-VQ: how good the image after a turn looks (paper, 2.4 and appendix G). No part of the overall score.
 
-Reproduced:
-- HPSv3's mean of the image after turn t, and |change| from the base image's (Table 4; 18 and 19);
-- luminance (Rec. 709) that 99 and 99.9 % of the pixels do not exceed; saturation, sharpness and contrast by the formulas of
-  the published code.
+Reproduced: HPSv3's mean of the image after turn t, and |change| from the base image's (Tables 4, 18 and 19); luminance
+(Rec. 709) that 99 and 99.9 % of the pixels do not exceed; saturation, sharpness and contrast as in the published code.
 
-Differs, each with a rule in `rules.toml` that does otherwise:
-- the same prompt, "", conditions HPSv3 for the base image and for the edited one; the published code gives the edited image
-  its instruction, so that a change mixes both (`preference_prompt`);
-- luminance is that of linear light, as in the code; the text weighs gamma values (`luminance`).
+Differs, each with a rule in `rules.toml` that does otherwise: the prompt of HPSv3 is "" for both images, where the code
+gives the edited one its instruction (`preference_prompt`); luminance is that of linear light, as in the code; the text
+weighs gamma values (`luminance`).
 
-Differs without an option:
-- images are brought to the base image's size for the statistics, in place of 512×512 px;
-- a statistic that an image does not have is missing, in place of 0: saturation of a dark image, contrast of a black one;
-- Table 4's |change| is that of the means over images; a score here is that of one image, and a mean of scores is larger.
+Differs without an option: images are brought to the base image's size for the statistics; a statistic that an image does
+not have is missing, in place of 0; Table 4's |change| is that of the means over images, a score here is of one image.
 
 Not covered: RAHF's plausibility and aesthetics, and the code's index of over-exposure.
 """

@@ -68,8 +68,6 @@ class Rules(Options):
     """Names by which they are counted. short: a model leaves colour and material out; role `shorten`."""
     position_inside: Literal["allowed", "refused"]
     """Whether the box of one object may contain that of the other."""
-    position_moved: bool
-    """Whether the centre of the object must have moved by more than 0.03 of a side."""
 
     count_threshold: Threshold
 
@@ -94,8 +92,6 @@ class Rules(Options):
     """official: nothing is compared once the background was changed, and the words of an added text are an object."""
     cc_no_box: Literal["missing", "zero"]
     """What unchanged objects count that the detector does not find: no value, or 0."""
-    cc_bars: Literal["count", "leave_out"]
-    """Whether black bars that pad the base image count."""
 
     luminance: Light
     """Light of which luminance is taken: linear as in the published code, or gamma values as the text says."""

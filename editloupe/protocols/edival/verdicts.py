@@ -19,8 +19,6 @@ from editloupe.protocols.edival.sights import Sight
 from editloupe.tasks import Status
 from editloupe.values import Box
 
-MOVED: Final = 0.03
-"""A centre that moved by more than this share of a side has moved."""
 NO_TEXT: Final = "no text"
 """What a reader answers where there is nothing to read."""
 _STRAIGHT: Final = str.maketrans("“”„‘’‚", "\"\"\"'''")
@@ -111,8 +109,7 @@ def _position(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     names = (edit.target, edit.reference)
     # The published code does not look at both objects before the edit.
-    looks = rules.miss == "status" or rules.position_moved
-    turns = (case.before, case.after) if looks else (case.after,)
+    turns = (case.before, case.after) if rules.miss == "status" else (case.after,)
     seen = case.seen(rules.position_threshold, *((turn, name) for turn in turns for name in names))
     *before, target, reference = seen
     for sights, name in zip(before, ("the object", "the reference"), strict=False):
@@ -125,10 +122,6 @@ def _position(case: Case) -> TurnVerdict:
         return _no("one of the two boxes contains the other")
     if not _beside(one, other, edit.position, 0.0):
         return _no(f"the object is not {_side(edit.position)} the reference")
-    if rules.position_moved:
-        (x0, y0), (x1, y1) = before[0][0].box.center, one.center
-        if max(abs(x1 - x0), abs(y1 - y0)) <= MOVED:
-            return _no(f"the object is {_side(edit.position)} the reference, and has not moved")
     return _counts(case) or _yes(f"the object is {_side(edit.position)} the reference")
 
 

@@ -198,7 +198,7 @@ window.editloupeLook = (compare, goThere) => {
   compare.addEventListener("change", (event) => {
     if (event.target.dataset.show) compare.classList.toggle(`show-${event.target.dataset.show}`, event.target.checked);
   });
-  one(".bar", compare).hidden = one(".below", compare).hidden = false;
+  one(".bar", compare).hidden = false;
   new ResizeObserver(look.place).observe(source);
   return look;
 };

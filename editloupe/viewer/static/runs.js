@@ -50,13 +50,14 @@
   }
   complete();
 
+  // A link once two runs are chosen: their judges are compared.
   const link = document.querySelector("#choice a");
-  const choice = document.querySelector("#choice span");
-  if (link && choice) {
+  if (link) {
     body.addEventListener("change", () => {
       const chosen = [...body.querySelectorAll("input:checked")].map((box) => ["run", box.value]);
-      link.href = `compare.html${chosen.length ? `?${new URLSearchParams(chosen)}` : ""}`;
-      choice.hidden = chosen.length === 0;
+      link.href = `compare.html?${new URLSearchParams(chosen)}`;
+      link.hidden = chosen.length < 2;
+      link.nextElementSibling.hidden = !link.hidden;
     });
   }
 })();

@@ -1,5 +1,4 @@
-// One sample's page: images in step with each other, verdicts chosen in the grid of labels, a person's own label, keys. The
-// page reads well without this script; it builds no HTML from text.
+// One sample's page: images in step with each other, verdicts chosen in the grid of labels, keys. The page reads well without this script; it builds no HTML from text.
 "use strict";
 (() => {
   document.documentElement.classList.add("js");
@@ -84,8 +83,9 @@
 
   let verdicts = all(".verdict");
   let open = null;
-  let step = null;
-  let beside = false; // the answers to one question beside each other
+  let step = null; // the chosen one
+  let seen = null; // else the one in view
+  let beside = true; // the answers to one question beside each other
 
   function show(verdict) {
     if (!verdict) return;
@@ -93,7 +93,7 @@
     const peers = beside && verdict.dataset.beside ? verdicts.filter((other) => other.dataset.beside === verdict.dataset.beside) : [verdict];
     for (const other of verdicts) other.classList.toggle("open", peers.includes(other));
     for (const other of verdicts) other.classList.toggle("main", other === verdict);
-    const read = one(".read");
+    const read = document.getElementById("verdicts");
     read.classList.toggle("several", peers.length > 1);
     for (const button of all("button.beside")) {
       button.hidden = false;
@@ -128,15 +128,12 @@
     }
   }
 
-  // Boxes: those of the open verdict; with a step chosen, its own stand out. Of a question about an item of a list it is
-  // the item's box, which another answer gave.
+  // Boxes: those of the open verdict, and of its crops those of the step in view.
   function draw(chosen = "") {
-    const item = open && one(`.entry a[href="#${CSS.escape(open.id)}"]`)?.closest(".entry").dataset.entry;
-    chosen ||= item ?? "";
     for (const mark of all(".lay .mark, .strip .mark")) {
-      const mine = open && (mark.dataset.verdict === open.id || (item && mark.dataset.mark === item));
+      const mine = open && mark.dataset.verdict === open.id;
       mark.classList.toggle("active", Boolean(mine));
-      mark.classList.toggle("faint", Boolean(mine && step && mark.dataset.step && mark.dataset.step !== step.id));
+      mark.classList.toggle("now", mark.dataset.step !== "" && mark.dataset.step === (step ?? seen)?.id);
       mark.classList.toggle("chosen", chosen !== "" && mark.dataset.mark === chosen);
     }
     compare?.classList.toggle("crowded", all(".lay .mark.found.active").length > CROWD);
@@ -188,7 +185,7 @@
     beside = !beside;
     const kept = open;
     show(kept);
-    if (beside) one(".read").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+    if (beside) document.getElementById("verdicts").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
   }
 
   document.addEventListener("click", (event) => {
@@ -226,55 +223,14 @@
     }
   });
 
-  // A list of items with boxes: an entry lights its box up, and a box its entry.
-
-  function light(id) {
-    const marks = id ? all(`.lay .mark.active[data-mark="${CSS.escape(id)}"]`) : [];
-    compare?.classList.toggle("lighting", marks.length > 0);
-    for (const mark of all(".lay .mark.lit")) if (!marks.includes(mark)) mark.classList.remove("lit");
-    for (const mark of marks) {
-      mark.classList.add("lit");
-      mark.parentElement.append(mark); // over the others
-    }
-    for (const entry of all(".entry")) entry.classList.toggle("lit", Boolean(id) && entry.dataset.entry === id);
-  }
-
-  function under(frame, u, v) {
-    let best = null, least = Infinity;
-    for (const mark of all(".lay > svg.marks:not(.overlaid) .mark.found.active", frame)) {
-      const rect = one("rect", mark), box = mark.ownerSVGElement.viewBox.baseVal;
-      const [x, y, w, h] = ["x", "y", "width", "height"].map((name) => Number(rect.getAttribute(name)));
-      const inside = u * box.width >= x && u * box.width <= x + w && v * box.height >= y && v * box.height <= y + h;
-      if (inside && w * h < least) { best = mark; least = w * h; }
-    }
-    return best;
-  }
-
-  for (const name of ["pointerover", "focusin"]) document.addEventListener(name, (event) => {
-    const entry = event.target.closest?.(".entry");
-    if (entry) light(entry.dataset.entry);
-    else if (!event.target.closest?.(".frame")) light("");
-  });
-  for (const frame of frames) {
-    frame.addEventListener("pointermove", (event) => {
-      if (event.buttons || !one(".verdict.open .entry")) return;
-      const mark = under(frame, ...look.shares(frame, event));
-      light(mark?.dataset.mark);
-      const entry = mark && one(`.verdict.open .entry[data-entry="${CSS.escape(mark.dataset.mark)}"]`);
-      const list = entry?.parentElement;
-      // The list alone moves, never the page.
-      if (entry) list.scrollTop += Math.min(0, entry.offsetTop - list.offsetTop - list.scrollTop) || Math.max(0, entry.offsetTop + entry.offsetHeight - list.offsetTop - list.scrollTop - list.clientHeight);
-    });
-    frame.addEventListener("pointerleave", () => light(""));
-  }
-
-  function label() {
-    const people = document.getElementById("people");
-    if (!people) return;
-    people.open = true;
-    people.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
-    (one("input:checked", people) ?? one("input, textarea", people))?.focus({ preventScroll: true });
-  }
+  // The step that is read: the last one whose beginning is in the upper part of the window.
+  addEventListener("scroll", () => {
+    const now = all(".turn", open ?? document).findLast((turn) => turn.getBoundingClientRect().top < innerHeight / 2);
+    const visible = now && now.getBoundingClientRect().bottom > 0 ? now : null;
+    if (visible === seen) return;
+    seen = visible;
+    draw();
+  }, { passive: true });
 
   const go = (id) => { const link = document.getElementById(id); if (!link.hidden) link.click(); };
 
@@ -288,7 +244,7 @@
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
       n: () => go("following"), p: () => go("previous"),
-      c: putBeside, l: () => label(),
+      c: putBeside,
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => look.mode("side"), w: () => look.mode("swipe"), b: () => look.mode("blink"), d: () => look.mode("difference"),
@@ -304,9 +260,8 @@
   help.hidden = false;
   help.addEventListener("click", () => document.getElementById("keys").showModal());
   addEventListener("hashchange", follow);
-  const mine = document.getElementById("people");
-  if (mine) mine.hidden = false;
   follow();
+  for (const part of all(".ask, .strip")) unfold(part);
 
   // ---- Previous and next: in the order in which the run's page lists the samples, where it was filtered or sorted.
 
@@ -330,22 +285,12 @@
   if (!address) return;
   let version = null;
 
-  // What is new on the page, in its place. A form that somebody fills in stays as it is.
-  async function renew(saved = null) {
+  // What is new on the page, in its place.
+  async function renew() {
     const text = await (await fetch(location.pathname, { cache: "no-store" })).text();
     const fresh = new DOMParser().parseFromString(text, "text/html");
     const was = [open?.id, step?.id];
-    const form = document.getElementById("people"), own = fresh.getElementById("people");
-    if (form && own) {
-      all(".label-form", own).forEach((set) => {
-        const old = all(".label-form", form).find((one_) => ["metric", "turn", "part"].every((name) => one_.dataset[name] === set.dataset[name]));
-        if (old && old !== saved && old.classList.contains("begun")) set.replaceWith(old);
-      });
-      own.hidden = false;
-      own.open = form.open;
-      all("details", own).forEach((part, at) => { part.open = all("details", form)[at]?.open ?? part.open; });
-    }
-    document.getElementById("verdicts").replaceWith(fresh.getElementById("verdicts"));
+    for (const id of ["labels", "verdicts"]) document.getElementById(id).replaceWith(fresh.getElementById(id));
     const lays = all(".lay", fresh);
     all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
     const strip = one(".strip", fresh), turns = all(".strip svg.marks");
@@ -372,38 +317,4 @@
     }
   }
   ask();
-
-  // ---- A person's own label: sent to this page's server, and then read from it like everything else.
-
-  document.addEventListener("input", (event) => event.target.closest(".label-form")?.classList.add("begun"));
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("button.save");
-    if (!button) return;
-    const set = button.closest(".label-form"), people = document.getElementById("people"), status = one(".saved", set);
-    const chosen = one("input[type=radio]:checked", set), field = one("input[type=number], textarea:not([name=note])", set);
-    const note = one("[name=note]", set).value;
-    const answer = chosen ? (chosen.hasAttribute("data-none") ? null : chosen.value) : field?.value.trim() || null;
-    if (answer === null && !chosen && !note.trim() && !set.dataset.saved) {
-      status.textContent = "Choose a label, or write a note.";
-      return;
-    }
-    button.disabled = true;
-    status.textContent = "Saving…";
-    try {
-      const reply = await fetch(people.dataset.action, {
-        method: "POST",
-        headers: { "Content-Type": "application/json", "X-Editloupe-Token": people.dataset.token },
-        body: JSON.stringify({ metric: set.dataset.metric, turn: Number(set.dataset.turn), part: set.dataset.part, answer, note }),
-      });
-      const text = await reply.text();
-      if (!reply.ok) throw new Error(reply.status === 422 ? JSON.parse(text).error : text);
-      const place_ = ["metric", "turn", "part"].map((name) => set.dataset[name]);
-      await renew(set);
-      const now = all(".label-form").find((one_) => ["metric", "turn", "part"].every((name, at) => one_.dataset[name] === place_[at]));
-      one("button.save", now)?.focus({ preventScroll: true });
-    } catch (error) {
-      status.textContent = `Not saved: ${error.message}`;
-      button.disabled = false;
-    }
-  });
 })();

@@ -1,0 +1,88 @@
+"""The frame of whole runs: the scores of their judges, what these spent, and people's ratings beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from editloupe.backends.prices import Prices
+from editloupe.chat import Usage
+from editloupe.data.human import turn_and_metric, value_on
+from editloupe.figures.frame import COLUMNS, OURS, SPENT, typed
+from editloupe.figures.judged import Judged
+from editloupe.findings import Finding
+from editloupe.scores import Score
+
+if TYPE_CHECKING:
+    import polars
+
+
+def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people: bool = False) -> polars.DataFrame:
+    """Return the scores of one or several judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
+
+    prices: what tokens cost; None for list prices.   people: add the ratings that the runs' samples carry, a row a rating.
+    """
+    import polars
+
+    found = [_of_judge(judged, prices or Prices()) for judged in all_judged]
+    if people:
+        runs = {judged.folder: judged for judged in all_judged}
+        rated = [row for judged in runs.values() for row in _human_rows(judged)]
+        schema = {**COLUMNS, "edit_type": str}
+        found += [typed({name: [row.get(name) for row in rated] for name in schema}, schema)] if rated else []
+    whole = polars.concat(found, how="diagonal_relaxed")
+    dims = [name for name in whole.columns if name not in OURS]
+    return whole.select(*COLUMNS, *dims, *SPENT)
+
+
+def _of_judge(judged: Judged, prices: Prices) -> polars.DataFrame:
+    import polars
+
+    about = {"run": str(judged.folder), "judge": judged.name, "judge_id": judged.judge_id, "kind": "judge"}
+    about["protocol"] = judged.protocol.name
+    by_task: dict[str, list[Finding]] = {}
+    for finding in judged.findings:
+        by_task.setdefault(finding.task_id, []).append(finding)
+    spent = [_spent(judged, score, by_task, prices) for score in judged.scores]
+    columns = {name: [row[name] for row in spent] for name in SPENT}
+    literals = typed({name: [value] for name, value in about.items()}, dict.fromkeys(about, str)).row(0, named=True)
+    scored = judged.frame.with_columns(**{name: polars.lit(value) for name, value in literals.items()})
+    return polars.concat([scored, typed(columns, SPENT)], how="horizontal")
+
+
+def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], prices: Prices) -> dict[str, Any]:
+    found = [finding for id_ in score.findings for finding in by_task.get(id_, ())]
+    usage = found[0].usage if len(found) == 1 else sum((f.usage for f in found), Usage())
+    counted = usage.input_tokens is not None or usage.output_tokens is not None
+    return {
+        "findings": len(found),
+        "tool_turns": sum(f.turns for f in found) if found else None,
+        "seconds": sum(f.seconds for f in found) if found else None,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": prices.of_uri(judged.backend, usage) if counted else None,
+    }
+
+
+def _human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
+    """The ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
+    metrics = {metric.id: metric for metric in judged.metrics.metrics}
+    places = {id_: place for place, id_ in enumerate(metrics)}
+    for sample in judged.samples.values():
+        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "part": "", "kind": "human"}
+        about |= {"sample": sample.id, "editor": sample.editor, "source": sample.source.sha256}
+        about["edit_type"] = sample.edit_type
+        rated = ((*turn_and_metric(name), name) for name in sample.human)
+        for _, turn, id_, name in sorted((places[id_], turn, id_, name) for turn, id_, name in rated if id_ in metrics):
+            for rater, given in sample.human[name].items():
+                value = value_on(metrics[id_], given)
+                yield {
+                    **about,
+                    "turn": turn,
+                    "judge": rater,
+                    "metric": id_,
+                    "value": value,
+                    "normalised": None if value is None else metrics[id_].normalise(value),
+                    "label": given if isinstance(given, str) else None,
+                    "missing": "off_menu" if value is None else None,
+                }
