@@ -18,7 +18,6 @@ from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
-from editloupe.imaging.bars import without_bars
 from editloupe.imaging.masked import Kept, share
 from editloupe.measures.base import Args, BaseMeasure, Measured
 from editloupe.measures.pair import cosine, whole_pair
@@ -28,6 +27,7 @@ from editloupe.values import Box, Json
 
 _DUST_PX: Final = 0.01
 """A box that reaches this far into a pixel does not touch it: boxes are recorded in rounded thousandths."""
+_WHOLE: Final = Box(0, 0, 1, 1)
 _LEAST_SHARE: Final = 0.5
 """Of a patch that lies outside all boxes, for the patch to count."""
 
@@ -36,12 +36,10 @@ _Crops: TypeAlias = tuple[RGB, RGB]
 
 
 class PlaceArgs(Args):
-    """How places are given, and which of them count."""
+    """How places are given."""
 
     unit: Literal["thousandths", "px"] = "thousandths"
     """Of the boxes: thousandths of the image's sides, or px of the image."""
-    bars: Literal["count", "leave_out"] = "count"
-    """Whether black bars that pad the source count."""
 
 
 class ObjectArgs(PlaceArgs):
@@ -86,11 +84,10 @@ class _Objects(BaseMeasure):
         Raises MeasureError if there is no box, none shows anything of both images, or a picture is missing.
         """
         source, edited = whole_pair(images)
-        inner = _inner(source, args.bars)
         crops: list[_Crops] = []
         places: list[Box] = []
         for place in _places(args.boxes, args.unit, source):
-            shown = place.intersection(inner)
+            shown = place.intersection(_WHOLE)
             parts = [None if shown is None else _pixels(shown, image) for image in (source, edited)]
             if shown is not None and parts[0] is not None and parts[1] is not None:
                 crops.append((_cut(source, parts[0]), _cut(edited, parts[1])))
@@ -239,14 +236,6 @@ def _places(boxes: Iterable[Box], unit: str, image: RGB) -> list[Box]:
     return [box.scaled(sx, sy) for box in boxes]
 
 
-def _inner(source: RGB, bars: str) -> Box:
-    """Return the part of the source that counts, in fractions of its sides."""
-    if bars == "count":
-        return Box(0, 0, 1, 1)
-    height, width = source.shape[:2]
-    return without_bars(source).scaled(1 / width, 1 / height)
-
-
 def _pixels(place: Box, image: RGB | tuple[int, int]) -> tuple[int, int, int, int] | None:
     """Return the pixels that a place in fractions touches, inside an image or its (H, W); None for none."""
     height, width = image if isinstance(image, tuple) else image.shape[:2]
@@ -263,9 +252,7 @@ def _cut(image: RGB, pixels: tuple[int, int, int, int]) -> RGB:
 
 def _background(args: Any, source: RGB, edited: RGB, shape: tuple[int, int]) -> Kept:
     """Return H×W of the shape: which pixels lie outside all boxes. Raises MeasureError if none does."""
-    kept: Kept = np.zeros(shape, dtype=np.bool_)
-    if inner := _pixels(_inner(source, args.bars), shape):
-        kept[inner[1] : inner[3], inner[0] : inner[2]] = True
+    kept: Kept = np.ones(shape, dtype=np.bool_)
     places = [*_places(args.source_boxes, args.unit, source), *_places(args.edited_boxes, args.unit, edited)]
     for place in places:
         if pixels := _pixels(place, shape):

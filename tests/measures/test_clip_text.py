@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,24 @@ from editloupe.errors import MeasureError
 from editloupe.measures.base import Models, measured, open_measure
 from editloupe.testing import check_measure
 from tests.imaging.drawn import textured
-from tests.measures.test_clip_direction import Colours
 from tests.measures.test_consistency import flat
 from tests.models.tiny_encoders import encoder_folder
+
+WORDS = {"red": (1, 0, 0), "green": (0, 2, 0), "blue": (0, 0, 3)}
+
+
+class Colours:
+    """CLIP whose vectors are colours, of images and of words."""
+
+    def get(self, kind: str) -> Any:
+        return {"clip": self.images, "clip_text": self.texts}[kind]
+
+    def images(self, images: Sequence[RGB], patches: Sequence[Any]) -> list[Any]:
+        assert patches == [None] * len(images)
+        return [image.mean((0, 1)).astype(np.float32) for image in images]
+
+    def texts(self, texts: Sequence[str]) -> list[Any]:
+        return [np.array(WORDS[text], np.float32) for text in texts]
 
 
 def similarity(text: str, door: Any = None, **images: RGB) -> float | None:
