@@ -16,7 +16,7 @@ from PIL import Image
 
 from editloupe import models
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, EditError, ModelAbsent
+from editloupe.errors import ConfigError, EditError
 from editloupe.models import remote
 from editloupe.models.edit import endpoint
 from editloupe.testing import check_editor
@@ -120,11 +120,6 @@ def test_a_command_that_gives_no_image_says_how(script: str, words: str, kind: s
 def test_a_name_that_cannot_be_used_says_what_is_expected(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         models.get("edit", name)
-
-
-def test_without_a_name_there_is_no_editor() -> None:
-    with pytest.raises(ModelAbsent, match="name one with --set editor=…"):
-        models.get("edit")
 
 
 class Handler(loopback.LoopbackHandler):
