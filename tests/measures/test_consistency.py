@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -12,12 +11,11 @@ import pytest
 
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.measures.base import Measured, measured, open_measure
 from editloupe.models.features.base import Tokens
 from editloupe.testing import check_measure
 from editloupe.values import Json
-from tests.imaging.drawn import textured, with_square
-from tests.models.tiny_encoders import encoder_folder
+from tests.imaging.drawn import textured
 
 ALL = ("object_consistency", "object_l1", "background_consistency", "background_l1")
 GRID, SIDE = 4, 64
@@ -188,27 +186,3 @@ def test_the_measures_keep_the_contract() -> None:
     for name in ALL:
         given: dict[str, Json] = {"boxes": ONE_BOX} if name.startswith("object") else {"source_boxes": ONE_BOX}
         check_measure(open_measure(name), args=given, models=Drawn())
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("family", ["dinov2", "dinov2_with_registers", "dinov3"])
-def test_by_a_real_network(family: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs the extra `vision`")
-    pytest.importorskip("transformers", reason="needs the extra `vision`")
-    folder = encoder_folder(tmp_path / family, family, side=224, registers=4)
-    door = Models(device="cpu", names={"dino": str(folder)})
-    source = textured(160, 120)
-    edited = with_square(source, (40, 30, 90, 80))
-    # 40…90 × 30…80 px of 160×120, and a place that the edit does not touch.
-    over: list[Json] = [[250, 250, 562.5, 666.667]]
-    beside: list[Json] = [[625, 708.333, 937.5, 958.333]]
-    for tokens in ("paper", "official"):
-        args: dict[str, Json] = {"tokens": tokens}
-        assert said("object_consistency", source, source, door, boxes=over, **args).answer.value == 1.0
-        assert said("object_consistency", source, edited, door, boxes=beside, **args).answer.value == 1.0
-        changed = said("object_consistency", source, edited, door, boxes=over, **args).answer.value
-        assert changed is not None and changed < 0.9999
-        found = said("background_consistency", source, edited, door, source_boxes=over, **args)
-        assert found.answer.value is not None and 0.5 < found.answer.value < 1
-        registers = family != "dinov2"
-        assert found.data["grid"] == ([10, 20] if tokens == "official" and registers else [14, 14])

@@ -30,13 +30,11 @@ _SKIPPED: Final = re.compile(
 
 
 def load_checkpoint(path: Path) -> tuple[Any, Any]:
-    """Return transformers' model and processor, fp32 on the CPU.
+    """Return transformers' model and processor, fp32 on the CPU. The vocabulary is vocab.txt beside the checkpoint.
 
-    The vocabulary is vocab.txt beside the checkpoint.
-    Raises ConfigError where the file is unsafe, damaged or not GroundingDINO, tensors are missing or left over, or there is
-    no vocabulary.
+    Raises ConfigError where the file is unsafe, damaged or not GroundingDINO, tensors are missing or left over.
     """
-    from transformers import GroundingDinoForObjectDetection, GroundingDinoImageProcessorPil, GroundingDinoProcessor
+    import transformers
 
     original = load_tensors(path)
     if "transformer.level_embed" not in original or "backbone.0.patch_embed.proj.weight" not in original:
@@ -44,13 +42,16 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     tensors, unknown = hub_tensors(original)
     if unknown:
         raise ConfigError(f"{path}: {len(unknown)} tensors are not GroundingDINO's: {', '.join(unknown[:3])}")
-    tokenizer = _tokenizer(path)
+    vocabulary = path.with_name("vocab.txt")
+    if not vocabulary.is_file():
+        raise ConfigError(f"{path}: has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside the checkpoint")
     with reading(str(path)):
-        model, info = GroundingDinoForObjectDetection.from_pretrained(
+        model, info = transformers.GroundingDinoForObjectDetection.from_pretrained(
             None, config=config_of(original), state_dict=tensors, output_loading_info=True
         )
     check_loaded(model, {**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
-    return model, GroundingDinoProcessor(image_processor=GroundingDinoImageProcessorPil(), tokenizer=tokenizer)
+    images, words = transformers.GroundingDinoImageProcessorPil(), transformers.BertTokenizerFast(str(vocabulary))
+    return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 
 
 def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -126,14 +127,3 @@ def config_of(original: Mapping[str, torch.Tensor]) -> Any:
         num_feature_levels=levels,
         **both,
     )
-
-
-def _tokenizer(checkpoint: Path) -> Any:
-    from transformers import BertTokenizerFast
-
-    beside = checkpoint.with_name("vocab.txt")
-    if not beside.is_file():
-        raise ConfigError(
-            f"{checkpoint}: an original checkpoint has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside it"
-        )
-    return BertTokenizerFast(str(beside))
