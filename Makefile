@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm house bench gallery docs site
+.PHONY: help install check test test-slow test-browser test-clients test-gpu test-vllm house gallery docs site
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -36,9 +36,6 @@ test-vllm:  ## The tests against a real vLLM on the CPU; the first time makes it
 
 house:  ## Record the lower figures of tests/house.json, after something was removed
 	$(PYTHON) -m tests.house --write
-
-bench:  ## Measure the pixel baseline on the drawn scenes and print its tables
-	$(PYTHON) -m benchmarks.baseline
 
 gallery:  ## Make the recorded traces of editloupe/traces/gallery again
 	$(PYTHON) docs/site/make_gallery.py

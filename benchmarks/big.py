@@ -64,7 +64,7 @@ def main() -> None:
             ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
             ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
             ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
-            ("`gc`", *_timed("gc", run)),
+            ("`verify --prune`", *_timed("verify", run, "--prune")),
             ("`view`, to its first page", *_viewed(run, "index.html")),
             ("`view`, to all rows", *_viewed(run, "index.html", "rows.json")),
         ]
@@ -147,7 +147,7 @@ def _compile(folder: Path) -> None:
         ("export", run, "--findings", folder / "small.csv"),
         ("merge", folder / "joined", run),
         ("judge", edits, "--limit", 1, "--out", folder / "one"),
-        ("gc", run),
+        ("verify", run, "--prune"),
     ):
         _timed(*words)
     _viewed(run, "index.html", "rows.json")

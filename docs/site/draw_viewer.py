@@ -1,4 +1,4 @@
-"""Take the pictures in docs/viewer.md and docs/annotate.md: judge the example folder and drawn edits, photograph pages.
+"""Take the pictures of README and docs: judge the example folder and drawn edits, photograph pages, film a verdict.
 
     python -m docs.site.draw_viewer        needs Playwright (pip install 'editloupe[browser]') and a Chromium
 
@@ -7,6 +7,7 @@ CHROMIUM names the browser; else it is the one on the path.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import socket
@@ -15,7 +16,8 @@ import threading
 from pathlib import Path
 
 import uvicorn
-from playwright.sync_api import Browser, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.judged_runs import make
 from editloupe.annotate.page import make_app
@@ -61,14 +63,11 @@ def judge(name: str) -> JudgeConfig:
     return JudgeConfig(backend=ScriptedLMM(script, name=name), name=name)
 
 
-def photograph_runs(browser: Browser, runs: list[Path]) -> None:
-    """Photograph the list of these runs, and the matrix of the last one."""
+def photograph_cards(browser: Browser, runs: list[Path]) -> None:
+    """Photograph the cards of the last of these runs."""
     pages = runs[0].parent / "list"
     export(Site.of([RunReader(run) for run in runs]), pages)
-    page = browser.new_page(viewport={"width": 1400, "height": 330}, reduced_motion="reduce")
-    page.goto(f"file://{pages}/index.html")
-    page.screenshot(path=ROOT / "docs" / "images" / "viewer-runs.png")
-    page.set_viewport_size({"width": 1400, "height": 900})
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
     page.goto(f"file://{pages}/{runs[-1].name}/index.html#sort=-differ&differ=judges")
     page.wait_for_selector("#cards .card")
     page.wait_for_timeout(300)
@@ -91,6 +90,26 @@ def photograph_questions(browser: Browser, folder: Path) -> None:
         thread.join(5)
 
 
+def film(page: Page, path: Path) -> None:
+    """Film how a verdict is looked into: the labels, the pictures at the target, then each step with its crop."""
+    page.set_viewport_size({"width": 1000, "height": 680})
+    page.evaluate("window.scrollTo(0, 0)")
+    frames = [_frame(page)]
+    for place in ("viewers", "verdicts"):
+        page.evaluate(f"document.getElementById('{place}')?.scrollIntoView()")
+        frames.append(_frame(page))
+    for _ in range(3):
+        page.keyboard.press("j")
+        frames.append(_frame(page))
+    first, *rest = [frame.quantize(96, dither=Image.Dither.NONE) for frame in frames]
+    first.save(path, save_all=True, append_images=rest, duration=2200, loop=0, optimize=True)
+
+
+def _frame(page: Page) -> Image.Image:
+    page.wait_for_timeout(500)
+    return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         first, mug, pages = (Path(temporary) / name for name in ("first", "mug", "pages"))
@@ -107,11 +126,9 @@ def main() -> None:
         page.wait_for_selector(".verdict.open")
         page.mouse.move(5, 950)
         page.screenshot(path=ROOT / "docs" / "images" / "viewer.png")
-        page.evaluate("document.getElementById('verdicts').scrollIntoView()")
-        page.wait_for_timeout(500)
-        page.screenshot(path=ROOT / "docs" / "images" / "viewer-beside.png")
+        film(page, ROOT / "docs" / "images" / "verdict.gif")
         photograph_questions(browser, Path(temporary) / "people")
-        photograph_runs(browser, [first, make(Path(temporary) / "three-judges", samples=40, editors=2)])
+        photograph_cards(browser, [first, make(Path(temporary) / "three-judges", samples=40, editors=2)])
         browser.close()
 
 

@@ -34,9 +34,10 @@ def terminal(table: Table, *, at_once: int | None = None) -> RenderableType:
 
 
 def markdown(table: Table, *, level: int = 2) -> str:
-    """Return a heading, the notes, the table and the caption."""
+    """Return a heading, the notes, the table and the caption. A table without a title has no heading."""
     columns = [table.columns[i] for i in table.shown]
-    lines = [f"{'#' * level} {safe(table.title)}", "", *(f"> {safe(note)}\n" for note in table.notes)]
+    heading = [f"{'#' * level} {safe(table.title)}", ""] if table.title else []
+    lines = [*heading, *(f"> {safe(note)}\n" for note in table.notes)]
     lines.append(markdown_row(column.title for column in columns))
     lines.append(markdown_row("---" if column.words else "---:" for column in columns))
     for row in table.rows:

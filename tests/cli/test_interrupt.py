@@ -65,7 +65,7 @@ def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path
         assert (code, len(server.seen)) == (130, asked)
         assert seconds < 4, "less than the grace of calls under way"
         screen = terminal.screen()
-        texts = ("Stopping: nothing more is asked", "2 of 4 findings judged", "goes on from here")
+        texts = ("Stopping: nothing more is asked", "2 of 4 findings judged", "The same command continues")
         assert sorted(texts, key=screen.index) == list(texts)
         assert "elapsed" not in screen, "the panel is gone"
         with closing(RunStore.read(folder / "run")) as store:

@@ -353,8 +353,8 @@ asyncio.run(cell())
 
 
 @pytest.mark.parametrize("way", ["a file", "a notebook", "an interpreter"])
-def test_the_snippet_of_the_readme_runs_as_it_stands(way: str, tmp_path: Path) -> None:
-    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")
+def test_the_first_snippet_of_the_docs_runs_as_it_stands(way: str, tmp_path: Path) -> None:
+    _, _, rest = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("```python\n")
     snippet, _, _ = rest.partition("```")
     script = tmp_path / "script.py"
     script.write_text(snippet, encoding="utf-8")

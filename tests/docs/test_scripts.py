@@ -58,16 +58,6 @@ def test_the_study_of_the_tools_worth_counts_what_is_shown():
     assert "| the pair alone | 3 of 3 | " in told
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real edits are not here (../shared/data/real-edits)")
-def test_the_study_of_differences_finds_the_marked_places():
-    # Six pairs with eleven marked places; those of one renderer differ in nothing else.
-    told = run("-m", "benchmarks.dice", "--data", str(REAL), "--pairs", "6", "--scenes", "10")
-    assert told.startswith("6 pairs.")
-    assert re.search(r"\| difference_regions \| [\d.]+ \| [\d.]+ \| [\d.]+ \| \d of 11 \| [\d.]+ % \| \d \|", told)
-    assert re.search(r"\| re-153-imaginairy \| EDIT \[.*\] \| 0\.55 \| 1\.00 \|", told)
-
-
 def test_the_marked_places_lie_in_their_pictures():
     places = json.loads((ROOT / "benchmarks" / "looks" / "places.json").read_text(encoding="utf-8"))
     kinds = [place["kind"] for place in places.values()]

@@ -280,10 +280,10 @@ def judge(editloupe: Cli, data: Path, out: Path, *roles: str, to: Path) -> None:
     given = [
         word
         for option in ("form=lines", f"detector_prompt={out / 'find.md'}", f"coherence_prompt={out / 'ask.md'}")
-        for word in ("--option", option)
+        for word in ("--set", option)
     ]
-    named = [word for role in roles for word in ("--role", role)]
-    code, _, told = editloupe("judge", data, "--protocol", "dice", *given, *named, "--max-reply-tokens", "60", "--out", to)
+    named = [word for role in roles for word in ("--set", f"role.{role}")]
+    code, _, told = editloupe("judge", data, "--protocol", "dice", *given, *named, "--set", "max_reply_tokens=60", "--out", to)
     assert code == 0, told
 
 

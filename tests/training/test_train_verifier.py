@@ -238,7 +238,7 @@ def test_what_editloupe_exports_of_a_verifier_can_be_read(
     }
     for name, answer in said.items():
         Path(f"{name}.jsonl").write_text(json.dumps(f"<Start Final Answer>{answer}</Start Final Answer>") + "\n")
-        words = ("--option", "matching=none", "--backend", f"scripted/{name}.jsonl", "--out", name)
+        words = ("--set", "matching=none", "--backend", f"scripted/{name}.jsonl", "--out", name)
         assert editloupe("judge", folder, "--protocol", "unicverify", *words)[0] == 0
     assert editloupe("export", "right", "--sft", "sft")[0] == 0
     code, _, told = editloupe("export", "right", "wrong", "--sft", "dpo", "--dpo", "--human", "samples")
