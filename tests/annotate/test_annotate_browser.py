@@ -94,7 +94,7 @@ def lines(run: Path) -> list[dict[str, Any]]:
 
 def test_the_example_folder_is_annotated_by_keys_alone(opened: Callable[..., Page], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with serving(EXAMPLES, "--limit", "3", "--raters", "anna,ben", "--out", run) as (url, _):
+    with serving(EXAMPLES, "--set", "limit=3", "--raters", "anna,ben", "--out", run) as (url, _):
         page = opened(url)
         page.keyboard.press("Tab")  # the run's own name is no link here
         assert page.evaluate("document.activeElement.textContent").split()[:1] == ["anna"]
@@ -147,7 +147,7 @@ def test_what_could_not_be_saved_is_said_and_stays_in_front_of_the_rater(
     run = tmp_path / "run"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
-    words = (EXAMPLES, "--limit", "3", "--out", run)
+    words = (EXAMPLES, "--set", "limit=3", "--out", run)
     with serving(*words, port=port) as (url, served):
         page = opened(f"{url}rate?rater=anna", quiet=True)
         shown(page, "1 of 6")
@@ -170,7 +170,7 @@ def review(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A protocol with every kind of answer: keep, size, quality, stars, where, listed; name, once keep is answered."""
     run = tmp_path / "run"
     site = install(tmp_path / "site")
-    with serving(EXAMPLES, "--limit", "1", "--protocol", "review", "--out", run, site=site) as (url, _):
+    with serving(EXAMPLES, "--set", "limit=1", "--protocol", "review", "--out", run, site=site) as (url, _):
         yield f"{url}rate?rater=anna", run
 
 
@@ -203,7 +203,7 @@ def test_every_widget_takes_keys(opened: Callable[..., Page], review: tuple[str,
 
 
 def test_pictures_zoom_to_the_target_together(opened: Callable[..., Page], tmp_path: Path) -> None:
-    with serving(EXAMPLES, "--limit", "1", "--out", tmp_path / "run") as (url, _):
+    with serving(EXAMPLES, "--set", "limit=1", "--out", tmp_path / "run") as (url, _):
         page = opened(f"{url}rate?rater=anna")
         shown(page, "1 of 2")
         moves = "[...document.querySelectorAll('.layer')].map(layer => layer.style.transform)"
@@ -266,7 +266,7 @@ question = "{words}"
 def test_on_a_small_screen_every_button_is_in_view_with_any_rubric(opened: Callable[..., Page], tmp_path: Path) -> None:
     rubric, run = tmp_path / "long.toml", tmp_path / "run"
     rubric.write_text(LONG.format(words="Look at the borders, the light and the shadow. " * 60))
-    with serving(EXAMPLES, "--limit", "2", "--rubric", rubric, "--out", run) as (url, _):
+    with serving(EXAMPLES, "--set", "limit=2", "--rubric", rubric, "--out", run) as (url, _):
         page = opened(f"{url}rate?rater=anna", width=390, height=844)
         shown(page, "1 of 2")
         for place in (".frame >> nth=0", ".frame >> nth=1", *(f".option >> nth={n}" for n in range(3)), "#skip"):

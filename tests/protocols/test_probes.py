@@ -113,7 +113,7 @@ def change_image(role: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "what"),
     [(change_row, "its row"), (change_image("source"), "its source image"), (change_image("edited"), "its edited image"),
-     (change_image("mask"), "its mask")],
+     (change_image("mask"), "its mask image")],
 )  # fmt: skip
 def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
     tmp_path: Path, change: Callable[[Path], None], what: str, editloupe: Cli
