@@ -75,7 +75,7 @@ def test_a_backend_that_is_nearly_right_is_guessed_in_words() -> None:
 
 
 def test_a_backend_like_no_other_is_not_guessed() -> None:
-    with pytest.raises(ConfigError, match="unknown backend 'zzz'; known here: baseline"):
+    with pytest.raises(ConfigError, match=r"unknown backend 'zzz'; expected PROVIDER/MODEL, such as openai"):
         open_backend("zzz/model")
 
 
