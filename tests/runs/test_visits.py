@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import final
+from tests.conftest import ANSWERED, final
 
 Run = Callable[..., tuple[int, str, str]]
 Edits = Callable[..., Path]
@@ -20,7 +20,7 @@ Edits = Callable[..., Path]
 @pytest.fixture
 def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
     """Judges four edits in one run folder; returns config.yaml and what was said on standard error."""
-    folder = edits(4)
+    folder = edits(4, instruction=ANSWERED)
 
     def judge(*words: str) -> tuple[dict[str, Any], str]:
         code, _, told = editloupe("judge", folder, "--mode", "plain", *words, "--out", tmp_path / "run")
