@@ -49,7 +49,7 @@ def test_the_measure_is_the_head_of_clips_vector(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_head_is_named_and_none_is_absent(tmp_path: Path) -> None:
-    with pytest.raises(ModelAbsent, match="--aesthetic or EDITLOUPE_AESTHETIC"):
+    with pytest.raises(ModelAbsent, match="--set aesthetic=… or EDITLOUPE_AESTHETIC"):
         models.get("aesthetic")
     for name, tensors in {"wide": [[1.0], [1.0]], "flat": [1.0, 2.0]}.items():
         with pytest.raises(ConfigError, match="expected linear layers that end in one number"):
