@@ -29,7 +29,7 @@ def report(
 
     \b
     editloupe report runs/a runs/b
-    editloupe report runs/a --format csv --table means
+    editloupe report runs/a --format csv --table scores-instruction-following
     """
     if figures is not None and not plots.available():
         raise ConfigError(f"--figures: {plots.NO_PLOTS}")

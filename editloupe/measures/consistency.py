@@ -18,7 +18,6 @@ from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
-from editloupe.imaging.bars import without_bars
 from editloupe.imaging.masked import Kept, share
 from editloupe.measures.base import Args, BaseMeasure, Measured
 from editloupe.measures.pair import cosine, whole_pair
@@ -28,6 +27,7 @@ from editloupe.values import Box, Json
 
 _DUST_PX: Final = 0.01
 """A box that reaches this far into a pixel does not touch it: boxes are recorded in rounded thousandths."""
+_WHOLE: Final = Box(0, 0, 1, 1)
 _LEAST_SHARE: Final = 0.5
 """Of a patch that lies outside all boxes, for the patch to count."""
 
@@ -35,20 +35,11 @@ _Crops: TypeAlias = tuple[RGB, RGB]
 """The same place of the source and of the edited image."""
 
 
-class PlaceArgs(Args):
-    """How places are given, and which of them count."""
-
-    unit: Literal["thousandths", "px"] = "thousandths"
-    """Of the boxes: thousandths of the image's sides, or px of the image."""
-    bars: Literal["count", "leave_out"] = "count"
-    """Whether black bars that pad the source count."""
-
-
-class ObjectArgs(PlaceArgs):
+class ObjectArgs(Args):
     """The arguments of a measure of objects."""
 
     boxes: tuple[Box, ...]
-    """Of the source; the same places are compared in the edited image."""
+    """In thousandths of the source; the same places are compared in the edited image."""
 
 
 class TokenArgs(Args):
@@ -62,13 +53,13 @@ class ObjectTokenArgs(ObjectArgs, TokenArgs):
     """The arguments of a measure of objects by an encoder."""
 
 
-class BackgroundArgs(PlaceArgs):
+class BackgroundArgs(Args):
     """The arguments of a measure of the background, which is what lies outside all boxes."""
 
     source_boxes: tuple[Box, ...]
-    """Of the source."""
+    """In thousandths of the source."""
     edited_boxes: tuple[Box, ...] = ()
-    """Of the edited image."""
+    """In thousandths of the edited image."""
 
 
 class BackgroundTokenArgs(BackgroundArgs, TokenArgs):
@@ -86,11 +77,10 @@ class _Objects(BaseMeasure):
         Raises MeasureError if there is no box, none shows anything of both images, or a picture is missing.
         """
         source, edited = whole_pair(images)
-        inner = _inner(source, args.bars)
         crops: list[_Crops] = []
         places: list[Box] = []
-        for place in _places(args.boxes, args.unit, source):
-            shown = place.intersection(inner)
+        for place in _places(args.boxes):
+            shown = place.intersection(_WHOLE)
             parts = [None if shown is None else _pixels(shown, image) for image in (source, edited)]
             if shown is not None and parts[0] is not None and parts[1] is not None:
                 crops.append((_cut(source, parts[0]), _cut(edited, parts[1])))
@@ -178,7 +168,7 @@ class BackgroundConsistency(BaseMeasure):
         """Return the cosine. Raises MeasureError if the boxes leave no patch, and ModelAbsent without weights."""
         source, edited = whole_pair(images)
         encoder: Features = models.get("dino")
-        kept = _background(args, source, edited, (encoder.side_px, encoder.side_px))
+        kept = _background(args, (encoder.side_px, encoder.side_px))
         ((one, other),) = _tokens(encoder, [(source, edited)], args.tokens)
         rows, columns = one.patches.shape[:2]
         weights = _pooled(kept, rows, columns)
@@ -207,7 +197,7 @@ class BackgroundL1(BaseMeasure):
         """Return the similarity, in px of the source. Raises MeasureError if the boxes cover the image."""
         source, edited = whole_pair(images)
         height, width = source.shape[:2]
-        kept = _background(args, source, edited, (height, width))
+        kept = _background(args, (height, width))
         value = _l1(source, resize(edited, width=width, height=height), kept)
         return _of_background(value, share(kept), "pixels", source, edited)
 
@@ -232,19 +222,9 @@ def _sizes(source: RGB, edited: RGB) -> list[str]:
     ]
 
 
-def _places(boxes: Iterable[Box], unit: str, image: RGB) -> list[Box]:
-    """Return boxes as fractions of an image's sides."""
-    height, width = image.shape[:2]
-    sx, sy = (1 / 1000, 1 / 1000) if unit == "thousandths" else (1 / width, 1 / height)
-    return [box.scaled(sx, sy) for box in boxes]
-
-
-def _inner(source: RGB, bars: str) -> Box:
-    """Return the part of the source that counts, in fractions of its sides."""
-    if bars == "count":
-        return Box(0, 0, 1, 1)
-    height, width = source.shape[:2]
-    return without_bars(source).scaled(1 / width, 1 / height)
+def _places(boxes: Iterable[Box]) -> list[Box]:
+    """Return boxes in thousandths as fractions of an image's sides."""
+    return [box.scaled(1 / 1000, 1 / 1000) for box in boxes]
 
 
 def _pixels(place: Box, image: RGB | tuple[int, int]) -> tuple[int, int, int, int] | None:
@@ -261,12 +241,10 @@ def _cut(image: RGB, pixels: tuple[int, int, int, int]) -> RGB:
     return np.ascontiguousarray(image[y0:y1, x0:x1])
 
 
-def _background(args: Any, source: RGB, edited: RGB, shape: tuple[int, int]) -> Kept:
+def _background(args: Any, shape: tuple[int, int]) -> Kept:
     """Return H×W of the shape: which pixels lie outside all boxes. Raises MeasureError if none does."""
-    kept: Kept = np.zeros(shape, dtype=np.bool_)
-    if inner := _pixels(_inner(source, args.bars), shape):
-        kept[inner[1] : inner[3], inner[0] : inner[2]] = True
-    places = [*_places(args.source_boxes, args.unit, source), *_places(args.edited_boxes, args.unit, edited)]
+    kept: Kept = np.ones(shape, dtype=np.bool_)
+    places = _places([*args.source_boxes, *args.edited_boxes])
     for place in places:
         if pixels := _pixels(place, shape):
             kept[pixels[1] : pixels[3], pixels[0] : pixels[2]] = False

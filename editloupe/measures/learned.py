@@ -1,16 +1,15 @@
-"""Measures by networks with weights: CLIP, DINO, CLIP of a text, CLIP direction, LPIPS.
+"""Measures by networks with weights: CLIP, DINO, CLIP of a text, LPIPS.
 
 Without weights they say why they have no value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
@@ -19,8 +18,8 @@ from editloupe.imaging.masked import inside, outside
 from editloupe.imaging.warp import aligned
 from editloupe.measures import base
 from editloupe.measures.base import Measured
-from editloupe.measures.pair import PairArgs, check_kept, compared, cosine, pictures, told, whole_pair
-from editloupe.models.features.base import Features, Patches, Vector
+from editloupe.measures.pair import PairArgs, check_kept, compared, cosine, pictures, told
+from editloupe.models.features.base import Features, Patches
 from editloupe.models.lpips import SMALLEST_SIDE
 from editloupe.scores import Interval, Metric, Real
 
@@ -110,37 +109,6 @@ class CLIPText(base.BaseMeasure):
         return Number(value=cosine(image, text))
 
 
-class CLIPDirection(base.BaseMeasure):
-    """The cosine between the change of the images and the change of two texts, in CLIP's space, -1 to 1 (higher is better).
-
-    Gal et al., StyleGAN-NADA (2022). Vectors of images and texts have length 1 before they are subtracted.
-    """
-
-    name = "clip_direction"
-    needs = ("clip", "clip_text")
-    metric = Metric(id="clip_direction", name="CLIP direction", short="CLIP_dir", domain=Interval(low=-1, high=1))
-
-    class Args(base.Args):
-        """The texts."""
-
-        source_text: str
-        """What the source shows, for example "a photo of a cup"."""
-        edited_text: str
-        """What the edited image should show, for example "a photo of a red cup"."""
-
-    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Number:
-        """Return the cosine of whole images.
-
-        Raises MeasureError if the two images or the two texts have one vector, and ModelAbsent without weights.
-        """
-        source, edited = whole_pair(images)
-        encoder, reader = models.get("clip"), models.get("clip_text")
-        shown = encoder([source], [None]) * 2 if np.array_equal(source, edited) else encoder([source, edited], [None] * 2)
-        asked = reader([args.source_text, args.edited_text])
-        image, text = (_direction(what, vectors) for what, vectors in (("images", shown), ("texts", asked)))
-        return Number(value=cosine(image, text))
-
-
 class LPIPSMeasure(base.BaseMeasure):
     """Learned perceptual image patch similarity: a distance, 0 for equal images (lower is better).
 
@@ -161,16 +129,6 @@ class LPIPSMeasure(base.BaseMeasure):
             raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
         return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
-
-
-def _direction(what: str, vectors: Sequence[Vector]) -> NDArray[np.float64]:
-    """Return the change from the first vector to the second, of length 1. Raises MeasureError where there is none."""
-    first, second = (vector.astype(np.float64) / max(float(np.linalg.norm(vector)), 1e-12) for vector in vectors)
-    change = second - first
-    size = float(np.linalg.norm(change))
-    if not size > 1e-6:
-        raise MeasureError(f"the two {what} have one vector, so that no direction leads from one to the other")
-    return np.asarray(change / size)
 
 
 def _pooled(kept: np.ndarray[Any, np.dtype[np.bool_]], grid: int, *, pure: bool) -> Patches:

@@ -22,13 +22,6 @@ from editloupe.values import Json
 
 if TYPE_CHECKING:
     from editloupe.models.detect.base import Detector
-    from editloupe.models.edit.base import Editor
-    from editloupe.models.faces import FaceEmbedder
-    from editloupe.models.features.base import Features, TextFeatures
-    from editloupe.models.inpaint.base import Inpainter
-    from editloupe.models.lpips import LPIPS
-    from editloupe.models.preference.base import Preference
-    from editloupe.models.segment.base import Segmenter
     from editloupe.models.upscale.base import Upscaler
 
 _opening: Final = threading.RLock()
@@ -37,23 +30,7 @@ _opening: Final = threading.RLock()
 @overload
 def get(kind: Literal["detect"], name: str | None = None, *, device: str = "auto") -> Detector: ...
 @overload
-def get(kind: Literal["segment"], name: str | None = None, *, device: str = "auto") -> Segmenter: ...
-@overload
 def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "auto") -> Upscaler: ...
-@overload
-def get(kind: Literal["features", "clip", "dino"], name: str | None = None, *, device: str = "auto") -> Features: ...
-@overload
-def get(kind: Literal["clip_text"], name: str | None = None, *, device: str = "auto") -> TextFeatures: ...
-@overload
-def get(kind: Literal["faces"], name: str | None = None, *, device: str = "auto") -> FaceEmbedder: ...
-@overload
-def get(kind: Literal["preference"], name: str | None = None, *, device: str = "auto") -> Preference: ...
-@overload
-def get(kind: Literal["inpaint"], name: str | None = None, *, device: str = "auto") -> Inpainter: ...
-@overload
-def get(kind: Literal["edit"], name: str | None = None, *, device: str = "auto") -> Editor: ...
-@overload
-def get(kind: Literal["lpips"], name: str | None = None, *, device: str = "auto") -> LPIPS: ...
 @overload
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 

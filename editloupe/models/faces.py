@@ -44,7 +44,7 @@ class Face:
     box: Box
     """In px of the image."""
     score: float
-    """How sure the detector is, 0 to 1."""
+    """0 to 1; higher is surer."""
     vector: NDArray[np.float32]
     """Of one length for all faces of an embedder. The cosine of two vectors says how much two faces are one person's."""
 
@@ -60,8 +60,7 @@ class FaceEmbedder(Protocol):
     def __call__(self, rgb: RGB, *, score: float, side: int) -> Sequence[Face]:
         """Return the faces of an image, the surest first; () for none.
 
-        rgb: H×W×3 uint8.   score: the least score of a face, 0 to 1.   side: px; a larger image is reduced to this side
-        before faces are looked for, and no image is enlarged.
+        rgb: H×W×3 uint8.   score: the least score of a face, 0 to 1.   side: px; a larger image is reduced to it first.
         Raises ToolError where it cannot look at all.
         """
 
@@ -77,7 +76,6 @@ class OpenCVFaces:
         self._loaded: tuple[Any, Any] | None = None
 
     def __call__(self, rgb: RGB, *, score: float, side: int) -> tuple[Face, ...]:
-        """Return the faces, as `FaceEmbedder` says. Raises ConfigError where a file is not what it must be."""
         height, width = rgb.shape[:2]
         scale = min(1.0, side / max(height, width))
         small = (max(1, round(width * scale)), max(1, round(height * scale)))
@@ -141,9 +139,8 @@ def _check_outputs(net: Any, width: int, height: int) -> None:
 
 
 def open_faces(name: str | None, device: str) -> FaceEmbedder:
-    """Return the embedder of that name, found and not yet loaded.
+    """Return the embedder of a folder or of KIND=WEIGHTS, found and not yet loaded.   device: for a kind.
 
-    name: a folder with an ONNX file of YuNet and one of SFace, or KIND=WEIGHTS.   device: for such a kind.
     Raises ModelAbsent where no name was given, ConfigError where a name was given and cannot be had.
     """
     if name is None:
@@ -154,16 +151,12 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     made: FaceEmbedder | None = of_kind("faces", name, device)
     if made is not None:
         return made
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise ConfigError(f"faces {name!r}: {what}; expected a folder with {_FILES}, or a kind of another package")
     files = []
     for network in ("yunet", "sface"):
-        found = sorted(f for f in folder.glob("*.onnx") if network in f.name.lower() and f.is_file())
+        found = sorted(f for f in Path(name).expanduser().glob("*.onnx") if network in f.name.lower() and f.is_file())
         if len(found) != 1:
             there = ", ".join(f.name for f in found) or "none"
-            raise ConfigError(f"faces {name!r}: expected one file *{network}*.onnx of {_FILES}; found {there}")
+            raise ConfigError(f"faces {name!r}: expected a folder with one *{network}*.onnx of {_FILES}; found {there}")
         files.append(found[0].resolve())
     return _shared(*files)
 

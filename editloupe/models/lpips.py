@@ -31,9 +31,9 @@ _VGG: Final = (
     ((64, 3, 1, 1),) * 2,
     *(((2, 2), *((width, 3, 1, 1),) * count) for width, count in ((128, 2), (256, 3), (512, 3), (512, 3))),
 )
-_SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
-
-
+_SHIFT, _SCALE = (
+    np.array(values, np.float32).reshape(3, 1, 1) for values in ((-0.030, -0.088, -0.188), (0.458, 0.448, 0.450))
+)
 _Item: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Two images, 2×3×H×W, normalised; and which pixels count, H×W, 0 or 1."""
 
@@ -48,16 +48,14 @@ class LPIPS(Network[_Item, float, LoadedModel]):
         super().__init__("LPIPS", device, key=lambda item: item[0].shape, max_batch=max_batch, gpu_batch=8)
 
     def __call__(self, first: RGB, second: RGB, kept: NDArray[np.bool_] | None = None) -> float:
-        """Return the distance.
+        """Return the distance of two images of H×W×3 uint8 RGB, at least 64 px a side.
 
-        first, second: H×W×3 uint8 RGB, the same size, at least 64 px a side.
         kept: H×W, which pixels count: features are weighed by the share of kept pixels around them. None for all.
         Raises ToolError where the two do not fit into memory.
         """
         images = np.stack([first, second]).astype(np.float32).transpose(0, 3, 1, 2) / 127.5 - 1
-        shift, scale = (np.array(values, dtype=np.float32).reshape(3, 1, 1) for values in (_SHIFT, _SCALE))
         counted = np.ones(first.shape[:2], np.float32) if kept is None else kept.astype(np.float32)
-        return self._batcher(((images - shift) / scale, counted))
+        return self._batcher(((images - _SHIFT) / _SCALE, counted))
 
     def _run(self, items: list[_Item]) -> list[float]:
         torch, loaded = import_torch(), self._ready()
@@ -90,10 +88,7 @@ class LPIPS(Network[_Item, float, LoadedModel]):
 
 
 def _built(tensors: Mapping[str, Any], device: str) -> tuple[Any, list[Any]]:
-    """Return the five parts of the network, and the heads that weigh their channels, 1×C×1×1 each.
-
-    Raises KeyError for a tensor that lacks, RuntimeError for one of another shape.
-    """
+    """Return the five parts, and the heads that weigh their channels. Raises KeyError or RuntimeError for odd tensors."""
     nn, parts, heads, number, width = import_torch().nn, [], [], 0, 3
     network = _ALEX if tensors["net.slice1.0.weight"].shape[-1] == 11 else _VGG
     for place, layers in enumerate(network):
@@ -116,11 +111,7 @@ def _built(tensors: Mapping[str, Any], device: str) -> tuple[Any, list[Any]]:
 
 
 def open_lpips(name: str | None, device: str) -> LPIPS:
-    """Return LPIPS with the weights in a file, found and not yet loaded.
-
-    Raises ModelAbsent where no file is named or the extra is not installed.
-    Raises ConfigError where the named file or the device cannot be had. MissingExtra is such an error.
-    """
+    """Return LPIPS of a file. Raises ModelAbsent where none is named, ConfigError where file or device cannot be had."""
     file = weights_file(name, "lpips", "a file of LPIPS weights")
     check_device(device)
     return _shared(file, device=device)

@@ -50,7 +50,7 @@ MISTAKES = {
     "judge edits --reply-tokens 200": "--reply-tokens is now --set max_reply_tokens=VALUE",
     "judge edits --no-remind-answers": "--no-remind-answers is now --set remind_answers=false",
     "judge edits --option mask_pad=0.1": "--option is now --set NAME=VALUE",
-    "measure edits --face-match place": "--face-match is now --set face_match=VALUE",
+    "measure edits --face-score 0.8": "--face-score is now --set face_score=VALUE",
     "build edival edits --turns 2": "--turns is now --set turns=VALUE",
     "build edvial edits --out set": "unknown builder 'edvial'; did you mean 'edival'?",
     "judge edits --retry": "edits is no run folder",

@@ -15,7 +15,7 @@ import pytest
 from editloupe import Run
 from editloupe.backends.base import open_backend
 from editloupe.cli.options import OF_TOOLS
-from editloupe.config import ALIASES, RunConfig
+from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import final
@@ -104,19 +104,19 @@ def test_tables_come_in_four_forms(editloupe: Cli, judged: str, replies: Callabl
     words = ("--backend", f"stern={replies('b', 'Wrong Action')}", "--criteria", "if", "--out", judged)
     assert editloupe("judge", "edits", *words)[0] == 0
     data = json.loads(editloupe("show", judged, "--format", "json")[1])
-    assert [(row["Judge"], row["Sample"]) for row in data["rows"]] == [
+    assert [(row["Judge"], row["Sample"]) for row in data["records"]] == [
         (j, s) for j in ("mild", "stern") for s in ("s00", "s01")
     ]
-    assert data["rows"][2]["Instruction Following"] == "Wrong Action"
+    assert data["records"][2]["Instruction Following"] == "Wrong Action"
     data = json.loads(editloupe("list", "protocols", "--format", "json")[1])
-    assert "dlebench" in [row["Protocol"] for row in data["rows"]]
+    assert "dlebench" in [row["Protocol"] for row in data["records"]]
     assert "dlebench" in editloupe("list", "protocols", "--format", "table")[1]
     # The next command has the usual form again.
     assert not editloupe("show", judged)[1].startswith("|")
 
 
 def test_a_report_in_csv_holds_figures_alone(editloupe: Cli, judged: str) -> None:
-    code, said, told = editloupe("report", judged, "--format", "csv", "--table", "means")
+    code, said, told = editloupe("report", judged, "--format", "csv", "--table", "scores-instruction-following")
     assert code == 0 and "Judge:" in told and "Judge:" not in said
     assert all("," in line for line in said.splitlines() if line)
 
@@ -161,5 +161,5 @@ def test_compare_and_report_answer_in_few_lines_in_a_terminal(
     assert said.count(": mild, tool Flawless Execution; harsh, tool Wrong Action.") == 3
     code, said, _ = editloupe("report", "both")
     assert "Means of all samples" in said and "tables with --full: " in said and "by edit type" in said
-    assert len(editloupe("report", "both", "--full")[1].splitlines()) > 2 * len(said.splitlines())
+    assert len(editloupe("report", "both", "--full")[1].splitlines()) > len(said.splitlines())
     assert "Pairs of judges\n" in editloupe("compare", "both", "--full")[1]

@@ -48,12 +48,12 @@ def drawn() -> tuple[RGB, RGB, RGB]:
     return source, edited, mask
 
 
-@pytest.mark.parametrize("name", [*PIXELS, "alignment"])
-@pytest.mark.parametrize("args", [{}, {"mask": "none"}, {"mask": "official"}, {"align": "register"}])
-def test_a_measure_of_a_pair_keeps_the_contract(name: str, args: dict[str, Any]) -> None:
+@pytest.mark.parametrize("args", [{}, {"mask": "official"}, {"align": "register"}])
+def test_a_measure_of_a_pair_keeps_the_contract(args: dict[str, Any]) -> None:
     source, edited, mask = drawn()
-    check_measure(open_measure(name), args=args, images={"source": source, "edited": edited, "mask": mask})
-    check_measure(open_measure(name), args=args)
+    for name in (*PIXELS, "alignment"):
+        check_measure(open_measure(name), args=args, images={"source": source, "edited": edited, "mask": mask})
+        check_measure(open_measure(name), args=args)
 
 
 def test_values_are_those_of_the_formulas() -> None:
@@ -64,42 +64,22 @@ def test_values_are_those_of_the_formulas() -> None:
     assert value("psnr", source, edited, mask) == pytest.approx(10 * np.log10(255**2 / (difference**2).mean()))
 
 
-@pytest.mark.parametrize("mask", [None, "empty"])
-@pytest.mark.parametrize("align", ["none", "sift", "register"])
-def test_equal_images(mask: str | None, align: str) -> None:
+def test_equal_images() -> None:
     source = textured(160, 120)
-    empty = None if mask is None else np.zeros_like(source)
-    args = {"align": align}
-    for name in ("mse", "l1"):
-        assert value(name, source, source, empty, **args) == 0
-    assert value("ssim", source, source, empty, **args) == 1
-    assert value("ssim", source, source, empty, side=0, **args) == pytest.approx(1, abs=1e-12)
-    images = {"source": source, "edited": source}
-    with pytest.raises(MeasureError, match="infinite: what is compared is equal") as raised:
-        run_measure("psnr", {"mask": "none"}, images)
-    assert raised.value.status == "not_defined"
-
-
-@pytest.mark.parametrize("name", [*PIXELS, "alignment"])
-def test_a_full_mask_leaves_nothing_to_compare(name: str) -> None:
-    source, edited, _ = drawn()
-    full = np.full_like(source, 255)
     for align in ("none", "sift", "register"):
-        assert "outside the mask" in undefined(name, source, edited, full, align=align)
+        assert value("mse", source, source, align=align) == value("l1", source, source, align=align) == 0
+        assert value("ssim", source, source, align=align) == 1
+        assert value("ssim", source, source, side=0, align=align) == pytest.approx(1, abs=1e-12)
+    assert "infinite: what is compared is equal" in undefined("psnr", source, source, mask="none")
 
 
-@pytest.mark.parametrize("name", PIXELS)
-@pytest.mark.parametrize("side", [(120, 160), (24, 24)])
-def test_an_empty_mask_is_no_mask(name: str, side: tuple[int, int]) -> None:
+def test_full_empty_and_missing_masks() -> None:
     source, edited, _ = drawn()
-    assert value(name, source, edited, np.zeros((*side, 3), np.uint8)) == value(name, source, edited)
-
-
-@pytest.mark.parametrize("name", PIXELS)
-def test_without_a_mask_a_masked_measure_is_not_defined(name: str) -> None:
-    source, edited, _ = drawn()
-    said = undefined(name, source, edited)
-    assert "no mask" in said and "mask=none" in said
+    for name in PIXELS:
+        for align in ("none", "sift", "register"):
+            assert "outside the mask" in undefined(name, source, edited, np.full_like(source, 255), align=align)
+        assert value(name, source, edited, np.zeros((24, 24, 3), np.uint8)) == value(name, source, edited)
+        assert "no mask of the edit" in undefined(name, source, edited)
 
 
 def test_a_missing_picture_is_named() -> None:
@@ -189,12 +169,7 @@ def test_the_published_figures_of_a_real_pair() -> None:
 @real
 @pytest.mark.parametrize(
     ("matrix", "before", "official"),
-    [
-        ([[1.0, 0.0, 7.0], [0.0, 1.0, -4.0]], 2860.90, 23.82),
-        (turned(3, 1), 2689.88, 104.97),
-        (turned(0, 1.05), 2216.29, 201.23),
-    ],
-    ids=["shift", "turn", "zoom"],
+    [([[1.0, 0.0, 7.0], [0.0, 1.0, -4.0]], 2860.90, 23.82), (turned(3, 1), 2689.88, 104.97)],
 )
 def test_a_motion_of_a_real_photograph_is_undone(matrix: list[list[float]], before: float, official: float) -> None:
     """GIE-Bench's published functions give the last two numbers for re-153's source and its own moved copy."""

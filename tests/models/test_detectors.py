@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 from editloupe import models
-from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, ToolError
+from editloupe.errors import ConfigError, ToolError
 from editloupe.models import opening
 from editloupe.models.detect.base import DetectionResult
 from editloupe.models.opening import DETECTOR
@@ -86,18 +84,16 @@ def test_every_family_loads_and_keeps_the_tools_contract(family: str, folders: d
         ("red rainbow", ["red", "##w"], "red rainbow"),
         ("a rainbow mug", ["r", "mug"], "rainbow mug"),
         ("red mug, a cat", ["red", ","], "red"),
-        ("red t-shirt", ["t", "[UNK]", "##t"], "t-shirt"),
         ("red t-shirt", ["[UNK]"], "t-shirt"),
         ("men's hat", ["s"], "men's"),
         ("red mug", [".", "[SEP]", "[CLS]"], ""),
         ("3.5 kg mug", ["[UNK]", "##g"], "3.5 kg"),
     ],
 )
-@pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino", "original"])
 def test_a_label_has_whole_words_of_the_phrase(
-    family: str, phrase: str, pieces: list[str], label: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    phrase: str, pieces: list[str], label: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = detector(folders[family])
+    made = detector(folders["grounding-dino"])
     made.prepare()
     tokenizer, model = made._ready().processor.tokenizer, made._ready().model
     forward = model.forward
@@ -194,64 +190,6 @@ def test_an_original_checkpoint_has_every_tensor_in_its_place(folders: dict[str,
     assert torch.equal(model.model.text_projection.weight, original["feat_map.weight"])
 
 
-def _truncate(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
-
-
-def _drop_tensors(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    del tensors["model.text_projection.weight"]
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def _reshape(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    tensors["model.text_projection.bias"] = torch.zeros(7)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def _no_tokenizer(folder: Path) -> None:
-    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "processor_config.json"):
-        (folder / name).unlink(missing_ok=True)
-
-
-class _Evil:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (exec, ("raise SystemExit('code in a pickle was run')",))
-
-
-def _pickle_with_code(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    torch.save({"model.level_embed": _Evil()}, folder / "pytorch_model.bin")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (_truncate, "cannot be loaded"),
-        (_drop_tensors, "missing or of another shape .*text_projection.weight"),
-        (_reshape, "cannot be loaded|of another shape"),
-        (_no_tokenizer, "cannot be loaded"),
-        (_pickle_with_code, "refused: it holds more than tensors"),
-    ],
-)
-def test_a_bad_model_folder_is_named_when_it_is_loaded(
-    spoil: Any, message: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = tmp_path / "bad"
-    shutil.copytree(folders["grounding-dino"], folder)
-    spoil(folder)
-    box = open_toolbox(["detect_object"], ToolSettings(detector=str(folder), device="cpu"))
-    with pytest.raises(ConfigError, match=message) as caught:
-        box.prepare()
-    assert str(folder) in str(caught.value)
-
-
 def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(ConfigError, match=r"has no config.json"):
         DETECTOR.find(str(tmp_path))
@@ -267,39 +205,6 @@ def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, f
     for name in ("no-such-folder", "/no/such/folder", "a/b/c", "gone.pth"):
         with pytest.raises(ConfigError, match="no such"):
             DETECTOR.find(name)
-
-
-@pytest.mark.parametrize("what", ["evil", "other", "truncated", "incomplete", "no vocabulary", "extra"])
-@pytest.mark.usefixtures("no_hub")
-def test_a_bad_checkpoint_is_named_when_it_is_loaded(what: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    path = tmp_path / "bad.pth"
-    whole = folders["original"]
-    if what != "no vocabulary":
-        shutil.copy(whole.with_name("vocab.txt"), tmp_path)
-    tensors = torch.load(whole, weights_only=True)["model"]
-    if what == "evil":
-        torch.save({"model": {"transformer.level_embed": _Evil()}}, path)
-    elif what == "other":
-        torch.save({"model": {"conv.weight": torch.zeros(2)}}, path)
-    elif what == "truncated":
-        path.write_bytes(whole.read_bytes()[:5000])
-    elif what == "incomplete":
-        del tensors["module.feat_map.bias"]
-        torch.save({"model": tensors}, path)
-    elif what == "extra":
-        torch.save({"model": {**tensors, "segmentation_head.weight": torch.zeros(2)}}, path)
-    else:
-        shutil.copy(whole, path)
-    message = {
-        "evil": "refused: it holds more than tensors",
-        "other": "holds no GroundingDINO",
-        "truncated": "damaged, cut off",
-        "incomplete": "missing.*text_projection.bias",
-        "no vocabulary": r"put BERT's vocab.txt",
-        "extra": "1 tensors are not GroundingDINO's: segmentation_head.weight",
-    }[what]
-    with pytest.raises(ConfigError, match=message):
-        detector(path).prepare()
 
 
 def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Path) -> None:
@@ -331,26 +236,6 @@ def test_a_branch_in_the_cache_is_known_by_its_commit(no_hub: Path, folders: dic
 def test_a_named_hub_id_that_cannot_be_had_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="not in the local cache, and cannot be downloaded"):
         open_toolbox(["grounding"], ToolSettings(detector="someone/nothing@v1"))
-
-
-def test_one_copy_serves_both_tools_and_every_toolbox(folders: dict[str, Path]) -> None:
-    settings = ToolSettings(detector=str(folders["grounding-dino"]), device="cpu")
-    tools: Any = [open_toolbox(["grounding", "detect_object"], settings).tools for _ in range(2)]
-    assert len({id(t.detector) for box in tools for t in box.values()}) == 1
-
-
-def test_without_the_extra_the_tools_are_absent_unless_a_detector_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "find_spec", lambda name: None)
-    with pytest.raises(ModelAbsent, match=r"pip install 'editloupe\[vision\]'"):
-        models.get("detect")
-    with pytest.raises(MissingExtra, match="editloupe\\[vision\\]"):
-        models.get("detect", "someone/detector")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_refused_before_anything_is_loaded(folders: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match="no such GPU"):
-        open_toolbox(["grounding"], ToolSettings(detector=str(folders["owlv2"]), device="cuda:3"))
 
 
 def test_half_precision_runs_through_the_same_code(folders: dict[str, Path]) -> None:
@@ -389,20 +274,6 @@ def test_running_out_of_memory_splits_the_batch_then_tells_the_model(
         made([noise(64, 64)], "red mug")
 
 
-def test_on_a_cpu_images_go_through_one_by_one(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    made = detector(folders["owlv2"], max_batch=None)
-    made.prepare()
-    forward, sizes = made._loaded.model.forward, []
-
-    def counted(pixel_values: Any, **more: Any) -> Any:
-        sizes.append(len(pixel_values))
-        return forward(pixel_values=pixel_values, **more)
-
-    monkeypatch.setattr(made._loaded.model, "forward", counted)
-    made([noise(64, 64, seed=i) for i in range(3)], "red mug")
-    assert sizes == [1, 1, 1]
-
-
 def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str, Path]) -> None:
     import transformers
 
@@ -421,9 +292,20 @@ def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str
         assert torch.__version__ not in tool.version + found.text
 
 
-def test_importing_the_tools_imports_neither_torch_nor_transformers() -> None:
-    code = (
-        "import sys, editloupe.tools.grounding, editloupe.tools.detect_object, editloupe.models.opening;"
-        "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.usefixtures("no_hub")
+def test_a_bad_checkpoint_is_named_when_it_is_loaded(folders: dict[str, Path], tmp_path: Path) -> None:
+    path, whole = tmp_path / "bad.pth", folders["original"]
+    tensors = torch.load(whole, weights_only=True)["model"]
+    shutil.copy(whole, path)
+    with pytest.raises(ConfigError, match=r"put BERT's vocab.txt"):
+        detector(path).prepare()
+    shutil.copy(whole.with_name("vocab.txt"), tmp_path)
+    lacking = {name: tensor for name, tensor in tensors.items() if name != "module.feat_map.bias"}
+    for content, message in (
+        ({"conv.weight": torch.zeros(2)}, "holds no GroundingDINO"),
+        (lacking, r"missing.*text_projection.bias"),
+        ({**tensors, "head.weight": torch.zeros(2)}, "1 tensors are not GroundingDINO's: head.weight"),
+    ):
+        torch.save({"model": content}, path)
+        with pytest.raises(ConfigError, match=message):
+            detector(path).prepare()

@@ -87,23 +87,19 @@ def test_a_shell_is_not_given_the_instruction_as_its_script(tmp_path: Path) -> N
     assert np.array_equal(editor(IMAGE, f"$(touch {tmp_path}/made)"), IMAGE) and not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "kind", "said"),
-    [
+def test_a_command_that_gives_no_image_says_how(script: str) -> None:
+    for words, kind, said in (
         ("fail", "failed", "ended with code 3; it said: out of memory"),
         ("sleep", "timed_out", "took longer than 0.5 s"),
         ("nothing", "no_image", "ended well and wrote no image"),
         ("text", "no_image", "not an image that can be read"),
-    ],
-)
-def test_a_command_that_gives_no_image_says_how(script: str, words: str, kind: str, said: str) -> None:
-    found, message = failure(f"cmd?timeout_s=0.5:{script}" if words == "sleep" else f"cmd:{script}", words)
-    assert found == kind and said in message
+    ):
+        found, message = failure(f"cmd?timeout_s=0.5:{script}" if words == "sleep" else f"cmd:{script}", words)
+        assert found == kind and said in message
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_a_name_that_cannot_be_used_says_what_is_expected() -> None:
+    for name, said in (
         ("cmd:", "expected cmd:PROGRAM WORDS"),
         ("cmd:python edit.py {input} {output}", "with {input}, {output} and {instruction}"),
         ("cmd?speed=1:python {input} {output} {instruction}", "expected cmd:PROGRAM"),
@@ -111,18 +107,12 @@ def test_a_command_that_gives_no_image_says_how(script: str, words: str, kind: s
         ("cmd:python 'edit.py {input} {output} {instruction}", "No closing quotation"),
         ("cmd:no-such-program {input} {output} {instruction}", "there is no program 'no-such-program'"),
         ("drawing:red", "expected drawing alone"),
-        ("http://user@host/edit", "expected an address such as"),
         ("http://127.0.0.1:1/edit?speed=1", "expected an address such as"),
         ("paint:x", "unknown editor 'paint'; .*known here: cmd, drawing, http, https"),
         ("/usr/bin/edit", "expected a name with what it needs"),
-    ],
-)
-def test_a_name_that_cannot_be_used_says_what_is_expected(name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        models.get("edit", name)
-
-
-def test_without_a_name_there_is_no_editor() -> None:
+    ):
+        with pytest.raises(ConfigError, match=said):
+            models.get("edit", name)
     with pytest.raises(ModelAbsent, match="name one with --set editor=…"):
         models.get("edit")
 
@@ -178,7 +168,6 @@ def test_an_address_is_sent_the_image_and_answers_with_one(act: Act) -> None:
         (hangs, "timed_out", "no answer within 0.3 s", 1),
         (says(image=None, error="declined"), "no_image", "sent no image (application/json): 'declined'", 1),
         (says(image="?"), "no_image", "no base64", 1),
-        (sends(b"hello", content_type="text/plain"), "no_image", "sent no image (text/plain)", 1),
         (sends(b"hello", content_type="image/png"), "no_image", "sent no image: its reply: not an image", 1),
     ],
 )

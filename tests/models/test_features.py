@@ -252,8 +252,8 @@ def test_a_folder_is_measured_by_weights_that_are_named(
     row = {"id": "a", "source_file_name": "source.png", "edited_file_name": "edited.png", "mask_file_name": "mask.png"}
     (tmp_path / "metadata.jsonl").write_text(json.dumps({**row, "instruction": "Add a square."}) + "\n")
     words = ["measure", str(tmp_path), "--measures", "clip,dino,lpips", "--device", "cpu", "--out", str(tmp_path / "run")]
-    weights = {"clip": folders["clip"], "dino": folders["dinov3"], "lpips": perceptual["alex"]}
-    named = [word for name, path in weights.items() for word in ("--set", f"{name}={path}")]
+    given = (("clip", folders["clip"]), ("dino", folders["dinov3"]), ("lpips", perceptual["alex"]))
+    named = [word for kind, path in given for word in ("--set", f"{kind}={path}")]
 
     def call(*more: str) -> Any:
         command = [sys.executable, "-m", "editloupe", *words, *more]

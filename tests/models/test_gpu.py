@@ -108,16 +108,6 @@ def test_a_detector_in_fp16_finds_what_it_finds_in_fp32(family: str, detectors: 
     check_same(half, plain)
 
 
-@pytest.mark.parametrize("family", ["grounding-dino", "owlv2"])
-def test_a_batch_on_the_gpu_finds_what_each_picture_alone_does(family: str, detectors: dict[str, Path]) -> None:
-    made = detector(detectors[family], "cuda")
-    made._batcher.window_s = 0.3
-    pictures, sizes = [textured(96, 64, seed=i) for i in range(6)], watch(made)
-    for together, picture in zip(made(pictures, "red mug"), pictures, strict=True):
-        check_same(together, made([picture], "red mug")[0])
-    assert sizes == [6, 1, 1, 1, 1, 1, 1]
-
-
 def watch(network: Network[Any, Any, Any]) -> list[int]:
     """Return the sizes of the batches that go through a network from now on."""
     network.prepare()
@@ -244,7 +234,7 @@ def test_a_conversation_that_the_gpu_has_no_room_for_is_a_failure_of_its_own(cha
     lmm, images = opened(chat_folder, "?device=cuda"), ImageStore()
     first = lmm.complete(question(images), images)
     leave(0)
-    with pytest.raises(Rejected, match=r"out of memory over this conversation .*\?max_image_side"):
+    with pytest.raises(Rejected, match=r"failed over this conversation .*out of memory"):
         lmm.complete(question(images), images)
     leave(None)
     assert lmm.complete(question(images), images).text == first.text
@@ -254,5 +244,5 @@ def test_a_model_that_the_gpu_has_no_room_for_is_named_before_anything_is_asked(
     from tests.models.test_chat import opened
 
     leave(0)
-    with pytest.raises(ConfigError, match="does not fit into the memory of cuda:0"):
+    with pytest.raises(ConfigError, match=r"on cuda:0: cannot be loaded, .*out of memory"):
         opened(chat_folder, "?device=cuda").reach()

@@ -34,17 +34,14 @@ def test_opencv_continues_the_surroundings_and_changes_nothing_else(name: str | 
     # Of the red nothing is left: the hole has greys between its neighbours'.
     assert (filled.max(axis=2) - filled.min(axis=2)).max() <= 2 and filled[mask].min() >= 85 and filled[mask].max() <= 145
     assert np.array_equal(made(rgb, np.zeros_like(mask)), rgb)
-
-
-def test_opencv_refuses_words() -> None:
     with pytest.raises(ValueError, match="takes no words, found 'cat'"):
-        models.get("inpaint")(noise(64, 48), hole(64, 48), "cat")
+        made(rgb, mask, "cat")
 
 
-@pytest.mark.parametrize("name", ["lama", "opencv:x", "diffusers:", "Telea"])
-def test_an_unknown_inpainter_says_what_there_is(name: str) -> None:
-    with pytest.raises(ConfigError, match="expected opencv, opencv:ns or diffusers:MODEL"):
-        models.get("inpaint", name)
+def test_an_unknown_inpainter_says_what_there_is() -> None:
+    for name in ("lama", "opencv:x", "diffusers:"):
+        with pytest.raises(ConfigError, match="expected opencv, opencv:ns or diffusers:MODEL"):
+            models.get("inpaint", name)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,11 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from editloupe import models
+from editloupe import models, plugins
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, UnknownPlugin
 from editloupe.models import opening
 from editloupe.models.hub import saved_weights
@@ -24,28 +23,18 @@ def test_an_unknown_kind_lists_the_known() -> None:
         models.get("depth")
 
 
-@pytest.mark.parametrize(
-    ("kind", "absent", "named"),
-    [
-        ("segment", "a segmenter", "Segmenter"),
-        ("detect", "an object detector", "Detector"),
-        ("clip", "CLIP", "CLIP"),
-        ("features", "an image encoder", "Image encoder"),
-    ],
-)
-def test_without_the_extra_a_model_is_absent_and_a_named_one_an_error(
-    kind: str, absent: str, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_a_model_is_absent_and_a_named_one_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
-    with pytest.raises(ModelAbsent, match=rf"it needs {absent}: pip install 'editloupe\[vision\]'"):
-        models.get(kind)
-    with pytest.raises(MissingExtra, match=rf"{named} 'someone/weights' .*editloupe\[vision\]"):
-        models.get(kind, "someone/weights")
+    for kind, absent, named in (("detect", "an object detector", "Detector"), ("clip", "CLIP", "CLIP")):
+        with pytest.raises(ModelAbsent, match=rf"it needs {absent}: pip install 'editloupe\[vision\]'"):
+            models.get(kind)
+        with pytest.raises(MissingExtra, match=rf"{named} 'someone/weights' .*editloupe\[vision\]"):
+            models.get(kind, "someone/weights")
 
 
-def test_finding_a_segmenter_imports_neither_torch_nor_transformers() -> None:
+def test_finding_models_imports_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys, editloupe.models.opening, editloupe.models.segment.base;"
+        "import sys, editloupe.models.opening, editloupe.tools.grounding, editloupe.tools.detect_object;"
         "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -60,7 +49,7 @@ def test_a_model_without_weights_says_that_there_is_nothing_to_load() -> None:
 
 
 @pytest.fixture
-def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package of another distribution that brings the kind `depth`; it notes each model that it makes."""
     info = tmp_path / "toy_depth-1.0.dist-info"
     info.mkdir()
@@ -72,18 +61,11 @@ def another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "    time.sleep(0.02)\n    MADE.append((name, device))\n    return object()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
 
 
-@pytest.fixture
-def anew() -> Callable[[], None]:
-    from editloupe import plugins
-
-    return plugins.forget
-
-
-def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Path, anew: Callable[[], None]) -> None:
-    anew()
+@pytest.mark.usefixtures("another_kind")
+def test_another_package_adds_a_kind_and_a_process_has_one_copy() -> None:
+    plugins.forget()
     try:
         found: list[object] = []
         threads = [threading.Thread(target=lambda: found.append(models.get("depth", "small"))) for _ in range(8)]
@@ -94,7 +76,7 @@ def test_another_package_adds_a_kind_and_a_process_has_one_copy(another_kind: Pa
         assert len(found) == 8 and len({id(model) for model in found}) == 1
         assert sys.modules["toy_depth"].MADE == [("small", "auto")]
     finally:
-        anew()
+        plugins.forget()
         sys.modules.pop("toy_depth", None)
 
 

@@ -109,22 +109,10 @@ def test_without_an_address_it_is_absent_with_a_reason() -> None:
     assert judge_of("preference", Models()).tools == {"preference": "absent"}
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "hpsv3",
-        "ftp://host",
-        "http://",
-        "http://user:key@host",
-        "http://host?model=x",
-        "http://host?timeout_s=0",
-        "http://a..b",
-        "http://host/café",
-    ],
-)
-def test_an_address_that_is_none_is_named(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected an address such as http://127.0.0.1:8100"):
-        models.get("preference", address)
+def test_an_address_that_is_none_is_named() -> None:
+    for address in ("hpsv3", "ftp://host", "http://user:key@host", "http://host?timeout_s=0", "http://a..b", "http://h/é"):
+        with pytest.raises(ConfigError, match=r"expected an address such as http://127.0.0.1:8100"):
+            models.get("preference", address)
 
 
 def test_an_address_where_nobody_answers_is_a_message_before_the_run() -> None:
@@ -139,31 +127,18 @@ def test_an_address_where_nobody_answers_is_a_message_before_the_run() -> None:
             models.get("preference", server.address)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"mean": 5.1},
-        {"mean": 5.1, "sigma": -1},
-        {"mean": "5.1", "sigma": 1},
-        {"mean": True, "sigma": 1},
-        {"mean": None, "sigma": 1},
-        {"mean": math.nan, "sigma": 1},
-        {"mean": 10**400, "sigma": 1},
-    ],
-)
-def test_an_answer_without_two_numbers_is_no_score(said: dict[str, Any]) -> None:
-    status, reason, _ = failure(says(**said))
-    assert status == "tool_failed" and "expected a finite mean and a sigma from 0, found {'model'" in reason
+def test_an_answer_without_two_numbers_is_no_score() -> None:
+    for mean, sigma in ((5.1, None), (5.1, -1), ("5.1", 1), (True, 1), (math.nan, 1), (10**400, 1)):
+        status, reason, _ = failure(says(mean=mean, sigma=sigma))
+        assert status == "tool_failed" and "expected a finite mean and a sigma from 0, found {'model'" in reason
 
 
 @pytest.mark.parametrize(
     ("act", "status", "reason"),
     [
         (sends(b"5.14 1.02"), "tool_failed", "expected a JSON object, found '5.14 1.02'"),
-        (sends(b"[5.14, 1.02]"), "tool_failed", "expected a JSON object"),
         (sends(b"\xff\xfe{"), "tool_failed", "expected a JSON object"),
         (sends(b'{"error": "CUDA out of memory"}', status=500), "tool_failed", "HTTP 500: 'CUDA out of memory'"),
-        (sends(b"gone", status=404), "tool_failed", "HTTP 404"),
         (sends(b'"' + b"a" * 2**20 + b'"'), "tool_failed", "its answer is longer than 1,048,576 bytes"),
         (says(model="another", mean=1, sigma=1), "tool_failed", "asked 'HPSv3 1.0.0', and 'another' answers"),
         (hangs, "backend_failed", "no answer within 0.3 s"),

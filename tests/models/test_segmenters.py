@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from editloupe import models
-from editloupe.errors import ConfigError, ModelAbsent
+from editloupe.errors import ConfigError
 from editloupe.models import opening
-from editloupe.models.opening import SEGMENTER
 from editloupe.values import Box
 from tests.models.tiny_networks import noise
 from tests.models.tiny_segmenters import sam2_folder, sam_folder
@@ -36,13 +35,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "sam2": sam2_folder(base / "sam2"),
         "sam2_video": sam2_folder(base / "video", video=True),
     }
-
-
-@pytest.fixture
-def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, no network, and no model that another test has opened."""
-    monkeypatch.setattr(opening, "_made", opening._made.__wrapped__)
-    return empty_cache
 
 
 def segmenter(path: Path, *, max_batch: int | None = 8) -> Any:
@@ -145,13 +137,3 @@ def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None
         loaded("cut", lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-1000]))
     with pytest.raises(ConfigError, match=r"segmenter .*cannot be loaded"):
         loaded("unprepared", lambda f: (f / "processor_config.json").unlink())
-
-
-def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, folders: dict[str, Path]) -> None:
-    with pytest.raises(ModelAbsent, match=f"{SEGMENTER.default} is not in the local Hugging Face cache.*--set segmenter=…"):
-        models.get("segment", device="cpu")
-    snapshot = no_hub / f"models--{SEGMENTER.default.replace('/', '--')}" / "snapshots" / SEGMENTER.revision
-    shutil.copytree(folders["sam"], snapshot)
-    made = models.get("segment", device="cpu")
-    assert made.version == f"sam {SEGMENTER.default}@{SEGMENTER.revision[:12]}"
-    assert len(made(noise(64, 64), [Box(8, 8, 40, 40)])) == 1

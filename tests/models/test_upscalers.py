@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -113,27 +111,6 @@ def test_tiles_share_no_more_than_they_must(tmp_path: Path, monkeypatch: pytest.
     assert made._batcher.max_batch == 1
 
 
-def test_a_tile_that_does_not_fit_into_memory_is_told_to_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = NetworkUpscaler(rrdbnet_file(tmp_path), digest="", device="cpu", tile_px=64, max_batch=4)
-    made.prepare()
-    forward, sizes = made._loaded.model.forward, []  # type: ignore[union-attr]
-
-    def limited(x: Any) -> Any:
-        sizes.append(len(x))
-        if len(x) > fits:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return forward(x)
-
-    monkeypatch.setattr(made._loaded.model, "forward", limited)  # type: ignore[union-attr]
-    made._batcher.window_s = 0.3  # a busy machine cuts tiles slowly
-    fits = 1
-    assert made(noise(180, 20), 4).shape == (80, 720, 3)
-    assert max(sizes) > 1 and sizes[-1] == 1
-    fits = 0
-    with pytest.raises(ToolError, match=r"ran out of memory on this picture alone \(CUDA out of memory"):
-        made(noise(20, 20), 4)
-
-
 @pytest.mark.parametrize(("native", "asked"), [(4, 2), (2, 4), (4, 4), (2, 2)])
 def test_the_size_is_what_was_asked_for_whatever_the_network_has(native: int, asked: int, tmp_path: Path) -> None:
     made = opened(rrdbnet_file(tmp_path, scale=native))(noise(13, 9), asked)
@@ -181,135 +158,6 @@ def test_without_a_name_it_is_lanczos() -> None:
     assert Enhancer().version == "2; Lanczos"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("gone.pth", None, "no such file"),
-        ("weights.bin.txt", b"x", "expected one file of weights"),
-        ("empty.pth", b"", "is empty"),
-    ],
-)
-def test_a_file_that_cannot_be_weights_is_refused_before_anything_is_spent(
-    name: str, content: bytes | None, message: str, tmp_path: Path
-) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match=message):
-        open_toolbox(["enhancer"], ToolSettings(upscaler=str(tmp_path / name)))
-
-
-class _Evil:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (exec, ("raise SystemExit('code in a pickle was run')",))
-
-
-def _evil(path: Path) -> None:
-    torch.save({"params_ema": {"conv_first.weight": _Evil()}}, path)
-
-
-def _bare_pickle(path: Path) -> None:
-    path.write_bytes(pickle.dumps(_Evil(), protocol=2))
-
-
-def _truncated(path: Path) -> None:
-    whole = rrdbnet_file(path.parent, name="whole.pth").read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-
-
-def _truncated_safetensors(path: Path) -> None:
-    from safetensors.torch import save
-
-    path.write_bytes(save(rrdbnet_tensors())[:-100])
-
-
-def _noise(path: Path) -> None:
-    path.write_bytes(noise(50, 50).tobytes())
-
-
-def _missing_a_tensor(path: Path) -> None:
-    tensors = rrdbnet_tensors()
-    del tensors["conv_hr.bias"]
-    torch.save({"params_ema": tensors}, path)
-
-
-def _another_network(path: Path) -> None:
-    torch.save({"layer1.0.weight": torch.zeros(3)}, path)
-
-
-def _no_tensors(path: Path) -> None:
-    torch.save({"params_ema": {"epoch": 3}}, path)
-
-
-@pytest.mark.parametrize(
-    ("make", "suffix", "message"),
-    [
-        (_evil, ".pth", "refused: it holds more than tensors"),
-        (_bare_pickle, ".pth", "refused: it holds more than tensors"),
-        (_truncated, ".pth", "damaged, cut off"),
-        (_truncated_safetensors, ".safetensors", "damaged, cut off"),
-        (_noise, ".pth", "refused|damaged"),
-        (_noise, ".safetensors", "damaged"),
-        (_missing_a_tensor, ".pth", "do not fit.*conv_hr.bias"),
-        (_another_network, ".pth", "not the keys of an RRDBNet|spandrel does not know"),
-        (_no_tensors, ".pth", "no named tensors"),
-    ],
-)
-def test_bad_weights_are_named_with_what_to_do(make: Any, suffix: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / f"bad{suffix}"
-    make(path)
-    box = open_toolbox(["enhancer"], ToolSettings(upscaler=str(path), device="cpu"))
-    with pytest.raises(ConfigError, match=message) as caught:
-        box.prepare()
-    assert str(path) in str(caught.value)
-    assert "weights_only" not in str(caught.value)  # never the advice to switch the check off
-
-
-class _Nearest:
-    """What spandrel 0.4 gives for a known network: a description that can be called."""
-
-    scale, input_channels, supports_half = 3, 3, False
-    size_requirements = types.SimpleNamespace(multiple_of=4)
-
-    def eval(self) -> _Nearest:
-        return self
-
-    def to(self, device: Any, dtype: Any) -> _Nearest:
-        return self
-
-    def __call__(self, x: Any) -> Any:
-        assert x.shape[2] % 4 == 0 and x.shape[3] % 4 == 0
-        return functional.interpolate(x, scale_factor=3, mode="nearest")
-
-
-def test_another_network_goes_through_spandrel_where_it_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Unsupported(Exception):
-        pass
-
-    class Loader:
-        def __init__(self, device: str) -> None:
-            pass
-
-        def load_from_state_dict(self, tensors: dict[str, Any]) -> Any:
-            if "nearest" in tensors:
-                return _Nearest()
-            if "mask" in tensors:
-                return object()
-            raise Unsupported
-
-    fake = types.SimpleNamespace(ModelLoader=Loader, UnsupportedModelError=Unsupported, ImageModelDescriptor=_Nearest)
-    monkeypatch.setitem(sys.modules, "spandrel", fake)  # type: ignore[arg-type]
-    torch.save({"nearest": torch.zeros(1)}, tmp_path / "nearest.pth")
-    rgb = noise(10, 7)
-    # ×3 twice is ×9, of which ×4 is left; the padding to multiples of 4 is cut off again.
-    assert opened(tmp_path / "nearest.pth")(rgb, 4).shape == (28, 40, 3)
-    for name, message in (("mask", "no super-resolution network"), ("other", "does not know this network: Unsupported")):
-        torch.save({name: torch.zeros(1)}, tmp_path / f"{name}.pth")
-        with pytest.raises(ConfigError, match=message):
-            opened(tmp_path / f"{name}.pth").prepare()
-
-
 def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp_path: Path) -> None:
     tensors = rrdbnet_tensors()
     tensors["conv_last.bias"][:] = float("nan")
@@ -338,3 +186,35 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_a_configuration_error(tmp_path
     with pytest.raises(ConfigError, match="unknown device 'gpu'"):
         open_toolbox(["enhancer"], ToolSettings(upscaler=path, device="gpu"))
     assert opened(path, device="auto")(noise(4, 4), 4).shape == (16, 16, 3)
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('code in a pickle was run')",))
+
+
+def test_bad_weights_are_named_with_what_to_do(tmp_path: Path) -> None:
+    """Files of weights of any model are read by the same lines: what holds here holds for detectors and LPIPS."""
+    path, tensors = tmp_path / "bad.pth", rrdbnet_tensors()
+    whole = rrdbnet_file(tmp_path, name="whole.pth").read_bytes()
+    lacking = {name: tensor for name, tensor in tensors.items() if name != "conv_hr.bias"}
+    for content, message in (
+        (b"", "is empty: fetch the weights again"),
+        ({"params_ema": {"conv_first.weight": _Evil()}}, "refused: it holds more than tensors"),
+        (pickle.dumps(_Evil(), protocol=2), "refused: it holds more than tensors"),
+        (whole[: len(whole) // 2], "damaged, cut off"),
+        ({"params_ema": lacking}, r"do not fit.*conv_hr.bias"),
+        ({"layer1.0.weight": torch.zeros(3)}, "not the keys of an RRDBNet"),
+        ({"params_ema": {"epoch": 3}}, "no named tensors"),
+    ):
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            torch.save(content, path)
+        with pytest.raises(ConfigError, match=message) as caught:
+            open_toolbox(["enhancer"], ToolSettings(upscaler=str(path), device="cpu")).prepare()
+        # Never the advice to switch the check off.
+        assert str(path) in str(caught.value) and "weights_only" not in str(caught.value)
+    for name, message in (("gone.pth", "no such file"), ("weights.bin.txt", "expected one file of weights")):
+        with pytest.raises(ConfigError, match=message):
+            open_toolbox(["enhancer"], ToolSettings(upscaler=str(tmp_path / name)))

@@ -56,19 +56,19 @@ def yunet(path: Path, *, without: str = "", width: int = 1, fixed: tuple[int, in
     return _write(path, nodes, weights, [("input", [1, 3, "height", "width"])], outputs)
 
 
-def sface(path: Path, *, side: int = 112, length: int = 128, constant: bool = False) -> Path:
-    """Write a recogniser.   side: of the faces that it takes, in px.   length: of its vectors.   constant: they are 0."""
-    cells = (side // 16) ** 2
+def sface(path: Path, *, length: int = 128) -> Path:
+    """Write a recogniser.   length: of its vectors."""
+    cells = 49
     matrix = np.zeros((3, cells, length), np.float32)
     for channel in range(3):
-        matrix[channel, :, channel] = 0 if constant else 1 / cells
+        matrix[channel, :, channel] = 1 / cells
     nodes = [
         _node("AveragePool", ["data"], ["cells"], {"kernel_shape": [16, 16], "strides": [16, 16]}),
         _node("Reshape", ["cells", "flat"], ["colours"], {}),
         _node("MatMul", ["colours", "matrix"], ["fc1"], {}),
     ]
     weights = {"flat": np.array([1, -1], np.int64), "matrix": matrix.reshape(3 * cells, length)}
-    return _write(path, nodes, weights, [("data", [1, 3, side, side])], [("fc1", [1, length])])
+    return _write(path, nodes, weights, [("data", [1, 3, 112, 112])], [("fc1", [1, length])])
 
 
 def folder(path: Path) -> Path:

@@ -283,7 +283,9 @@ def judge(editloupe: Cli, data: Path, out: Path, *roles: str, to: Path) -> None:
         for word in ("--set", option)
     ]
     named = [word for role in roles for word in ("--set", f"role.{role}")]
-    code, _, told = editloupe("judge", data, "--protocol", "dice", *given, *named, "--set", "max_reply_tokens=60", "--out", to)
+    code, _, told = editloupe(
+        "judge", data, "--protocol", "dice", *given, *named, "--set", "max_reply_tokens=60", "--out", to
+    )
     assert code == 0, told
 
 

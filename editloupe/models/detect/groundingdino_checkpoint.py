@@ -19,8 +19,6 @@ from editloupe.models.weights import check_loaded, load_tensors, reading
 if TYPE_CHECKING:
     import torch
 
-TOKENIZERS: Final = ("google-bert/bert-base-uncased", "bert-base-uncased")
-"""Hub ids of the vocabulary where no vocab.txt lies beside the checkpoint. Only the local cache is searched."""
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
 _NUMBER: Final = re.compile(r"(?<=layers\.)\d+|(?<=blocks\.)\d+")
@@ -32,13 +30,11 @@ _SKIPPED: Final = re.compile(
 
 
 def load_checkpoint(path: Path) -> tuple[Any, Any]:
-    """Return transformers' model and processor, fp32 on the CPU.
+    """Return transformers' model and processor, fp32 on the CPU. The vocabulary is vocab.txt beside the checkpoint.
 
-    The vocabulary is vocab.txt beside the checkpoint, or BERT's in the local Hugging Face cache.
-    Raises ConfigError where the file is unsafe, damaged or not GroundingDINO, tensors are missing or left over, or there is
-    no vocabulary.
+    Raises ConfigError where the file is unsafe, damaged or not GroundingDINO, tensors are missing or left over.
     """
-    from transformers import GroundingDinoForObjectDetection, GroundingDinoImageProcessorPil, GroundingDinoProcessor
+    import transformers
 
     original = load_tensors(path)
     if "transformer.level_embed" not in original or "backbone.0.patch_embed.proj.weight" not in original:
@@ -46,13 +42,16 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     tensors, unknown = hub_tensors(original)
     if unknown:
         raise ConfigError(f"{path}: {len(unknown)} tensors are not GroundingDINO's: {', '.join(unknown[:3])}")
-    tokenizer = _tokenizer(path)
+    vocabulary = path.with_name("vocab.txt")
+    if not vocabulary.is_file():
+        raise ConfigError(f"{path}: has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside the checkpoint")
     with reading(str(path)):
-        model, info = GroundingDinoForObjectDetection.from_pretrained(
+        model, info = transformers.GroundingDinoForObjectDetection.from_pretrained(
             None, config=config_of(original), state_dict=tensors, output_loading_info=True
         )
     check_loaded(model, {**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
-    return model, GroundingDinoProcessor(image_processor=GroundingDinoImageProcessorPil(), tokenizer=tokenizer)
+    images, words = transformers.GroundingDinoImageProcessorPil(), transformers.BertTokenizerFast(str(vocabulary))
+    return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 
 
 def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -99,53 +98,32 @@ def config_of(original: Mapping[str, torch.Tensor]) -> Any:
         pattern = re.compile(re.escape(below) + r"\.(\d+)\.")
         return len({found[1] for found in map(pattern.match, original) if found})
 
-    tables = [sides(f"backbone.0.layers.{stage}.blocks.0.attn.relative_position_bias_table") for stage in range(4)]
+    stages = [f"backbone.0.layers.{stage}.blocks" for stage in range(4)]
+    tables = [sides(f"{stage}.0.attn.relative_position_bias_table") for stage in stages]
     window = (round(tables[0][0] ** 0.5) + 1) // 2
+    channels, _, _, patch = sides("backbone.0.patch_embed.proj.weight")
+    # Only the relative position bias depends on a size, and its window is given; 384 was Swin-B's.
+    swin: dict[str, Any] = {"image_size": 32 * window, "patch_size": patch, "embed_dim": channels, "window_size": window}
+    swin |= {"depths": [layers(stage) for stage in stages], "num_heads": [table[1] for table in tables]}
+    words, hidden = sides("bert.embeddings.word_embeddings.weight")
+    bert = {
+        "vocab_size": words, "hidden_size": hidden, "num_attention_heads": max(1, hidden // 64),
+        "num_hidden_layers": layers("bert.encoder.layer"),
+        "intermediate_size": sides("bert.encoder.layer.0.intermediate.dense.bias")[0],
+        "max_position_embeddings": sides("bert.embeddings.position_embeddings.weight")[0],
+    }  # fmt: skip
     levels, d_model = sides("transformer.level_embed")
     heads = sides("transformer.encoder.layers.0.self_attn.attention_weights.bias")[0] // (levels * _POINTS)
-    words, hidden = sides("bert.embeddings.word_embeddings.weight")
-    swin = SwinConfig(
-        # Only the relative position bias depends on a size, and its window is given; 384 was Swin-B's.
-        image_size=32 * window,
-        patch_size=sides("backbone.0.patch_embed.proj.weight")[-1],
-        embed_dim=sides("backbone.0.patch_embed.proj.weight")[0],
-        depths=[layers(f"backbone.0.layers.{stage}.blocks") for stage in range(4)],
-        num_heads=[table[1] for table in tables],
-        window_size=window,
-        out_features=["stage2", "stage3", "stage4"],
-    )
-    bert = BertConfig(
-        vocab_size=words,
-        hidden_size=hidden,
-        num_hidden_layers=layers("bert.encoder.layer"),
-        num_attention_heads=max(1, hidden // 64),
-        intermediate_size=sides("bert.encoder.layer.0.intermediate.dense.bias")[0],
-        max_position_embeddings=sides("bert.embeddings.position_embeddings.weight")[0],
-    )
+    both: dict[str, Any] = {}
+    for part in ("encoder", "decoder"):
+        both[f"{part}_layers"] = layers(f"transformer.{part}.layers")
+        both[f"{part}_attention_heads"] = heads
+        both[f"{part}_ffn_dim"] = sides(f"transformer.{part}.layers.0.linear1.bias")[0]
     return GroundingDinoConfig(
-        backbone_config=swin,
-        text_config=bert,
+        backbone_config=SwinConfig(**swin, out_features=["stage2", "stage3", "stage4"]),
+        text_config=BertConfig(**bert),
         d_model=d_model,
         num_queries=sides("transformer.tgt_embed.weight")[0],
         num_feature_levels=levels,
-        encoder_layers=layers("transformer.encoder.layers"),
-        decoder_layers=layers("transformer.decoder.layers"),
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=sides("transformer.encoder.layers.0.linear1.bias")[0],
-        decoder_ffn_dim=sides("transformer.decoder.layers.0.linear1.bias")[0],
-    )
-
-
-def _tokenizer(checkpoint: Path) -> Any:
-    from huggingface_hub import try_to_load_from_cache
-    from transformers import BertTokenizerFast
-
-    beside = checkpoint.with_name("vocab.txt")
-    cached = (try_to_load_from_cache(repository, "vocab.txt") for repository in TOKENIZERS)
-    for found in (str(beside) if beside.is_file() else None, *cached):
-        if isinstance(found, str):
-            return BertTokenizerFast(found)
-    raise ConfigError(
-        f"{checkpoint}: an original checkpoint has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside it"
+        **both,
     )

@@ -1,18 +1,17 @@
 """What enlarges a crop: Lanczos, or a network from a file of weights.
 
-RRDBNet (Real-ESRGAN, ESRGAN) is here, other networks come through spandrel. Lanczos is an upscaler of its own name, not a
-stand-in for a learned one.
+RRDBNet (Real-ESRGAN, ESRGAN) is here, other networks are kinds of other packages. Lanczos is an upscaler of its own name,
+not a stand-in for a learned one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -24,9 +23,6 @@ from editloupe.models.batching import LoadedModel, Network, fitting
 from editloupe.models.devices import Device, check_device, import_torch
 from editloupe.models.opening import of_kind
 from editloupe.models.weights import digest_of, find_file, load_tensors
-
-if TYPE_CHECKING:
-    import torch
 
 TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
@@ -94,7 +90,7 @@ class _Upscaler(LoadedModel):
 class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
     """Enlarges with the network of a checkpoint, in overlapping tiles, fp16 on a GPU.
 
-    weights: a file with the official Real-ESRGAN keys, or one that spandrel knows.
+    weights: a file with the official Real-ESRGAN keys.
     digest: of that file.
     tile_px: longest side of a tile.
     max_batch: most tiles in a batch, as Network has it.
@@ -163,7 +159,10 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         tensors = load_tensors(self.weights)
         shape = Shape.of(tensors)
         if shape is None:
-            return _through_spandrel(self.weights, tensors, device)
+            raise ConfigError(
+                f"{self.weights}: has not the keys of an RRDBNet (Real-ESRGAN); for another network name KIND=WEIGHTS of a "
+                "package that opens it (docs/tools.md)"
+            )
         net = RRDBNet(shape)
         try:
             net.load_state_dict(tensors, strict=True)
@@ -172,27 +171,6 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
             raise ConfigError(f"{self.weights}: looks like an RRDBNet, but its tensors do not fit: {words}") from error
         net.eval().to(device=device.name, dtype=torch.float16 if device.half else torch.float32)
         return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
-
-
-def _through_spandrel(weights: Path, tensors: Mapping[str, torch.Tensor], device: Device) -> _Upscaler:
-    """Return any single-image network that spandrel recognises by its keys."""
-    torch = import_torch()
-    try:
-        import spandrel
-    except ImportError as error:
-        raise ConfigError(
-            f"{weights}: has not the keys of an RRDBNet (Real-ESRGAN); for other networks: pip install 'editloupe[sr]'"
-        ) from error
-    try:
-        found = spandrel.ModelLoader(device="cpu").load_from_state_dict(dict(tensors))
-    except (spandrel.UnsupportedModelError, RuntimeError, KeyError, ValueError) as error:
-        raise ConfigError(f"{weights}: spandrel does not know this network: {first_words(error)}") from error
-    if not isinstance(found, spandrel.ImageModelDescriptor) or found.scale < 2 or found.input_channels != 3:
-        raise ConfigError(f"{weights}: is no super-resolution network for RGB; expected one of scale 2 or more")
-    half = device.half and found.supports_half
-    found.eval().to(torch.device(device.name), torch.float16 if half else torch.float32)
-    multiple = found.size_requirements.multiple_of
-    return _Upscaler(model=found, device=Device(device.name, half), scale=found.scale, multiple=multiple)
 
 
 def _spread(length: int, most: int) -> list[tuple[int, int]]:

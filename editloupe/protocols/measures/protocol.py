@@ -65,10 +65,6 @@ class MeasuresOptions(Options):
     # Left out where they are not given, so that runs from before they existed can be continued by the same judge.
     face_score: float | None = Field(default=None, ge=0, le=1, exclude_if=is_empty)
     """The least score of a face that counts. Default: 0.9."""
-    face_side: int | None = Field(default=None, ge=32, le=4096, exclude_if=is_empty)
-    """px; larger images are reduced to this longest side before faces are looked for. Default: 640."""
-    face_match: Literal["cosine", "place"] | None = Field(default=None, exclude_if=is_empty)
-    """Faces that are compared: those most alike (cosine), or those in the same place (place). Default: cosine."""
 
 
 class Measures(BaseProtocol):
