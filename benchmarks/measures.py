@@ -207,7 +207,8 @@ def command(folder: Path, rows: list[dict[str, str]], align: str) -> tuple[float
     """Return seconds and values of the command, with its run folder, on all cores; the start of Python included."""
     with TemporaryDirectory() as out:
         words = ["measure", str(folder), "--measures", ",".join(MEASURES), "--mask", "official", "--set", f"align={align}"]
-        program = [sys.executable, "-m", "editloupe", *words, "--out", f"{out}/run", "--fail-on-error", "1", "--format", "json"]
+        words += ["--out", f"{out}/run", "--fail-on-error", "1", "--format", "json"]
+        program = [sys.executable, "-m", "editloupe", *words]
         began = time.perf_counter()
         subprocess.run(program, check=True, capture_output=True)
         seconds = time.perf_counter() - began

@@ -38,7 +38,8 @@ class UnknownPlugin(ConfigError):
     def __init__(self, group: str, name: str, known: tuple[str, ...]) -> None:
         self.group = group
         listed = ", ".join(known) or "none"
-        super().__init__(f"unknown {group} {name!r}; {did_you_mean(name, known)}known here: {listed}")
+        form = "expected PROVIDER/MODEL, such as openai/gpt-4.1; " if group == "backend" else ""
+        super().__init__(f"unknown {group} {name!r}; {form}{did_you_mean(name, known)}known here: {listed}")
 
 
 class MissingExtra(ConfigError):

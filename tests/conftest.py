@@ -12,7 +12,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -126,7 +126,17 @@ def sample(store: ImageStore) -> Sample:
     )
 
 
-def draw_edits(folder: Path, count: int, *, types: tuple[str, ...] = ("Change Color", "Removal Object")) -> Path:
+ANSWERED = "Add red square {}."
+"""An instruction that the pixel baseline answers."""
+
+
+def draw_edits(
+    folder: Path,
+    count: int,
+    *,
+    types: tuple[str, ...] = ("Change Color", "Removal Object"),
+    instruction: str = "Make square {} red.",
+) -> Path:
     """Write an ImageFolder of `count` edits with ids s00, s01, ..."""
     (folder / "source").mkdir(parents=True)
     (folder / "edited").mkdir()
@@ -140,7 +150,7 @@ def draw_edits(folder: Path, count: int, *, types: tuple[str, ...] = ("Change Co
                 "id": f"s{i:02}",
                 "source_file_name": f"source/s{i:02}.png",
                 "edited_file_name": f"edited/s{i:02}.png",
-                "instruction": f"Make square {i} red.",
+                "instruction": instruction.format(i),
                 "edit_type": types[i % len(types)],
             }
         )
@@ -152,7 +162,7 @@ def draw_edits(folder: Path, count: int, *, types: tuple[str, ...] = ("Change Co
 def edits(tmp_path: Path) -> Callable[..., Path]:
     """Makes an ImageFolder in the test's folder; see `draw_edits`."""
 
-    def make(count: int, *, name: str = "edits", **options: tuple[str, ...]) -> Path:
+    def make(count: int, *, name: str = "edits", **options: Any) -> Path:
         return draw_edits(tmp_path / name, count, **options)
 
     return make

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -76,7 +77,10 @@ _OLD: Final[Mapping[str, str]] = {
     "backends": "list backends",
     "align": "compare --human FILE",
     "canary": "replay RUN --model live",
-    "probe": "check --backend URI",
+    "backends probe": "check PATH --backend URI",
+    "models": "list models",
+    "tools serve-mcp": "tools serve",
+    "tools warm": "tools, which lists what is absent; weights load with the first call",
     "init": "judge PATH, whose settings a file editloupe.yaml here may name (editloupe list settings)",
     "schema": "list settings",
 }
@@ -112,8 +116,9 @@ def _with_status(args: list[str]) -> list[str]:
 
     found = list(args)
     for at, word in enumerate(args):
-        following = args[at + 1] if at + 1 < len(args) else ""
-        if word == "--retry" and not set(following.split(",")) <= FAILURES:
+        following = args[at + 1] if at + 1 < len(args) else "-"
+        is_status = set(following.split(",")) <= FAILURES or not (following.startswith("-") or Path(following).exists())
+        if word == "--retry" and not is_status:
             found[at] = "--retry=failed"
     return found
 
@@ -135,10 +140,11 @@ class _Lazy(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if name in NAMES:
+        if name in NAMES and " ".join(args[:2]) not in _OLD:
             return name, _imported(name), args[1:]
-        if name in _OLD:
-            raise ConfigError(f"editloupe {name} is now: editloupe {_OLD[name]}")
+        for old in (" ".join(args[:2]), name):
+            if old in _OLD:
+                raise ConfigError(f"editloupe {old} is now: editloupe {_OLD[old]}")
         if not name.startswith("-"):
             hint = did_you_mean(name, NAMES)
             raise ConfigError(f"there is no command {name!r}; {hint}expected one of {', '.join(NAMES)}")

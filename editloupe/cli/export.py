@@ -30,7 +30,7 @@ def export(
     sft: Annotated[Path | None, opt("--sft", "DIR", "Dialogues to train a judge with trl, and their pictures.")] = None,
     dpo: Annotated[bool, opt("--dpo", None, "With --sft: pairs of a chosen and a rejected answer.")] = False,
     turns: Annotated[Turns | None, opt("--turns", None, "With --sft: the last answer alone (default), or all.")] = None,
-    human: Annotated[str | None, opt("--human", "FILE|samples", "With --sft: people's labels.")] = None,
+    human: Annotated[str | None, opt("--human", "FILE|samples", "With --sft and --html: people's labels.")] = None,
     columns: HumanColumns = None,
     judge: JudgeName = None,
 ) -> int:
@@ -48,14 +48,14 @@ def export(
         ("--content", content, otel),
         ("--dpo", dpo, sft),
         ("--turns", turns is not None, sft),
-        ("--human", human is not None, sft),
+        ("--human", human is not None, sft or html),
         ("--columns", columns is not None, human),
         ("--judge", judge is not None, asked or None),
     ):
         if given and needs is None:
             raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
     if html is not None:
-        _pages(runs, html)
+        _pages(runs, html, None if human in (None, "samples") else Path(str(human)))
     sources = [Source(folder=run, judge=judge) for run in runs]
     source = sources[0]
     if asked and not source.findings:
@@ -106,8 +106,8 @@ def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns 
         say(f"left out: {count:,} {reason}")
 
 
-def _pages(runs: list[Path], html: Path) -> None:
-    readers = [RunReader(run) for run in runs]
+def _pages(runs: list[Path], html: Path, human: Path | None) -> None:
+    readers = [RunReader(run, human=human) for run in runs]
     if not any(reader.counts()[0] for reader in readers):
         raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
     site = Site.of(readers)

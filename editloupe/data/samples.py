@@ -62,7 +62,7 @@ def load(
     """
     if format not in formats():
         hint = did_you_mean(format, formats())
-        raise ConfigError(f"unknown format {format!r}; {hint}expected one of {', '.join(formats())}")
+        raise ConfigError(f"unknown layout {format!r}; {hint}expected one of {', '.join(formats())}")
     root, metadata = path, None
     if path.is_file():
         allowed = endings(format)

@@ -165,7 +165,7 @@ class Network(ABC, Generic[In, Out, L]):
     """
 
     def __init__(
-        self, name: str, device: str, *, key: Callable[[In], Hashable], max_batch: int | None, gpu_batch: int
+        self, name: str, device: str, *, key: Callable[[In], Hashable], gpu_batch: int, max_batch: int | None = None
     ) -> None:
         self._device, self._max_batch = device, max_batch
         self._loading = threading.Lock()
@@ -206,23 +206,14 @@ class Network(ABC, Generic[In, Out, L]):
 class SavedNetwork(Network[In, Out, L]):
     """A network from a folder that transformers saved, or from a file that it can be made of.
 
-    title: the family's name in words.   key, max_batch, gpu_batch: as Network has them.
+    title: the family's name in words.   batches: key, gpu_batch and max_batch, as Network has them.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        title: str,
-        device: str,
-        *,
-        key: Callable[[In], Hashable],
-        max_batch: int | None,
-        gpu_batch: int,
-    ) -> None:
+    def __init__(self, weights: Weights, title: str, device: str, **batches: Any) -> None:
         self.weights = weights
         self.name = f"{title} ({weights.identity})"
         self.version = f"{weights.family} {weights.identity}"
-        super().__init__(title, device, key=key, max_batch=max_batch, gpu_batch=gpu_batch)
+        super().__init__(title, device, **batches)
 
     def computed(self) -> dict[str, Json]:
         import transformers

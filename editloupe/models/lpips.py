@@ -41,11 +41,11 @@ _Item: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 class LPIPS(Network[_Item, float, LoadedModel]):
     """The distance of two images of one size; 0 for equal ones. Called from several threads."""
 
-    def __init__(self, file: Path, *, device: str = "auto", max_batch: int | None = None) -> None:
+    def __init__(self, file: Path, *, device: str = "auto") -> None:
         self.file = file
         self.name = f"LPIPS ({file.name})"
         self.version = f"lpips 0.1 {file.name} sha256:{digest_of([file])}"
-        super().__init__("LPIPS", device, key=lambda item: item[0].shape, max_batch=max_batch, gpu_batch=8)
+        super().__init__("LPIPS", device, key=lambda item: item[0].shape, gpu_batch=8)
 
     def __call__(self, first: RGB, second: RGB, kept: NDArray[np.bool_] | None = None) -> float:
         """Return the distance of two images of H×W×3 uint8 RGB, at least 64 px a side.

@@ -16,7 +16,7 @@ from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
 from tests.annotate.annotating import Desk, Session, annotate
-from tests.conftest import draw_edits
+from tests.conftest import ANSWERED, draw_edits
 from tests.viewer.runs import make_run
 
 Run = Callable[..., tuple[int, str, str]]
@@ -92,7 +92,7 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
 
 
 def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editloupe: Run, tmp_path: Path) -> None:
-    edits = draw_edits(tmp_path / "edits", 2)
+    edits = draw_edits(tmp_path / "edits", 2, instruction=ANSWERED)
 
     def do(desk: Open) -> None:
         for sample in ("s00", "s01"):

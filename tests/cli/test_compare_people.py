@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ANSWERED
+
 Run = Callable[..., tuple[int, str, str]]
 
 QUICK = ("--resamples", "100")
@@ -160,7 +162,7 @@ def test_tables_that_do_not_fit_say_why(editloupe: Run, tmp_path: Path, scores: 
 @pytest.fixture
 def judged(editloupe: Run, edits: Callable[..., Path]) -> Path:
     """A run of four samples whose metadata carry people's labels, some of which cannot be used."""
-    folder = edits(4)
+    folder = edits(4, instruction=ANSWERED)
     rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text(encoding="utf-8").splitlines()]
     for number, row in enumerate(rows):
         row |= {"human_IF__anna": "Flawless Execution", "human_charm": number}

@@ -15,6 +15,7 @@ from editloupe import plugins
 from editloupe.cli.options import SETTINGS, read_config
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
+from tests.conftest import ANSWERED
 from tests.toys.install import install
 
 Edits = Callable[..., Path]
@@ -59,7 +60,9 @@ def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
 def test_a_word_goes_before_a_variable_and_that_before_the_file(
     editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("editloupe.yaml").write_text(f"path: {edits(4)}\nlimit: 1\ncriteria: if\noption: {{mask_pad: 0.2}}\n")
+    Path("editloupe.yaml").write_text(
+        f"path: {edits(4, instruction=ANSWERED)}\nlimit: 1\ncriteria: if\noption: {{mask_pad: 0.2}}\n"
+    )
 
     def judged(*more: str) -> tuple[int, dict]:
         code, said, told = editloupe("judge", "--format", "json", "--out", f"run{len(list(Path().glob('run*')))}", *more)
@@ -81,7 +84,7 @@ def test_a_word_goes_before_a_variable_and_that_before_the_file(
 
 
 def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
-    folder = edits(3)
+    folder = edits(3, instruction=ANSWERED)
     line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false", "--set", "tags=a,b")
     assert editloupe("judge", folder, "--criteria", "if", "--limit", "1", *line, "--out", "one")[0] == 0
     assert yaml.safe_load(Path("one/config.yaml").read_text()) == {

@@ -15,6 +15,7 @@ import pytest
 
 from editloupe import files
 from editloupe.runs.store import RunStore
+from tests.conftest import ANSWERED
 from tests.guards.old_run import unpacked
 
 Edits = Callable[..., Path]
@@ -41,7 +42,7 @@ def listed(editloupe: Run) -> Any:
 
 
 def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edits: Edits) -> None:
-    judged(editloupe, edits(4))
+    judged(editloupe, edits(4, instruction=ANSWERED))
     assert listed(editloupe)["status"] == "complete" and "Incomplete" not in editloupe("report", "runs/one")[1]
     assert "8 of 8 findings judged.\n" in editloupe("show", "runs/one")[1]
     stop_after(Path("runs/one"), 3)
@@ -59,7 +60,7 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
 
 
 def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits: Edits) -> None:
-    judged(editloupe, edits(2))
+    judged(editloupe, edits(2, instruction=ANSWERED))
     stop_after(Path("runs/one"), 0)
     with closing(RunStore.edit(Path("runs/one"))):
         for command in ("show", "report", "compare"):
@@ -72,7 +73,7 @@ def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits
 
 
 def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, edits: Edits) -> None:
-    folder = edits(3)
+    folder = edits(3, instruction=ANSWERED)
     judged(editloupe, folder)
     Path("r.jsonl").write_text('"<Start Final Answer>Wrong Action</Start Final Answer>"\n')
     judged(editloupe, folder, "--backend", "second=scripted/r.jsonl", "--criteria", "if")
@@ -91,7 +92,7 @@ def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, ed
 
 
 def test_runs_are_told_apart_by_mode_means_and_tags(editloupe: Run, edits: Edits, tmp_path: Path) -> None:
-    judged(editloupe, edits(2), "--set", "tags=nightly, v2")
+    judged(editloupe, edits(2, instruction=ANSWERED), "--set", "tags=nightly, v2")
     judged(editloupe, Path("edits"))
     assert listed(editloupe)["tags"] == ["nightly", "v2"], "they stay until others are given"
     unpacked(tmp_path / "runs")
@@ -112,7 +113,7 @@ def test_runs_are_told_apart_by_mode_means_and_tags(editloupe: Run, edits: Edits
 def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
     editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged(editloupe, edits(2))
+    judged(editloupe, edits(2, instruction=ANSWERED))
     (known,) = listed(editloupe)["means"].items()
     monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
     monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
@@ -169,7 +170,7 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
 def test_a_run_that_may_not_be_read_is_not_called_bad_json(
     editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged(editloupe, edits(1))
+    judged(editloupe, edits(1, instruction=ANSWERED))
     opened = files.open_plain
 
     def refused(path: Path) -> BinaryIO:

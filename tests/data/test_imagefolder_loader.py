@@ -244,7 +244,7 @@ def test_an_unknown_format_and_a_stray_mapping_file_are_refused(pair: Pair, writ
     file = write("set/metadata.jsonl", [pair("cat")])
     with pytest.raises(
         ConfigError,
-        match="unknown format 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, emuedit, gedit",
+        match="unknown layout 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, emuedit, gedit",
     ):
         opened(file.parent, format="coco")
     with pytest.raises(ConfigError, match=r"mapping file map\.toml cannot be read"):

@@ -14,7 +14,7 @@ import pytest
 from editloupe.config import RunConfig
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from tests.conftest import draw_edits
+from tests.conftest import ANSWERED, draw_edits
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -29,7 +29,7 @@ MEMORY = 8 << 30
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data and the run of the pixel baseline over it."""
     home = tmp_path_factory.mktemp("good")
-    data = draw_edits(home / "data", 2)
+    data = draw_edits(home / "data", 2, instruction=ANSWERED)
     config = RunConfig.make(path=data, concurrency=1)
     drive(open_setup(config), home / "run", config={"path": "../data", "backend": "baseline"})
     return home

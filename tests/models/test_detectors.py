@@ -51,11 +51,11 @@ def no_hub(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return empty_cache
 
 
-def detector(path: Path, *, threshold: float | None = 0.0, max_batch: int | None = 8) -> Any:
+def detector(path: Path, *, threshold: float | None = 0.0) -> Any:
     """With a GPU's batches, which a CPU does not make of itself."""
     from editloupe.models.detect.transformers import TransformersDetector
 
-    return TransformersDetector(DETECTOR.find(str(path)), device="cpu", box_threshold=threshold, max_batch=max_batch)
+    return TransformersDetector(DETECTOR.find(str(path)), device="cpu", box_threshold=threshold, max_batch=8)
 
 
 def numbers(result: DetectionResult) -> np.ndarray:

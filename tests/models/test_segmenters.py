@@ -37,11 +37,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def segmenter(path: Path, *, max_batch: int | None = 8) -> Any:
-    """With a GPU's batches, which a CPU does not make of itself."""
+def segmenter(path: Path) -> Any:
     from editloupe.models.segment.transformers import TransformersSegmenter
 
-    return TransformersSegmenter(opening.SEGMENTER.find(str(path)), device="cpu", max_batch=max_batch)
+    return TransformersSegmenter(opening.SEGMENTER.find(str(path)), device="cpu")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

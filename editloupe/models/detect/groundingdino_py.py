@@ -38,7 +38,7 @@ class GroundingDinoPy(Network[_Item, DetectionResult, LoadedModel]):
         self.name = f"GroundingDINO ({weights.name})"
         words = f"box {BOX_THRESHOLD:.2f}, text {TEXT_THRESHOLD:.2f}"
         self.version = f"groundingdino-py {weights.name} sha256:{digest_of([config, weights])}, {words}"
-        super().__init__(self.name, device, key=id, max_batch=1, gpu_batch=1)
+        super().__init__(self.name, device, key=id, gpu_batch=1)
 
     def __call__(
         self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None

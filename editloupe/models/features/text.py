@@ -32,8 +32,8 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
     Raises ConfigError for a folder that cannot read text, before it is loaded.
     """
 
-    def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
-        super().__init__(weights, "CLIP's text part", device, key=len, max_batch=max_batch, gpu_batch=MAX_BATCH)
+    def __init__(self, weights: Weights, *, device: str = "auto") -> None:
+        super().__init__(weights, "CLIP's text part", device, key=len, gpu_batch=MAX_BATCH)
         self._where = f"CLIP {str(weights.path)!r}"
         # transformers makes an empty vocabulary where there is none.
         if not any((weights.path / name).is_file() for name in ("tokenizer.json", "vocab.json")):

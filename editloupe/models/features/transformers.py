@@ -60,21 +60,15 @@ class _EncoderInput:
 class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Encoder]):
     """Any model of FAMILIES, from a folder of transformers.
 
-    max_batch: most images in a batch, as Network has it. It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
+    It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
     Whole images: CLIP's image embedding, DINO's class token. Patches of CLIP: tokens after the last block, without the
     class token, averaged, normalised and projected, as GIE-Bench's script does. Patches of DINO: the final tokens averaged.
     """
 
-    def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
+    def __init__(self, weights: Weights, *, device: str = "auto") -> None:
         self._clip = weights.family in CLIP_FAMILIES
-        super().__init__(
-            weights,
-            FAMILIES[weights.family],
-            device,
-            key=lambda item: (item.weights is None, item.tokens),
-            max_batch=max_batch,
-            gpu_batch=MAX_BATCH,
-        )
+        title = FAMILIES[weights.family]
+        super().__init__(weights, title, device, key=lambda i: (i.weights is None, i.tokens), gpu_batch=MAX_BATCH)
 
     @property
     def side_px(self) -> int:

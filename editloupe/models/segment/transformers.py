@@ -54,22 +54,15 @@ class _SegmenterInput:
 class TransformersSegmenter(SavedNetwork[_SegmenterInput, list[Segmentation], _Segmenter]):
     """Any model of FAMILIES, from a folder of transformers.
 
-    max_batch: most images in a batch, as Network has it.
     Each box gives one mask: a box is not ambiguous, so that the three masks that SAM offers for a point are not asked for.
     It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
     """
 
-    def __init__(self, weights: Weights, *, device: str = "auto", max_batch: int | None = None) -> None:
+    def __init__(self, weights: Weights, *, device: str = "auto") -> None:
         self._sam2 = weights.family != "sam"
         # Images are as large as each other; only those with as many boxes share a batch.
-        super().__init__(
-            weights,
-            FAMILIES[weights.family],
-            device,
-            key=lambda item: len(item.boxes),
-            max_batch=max_batch,
-            gpu_batch=MAX_BATCH,
-        )
+        title = FAMILIES[weights.family]
+        super().__init__(weights, title, device, key=lambda item: len(item.boxes), gpu_batch=MAX_BATCH)
 
     def __call__(self, rgb: RGB, boxes: Sequence[Box]) -> list[Segmentation]:
         return self._batcher(self._item(self._ready(), rgb, boxes)) if boxes else []

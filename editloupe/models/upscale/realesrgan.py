@@ -31,7 +31,7 @@ class RealESRGAN(Network[_Item, RGB, LoadedModel]):
         self._weights = weights
         self.name = f"Real-ESRGAN ({weights.stem})"
         self.version = f"realesrgan {weights.stem} sha256:{digest_of([weights])}"
-        super().__init__(self.name, device, key=id, max_batch=1, gpu_batch=1)
+        super().__init__(self.name, device, key=id, gpu_batch=1)
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         self._ready()
