@@ -76,7 +76,7 @@ def score(address: str, prompt: str = "", image: RGB = IMAGE) -> Measured:
     return measured("preference", {"prompt": prompt}, {"image": image}, Models(names={"preference": address}))
 
 
-def failure(*script: Act, query: str = "?timeout_s=0.3") -> tuple[str, str, list[Body]]:
+def failure(*script: Act, query: str = "?timeout_s=20") -> tuple[str, str, list[Body]]:
     with Server(*script) as server:
         with pytest.raises(MeasureError) as raised:
             score(server.address + query)
@@ -148,7 +148,7 @@ def test_an_answer_without_two_numbers_is_no_score() -> None:
     ],
 )
 def test_what_goes_wrong_is_a_status_with_its_reason(act: Act, status: str, reason: str) -> None:
-    found, said, seen = failure(act)
+    found, said, seen = failure(act, query=f"?timeout_s={0.3 if act in (hangs, trickles) else 20}")
     assert found == status and reason in said
     # Only where nobody answers is it tried again.
     assert len(seen) == (3 if "connection failed" in said or "not ready" in said else 1)

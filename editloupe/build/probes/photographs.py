@@ -142,7 +142,7 @@ def crop_of(cut: Cut, beside: Sequence[Cut], *, area: float, longest: int) -> Wi
     """
 
     def lost(why: str, detail: str) -> LeftOut:
-        return LeftOut(why, f"at {100 * area:g} % {detail}, or leave this share out of --areas", at="area")
+        return LeftOut(why, f"at {100 * area:g} % {detail}, or leave this share out of --set areas=…", at="area")
 
     if area * (1 + _TOLERANCE) < cut.share:
         covers = f"it would need more around it: it covers {100 * cut.share:.3g} % of its photograph"
