@@ -36,7 +36,7 @@ from editloupe.runs.studio import WrongInput
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Sample, View
 from tests import clients
-from tests.conftest import LOOK, final, pixels
+from tests.conftest import ANSWERED, LOOK, final, pixels
 from tests.setups import open_with
 
 SCRIPT = [LOOK, "I wonder.", final("Wrong Action")]
@@ -103,7 +103,7 @@ NODES = {"judge:think", "judge:act", "judge:remind", "judge:conclude"}
 def question(edits: Callable[..., Path]) -> dict[str, str]:
     folder = edits(2)
     paths = {role: str(folder / role / "s01.png") for role in ("source", "edited")}
-    return {**paths, "instruction": "Make square 1 red."}
+    return {**paths, "instruction": ANSWERED.format(1)}
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Callable[[Request], str]) -> None:

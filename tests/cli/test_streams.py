@@ -141,7 +141,7 @@ def test_a_run_is_complete_though_its_output_was_closed_before_the_start(folder:
 COMMANDS = (
     "--version", "--help", "judge --help", "judge edits --dry-run",
     "judge edits --backend scripted/a.jsonl --criteria if --format json --out runs/x",
-    "judge runs/ab --retry", "check edits", "show runs", "show runs/ab", "show runs/ab 赤0", "report runs/ab",
+    "judge runs/ab --retry", "check edits", "show runs", "show runs/ab", "report runs/ab",
     "report runs/ab --format json", "report runs/ab --format md", "report runs/ab --format latex", "build targets edits",
     "replay runs/ab", "replay runs/ab --rubric dlebench", "verify runs/ab", "gate runs/ab --require unjudged<=0.5",
     "compare runs/ab", "compare runs/ab --format json", "export runs/ab --html pages", "list rubrics", "tools",
