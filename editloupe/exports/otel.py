@@ -16,6 +16,7 @@ from typing import Any, Final
 from editloupe.chat import Finish, Message, Part, Reply, TextPart
 from editloupe.exports.episodes import Episode, Exchange, Source, lost
 from editloupe.exports.write import json_bytes, whole
+from editloupe.findings import Observation
 from editloupe.traces.events import ModelCall, ModelFailure, ToolResult
 from editloupe.values import Json
 from editloupe.version import VERSION
@@ -237,8 +238,8 @@ class _Spans:
         return {"type": "uri", "modality": "image", "mime_type": part.image.media_type, "uri": uri}
 
     def _tool(self, result: ToolResult) -> dict[str, Any]:
-        name = str(result.call["name"])
-        error = "tool_error" if result.observation["error"] else None
+        name, observation = str(result.call["name"]), Observation.from_json(result.observation)
+        error = "tool_error" if observation.error else None
         if result.crashed is not None:
             error = result.crashed.partition(":")[0]
         values: dict[str, Json] = {
@@ -248,11 +249,11 @@ class _Spans:
             "gen_ai.tool.call.id": str(result.call["id"]),
             "error.type": error,
         }
-        if views := result.observation["views"]:
-            values["editloupe.image.sha256"] = [str(view["image"]["sha256"]) for view in views]
+        if observation.views:
+            values["editloupe.image.sha256"] = [view.image.sha256 for view in observation.views]
         if self.content:
             values["gen_ai.tool.call.arguments"] = _text(result.call["arguments"])
-            values["gen_ai.tool.call.result"] = str(result.observation["text"])
+            values["gen_ai.tool.call.result"] = observation.text
         end_ns = _nanoseconds(result.time)
         return self._span(
             f"execute_tool {name}",
