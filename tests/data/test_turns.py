@@ -153,8 +153,9 @@ def test_every_command_takes_a_chain(
     assert editloupe(*judge, "--set", "null_edit=true", "--out", "null")[0] == 0
     nulls = {sample.id: sample for sample in opened(Path("null")).samples}
     assert [turn.edited for turn in nulls["mug"].turns] == [nulls["mug"].source] * 3
-    # A protocol that knows no turns compares the source with the last image, by all that was asked for.
-    assert editloupe("judge", path, "--sample", "mug", "--out", "plain")[0] == 0
+    # A protocol that knows no turns compares the source with the last image, by all that was asked for. The baseline may
+    # abstain, which exits with 1.
+    assert editloupe("judge", path, "--sample", "mug", "--out", "plain")[0] in (0, 1)
     trace = next(Path("plain/traces").rglob("*.jsonl")).read_text()
     assert "Make the red mug blue. Remove the plate. What about a cat?" in trace
     code, said, _ = editloupe("show", "plain", "mug")
