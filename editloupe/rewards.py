@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import operator
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -37,7 +37,10 @@ class Reward:
         Names are metrics by id or short name, each 0 to 1 and 1 the best. Raises ConfigError for anything else in it.
         """
         self.metrics, self.expression = tuple(metrics), expression
+        self._known = MetricSet(id="", metrics=self.metrics)
         self._tree: ast.expr | None = None
+        self._used = {metric.id for metric in self.metrics}
+        """Ids of the metrics that the reward needs."""
         if expression is not None:
             try:
                 self._tree = ast.parse(expression.strip(), mode="eval").body
@@ -45,8 +48,7 @@ class Reward:
                 raise ConfigError(
                     f"--reward {expression!r}: cannot be read ({error}); expected 0.7 * IF + 0.3 * VC"
                 ) from error
-            known = MetricSet(id="", metrics=self.metrics)
-            self._check(self._tree, known)
+            self._used = set(self._metrics_of(self._tree))
 
     def of(self, scores: Sequence[Score]) -> dict[str, Json]:
         """Return {"value": 0 to 1 or None, "why": the reasons for None, "scores": metric → 0 to 1 or None}.
@@ -62,7 +64,7 @@ class Reward:
             if reason is None:
                 mean = fmean(score.normalised for score in found if score.normalised is not None) / 100
                 values[metric.id] = 1 - mean if metric.better == "lower" else mean
-            elif self._tree is None or metric.id in self._named:
+            elif metric.id in self._used:
                 reasons.append(f"{metric.id}: {reason}")
         value: float | None = None
         if not reasons:
@@ -72,26 +74,21 @@ class Reward:
             value = None
         return {"value": value, "why": "; ".join(reasons) or None, "scores": dict(values)}
 
-    @property
-    def _named(self) -> set[str]:
-        known = MetricSet(id="", metrics=self.metrics)
-        names = [node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)] if self._tree else []
-        return {known.metric(name).id for name in names if name not in _FUNCTIONS}
-
-    def _check(self, node: ast.expr, known: MetricSet) -> None:
+    def _metrics_of(self, node: ast.expr) -> Iterator[str]:
+        """Yield the ids of the metrics that an expression names. Raises ConfigError for what it may not hold."""
         match node:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
                 return
             case ast.Name(id=name):
-                known.metric(name)
+                yield self._known.metric(name).id
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                self._check(left, known)
-                self._check(right, known)
+                yield from self._metrics_of(left)
+                yield from self._metrics_of(right)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                self._check(operand, known)
+                yield from self._metrics_of(operand)
             case ast.Call(func=ast.Name(id=name), args=[_, *_] as inner, keywords=[]) if name in _FUNCTIONS:
                 for one in inner:
-                    self._check(one, known)
+                    yield from self._metrics_of(one)
             case _:
                 raise ConfigError(
                     f"--reward {self.expression!r}: {ast.unparse(node)!r} is not allowed; "
@@ -100,22 +97,22 @@ class Reward:
 
     def _value(self, values: Mapping[str, float | None]) -> float | None:
         try:
-            return self._computed(self._tree, values, MetricSet(id="", metrics=self.metrics))
+            return self._computed(self._tree, values)
         except (ZeroDivisionError, OverflowError):
             return math.nan
 
-    def _computed(self, node: Any, values: Mapping[str, float | None], known: MetricSet) -> float:
+    def _computed(self, node: Any, values: Mapping[str, float | None]) -> float:
         match node:
             case ast.Constant(value=int() | float() as number):
                 return float(number)
             case ast.Name(id=name):
-                found = values[known.metric(name).id]
+                found = values[self._known.metric(name).id]
                 return math.nan if found is None else found
             case ast.BinOp(left=left, op=op, right=right):
-                return _BINARY[type(op)](self._computed(left, values, known), self._computed(right, values, known))
+                return _BINARY[type(op)](self._computed(left, values), self._computed(right, values))
             case ast.UnaryOp(operand=operand):
-                return -self._computed(operand, values, known)
-        return _FUNCTIONS[node.func.id](*(self._computed(one, values, known) for one in node.args))
+                return -self._computed(operand, values)
+        return _FUNCTIONS[node.func.id](*(self._computed(one, values) for one in node.args))
 
 
 def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:
