@@ -25,6 +25,7 @@ from starlette.routing import Route
 from editloupe.errors import DataError, EditLoupeError, SampleError
 from editloupe.service.doors import Busy, Door
 from editloupe.service.edits import SentEdit, SentPicture
+from editloupe.values import digest
 
 _FIELDS: Final = {"images": bytes, "ref_images": bytes, "prompts": str}
 _PLAIN: Final = {
@@ -73,11 +74,11 @@ def _picture(data: bytes) -> SentPicture:
 
 def open_door(door: Door) -> Sequence[Route]:
     """Return the routes of the wire."""
-    tries: Counter[tuple[str, str, str]] = Counter()
+    tries: Counter[str] = Counter()
 
     async def one(edit: SentEdit) -> float | str:
         """Return the reward of an edit, or why there is none. An edit without one is asked anew the next time."""
-        key = (edit.instruction, str(edit.source.base64), str(edit.edited.base64))
+        key = digest([edit.instruction, edit.source.base64, edit.edited.base64])
         try:
             verdict = await door.judge(edit.model_copy(update={"repeat": tries[key]}))
         except (EditLoupeError, TimeoutError) as error:
