@@ -21,7 +21,7 @@ from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
 from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
-from editloupe.errors import ConfigError, did_you_mean
+from editloupe.errors import ConfigError, did_you_mean, nearest
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
 
@@ -106,8 +106,7 @@ Full = Annotated[
 
 def given(context: typer.Context) -> dict[str, Any]:
     """Return the settings that a command line gives, by name: its own options, and what `--set` holds, as text."""
-    unset = (None, False)
-    named = {name: v for name, v in context.params.items() if name in SETTINGS and not any(v is none for none in unset)}
+    named = {name: v for name, v in context.params.items() if name in SETTINGS and v is not None and v is not False}
     texts = context.params.get("sets") or ()
     return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v != ()}, "set": list(texts)}
 
@@ -257,7 +256,7 @@ def variables() -> Iterator[tuple[str, str, str]]:
         if name in SETTINGS and name not in ("config", "trust", "judges_file"):
             yield variable, name, text
         else:
-            near = did_you_mean(name, SETTINGS).replace("'", "").removeprefix("did you mean ").removesuffix("? ")
+            near = nearest(name, SETTINGS)
             hint = f"; did you mean {_OURS}{near.upper()}?" if near else ""
             note(f"warning: {variable} is set and has no effect: there is no such setting{hint}")
 
