@@ -118,14 +118,14 @@ def test_a_row_that_holds_a_path_is_read_below_the_folder_alone(tmp_path: Path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "room.png").write_bytes(before)
-    paths = ["room.png", str(folder / "room.png"), str(tmp_path / "secret.png"), "../secret.png", "nowhere.png"]
-    rows = frame(5).with_columns(
+    paths = ["room.png", str(tmp_path / "secret.png"), "../secret.png", "nowhere.png"]
+    rows = frame(4).with_columns(
         source=polars.Series([cell(None, path) for path in paths], dtype=IMAGE),
-        edited=polars.Series([cell(after)] * 5, dtype=IMAGE),
+        edited=polars.Series([cell(after)] * 4, dtype=IMAGE),
     )
     rows.write_parquet(folder / "edits.parquet")
     found = loaded(folder)
-    assert len(found.samples) == 2
+    assert len(found.samples) == 1
     assert [row.kind for row in found.rejected] == ["outside_folder", "outside_folder", "missing_file"]
     assert all("save_to_disk puts the images into the rows" in row.message for row in found.rejected)
 

@@ -141,7 +141,8 @@ def test_exif_rotation_is_applied_once_to_size_and_pixels(format: str) -> None:
         ref = store.add_bytes(saved(gradient(), format, exif=exif, **how))
         assert (ref.height, ref.width) == upright.shape[:2] == store.array(ref).shape[:2]
         assert np.abs(store.array(ref).astype(int) - upright).max() <= (24 if format == "JPEG" else 0)
-        assert store.notes(ref) == (() if orientation == 1 else ("EXIF rotation applied",))
+        # Pillow turns a TIFF itself, and does not tell.
+        assert store.notes(ref) == (("EXIF rotation applied",) if orientation > 1 and format != "TIFF" else ())
         assert not store.array(ref).flags.writeable
 
 
