@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from editloupe.imaging.colour import Tone
+from editloupe.imaging.color import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.register import STILL
 

@@ -195,7 +195,7 @@ def _layers(data: bytes, name: str, max_pixels: int) -> tuple[Image.Image, Image
 
 
 def _lacks_lines(image: Image.Image, data: bytes) -> bool:
-    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves missing lines as they were.
+    """Return True if a decoded PNG has too few lines of pixels, which Pillow leaves as they were.
 
     Lines are written from above, those of odd number last where they are interlaced.
     """

@@ -78,7 +78,7 @@ class Loaded:
     """A data set, opened: what can be judged, which iteration yields, and what cannot."""
 
     format: str
-    """The layout that was recognised."""
+    """The layout that was recognized."""
     samples: tuple[Sample, ...]
     rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Samples from files: one pair, or a whole folder in a layout that is recognised or named."""
+"""Samples from files: one pair, or a whole folder in a layout that is recognized or named."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def load_samples(
     """Load a folder of edits, a metadata file, a run folder or hf://OWNER/NAME:SPLIT, as `editloupe judge PATH` does.
 
     Iterate over it, or give it to `Judge.judge_all`. A row that cannot be judged is in `rejected`.
-    format: a layout; "auto" recognises it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
+    format: a layout; "auto" recognizes it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
     columns: source, edited, instruction, … → the column that holds it, where names do not say it.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """

@@ -136,7 +136,9 @@ def _json_rows(file: Path, text: str) -> tuple[TableLine, ...]:
     except ValueError as error:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines):
-            raise SampleError(f"is not JSON that can be read, or is cut off: {error}", file=file) from error
+            raise SampleError(
+                f"is not JSON that can be read, or is cut off: {error}; nothing is repaired", file=file
+            ) from error
         rows = _json_lines(text.encode("utf-8", "surrogatepass"))
         return tuple(replace(row, key=str(n)) for n, row in enumerate(rows, start=1))
     if not isinstance(found, dict | list):

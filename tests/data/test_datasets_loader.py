@@ -62,7 +62,7 @@ def test_a_parquet_file_with_images_is_data(tmp_path: Path):
     more = {
         "id": ["a", "b", "c"],
         "editor": ["x", "x", "y"],
-        "edit_type": ["Colour"] * 3,
+        "edit_type": ["Color"] * 3,
         "human_if": ["good", None, "bad"],
     }
     frame(**more, bboxes=boxes, note=[1, 2, 3]).write_parquet(tmp_path / "edits.parquet")
@@ -72,7 +72,7 @@ def test_a_parquet_file_with_images_is_data(tmp_path: Path):
     assert (first.key, first.instruction, first.edit_type, first.extra) == (
         "x/a",
         "Make square 0 red.",
-        "Colour",
+        "Color",
         {"note": 1},
     )
     assert (first.source.width, first.edited.width, first.human) == (320, 320, {"if": {"human": "good"}})

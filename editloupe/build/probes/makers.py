@@ -38,7 +38,7 @@ from editloupe.build.probes.photographs import Scene, Thing
 from editloupe.build.probes.placing import card, filled, grown, size_of, spots, stamped, taken
 from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure
-from editloupe.imaging.colour_names import leading, share_of, to_lab
+from editloupe.imaging.color_names import leading, share_of, to_lab
 from editloupe.values import Json
 
 IF: Final = "instruction_following"

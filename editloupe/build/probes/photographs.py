@@ -20,7 +20,7 @@ from editloupe.data.image_lists import load_images
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.errors import DataError, ImageError
-from editloupe.imaging.colour_names import to_lab
+from editloupe.imaging.color_names import to_lab
 from editloupe.replies import one_line
 from editloupe.values import ImageRef, Sample, digest
 

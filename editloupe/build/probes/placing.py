@@ -11,7 +11,7 @@ import numpy as np
 from editloupe.build.probes.colours import PAINTS, Floats, Mask, from_lab, part_of, soft
 from editloupe.build.probes.photographs import Scene
 from editloupe.data.images import RGB
-from editloupe.imaging.colour_names import to_lab
+from editloupe.imaging.color_names import to_lab
 
 Place: TypeAlias = tuple[int, int]
 """x and y of a part's upper left corner, in px."""

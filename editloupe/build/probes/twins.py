@@ -21,7 +21,7 @@ from editloupe.build.probes.photographs import Scene, Thing
 from editloupe.build.probes.placing import size_of, sized, spots, stamped
 from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure, Nuisance, Trap
-from editloupe.imaging.colour_names import NAMES, SYNONYMS, to_lab
+from editloupe.imaging.color_names import NAMES, SYNONYMS, to_lab
 from editloupe.values import Json
 
 Parameters: TypeAlias = Mapping[str, Json]

@@ -17,7 +17,16 @@ from editloupe.data.embedded import RowImages, image_columns, row_files
 from editloupe.data.folders import Folder, RowError, plain_stem
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import (
-    FOLDER, IMAGES, KEY, ROLES, Layout, RowShape, chosen, names_in, path_part, value_of,
+    FOLDER,
+    IMAGES,
+    KEY,
+    ROLES,
+    Layout,
+    RowShape,
+    chosen,
+    names_in,
+    path_part,
+    value_of,
 )  # fmt: skip
 from editloupe.data.outputs import PARTS, FileNames, unended, with_outputs
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
