@@ -265,18 +265,6 @@ def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_pa
         store.array(ref)
 
 
-def test_a_kept_image_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    path.write_bytes(saved(gradient()))
-    store = ImageStore(tmp_path / "blobs")
-    ref = store.add_file(path)
-    blob = store.keep(ref)
-    path.unlink()
-    assert blob is not None and blob.name == f"{ref.sha256}.png"
-    assert np.array_equal(store.array(ref), gradient())
-    assert [p.name for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == [blob.name]
-
-
 def test_an_image_goes_to_a_model_as_its_own_bytes_unless_something_stands_between() -> None:
     store = ImageStore()
     for plain in (gradient(), gradient()[..., 0]):

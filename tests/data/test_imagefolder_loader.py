@@ -9,11 +9,10 @@ from pathlib import Path
 
 import polars
 import pytest
-from PIL import Image
 
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load, load_sample
-from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.data.samples import Loaded, load
+from editloupe.errors import DataError, SampleError
 from editloupe.values import Box, Sample
 
 Make = Callable[..., Path]
@@ -27,13 +26,6 @@ def opened(path: Path, **options: object) -> Loaded:
 
 def reason(loaded: Loaded, id: str) -> str:
     return next(r.message for r in loaded.rejected if r.id == id)
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the shared collection of real edits is not on this machine")
-def test_the_collection_of_real_edits_loads_whole() -> None:
-    loaded = opened(REAL)
-    assert (loaded.format, len(loaded.samples), loaded.rejected) == ("imagefolder", 83, ())
-    assert len({sample.key for sample in loaded.samples}) == 83
 
 
 def test_every_column_finds_its_place(pair: Pair, write: Make, draw: Make) -> None:
@@ -233,22 +225,3 @@ def test_empty_metadata_and_two_kinds_of_it_are_errors(pair: Pair, write: Make) 
     with pytest.raises(DataError, match=r"metadata\.jsonl .*; metadata\.csv .*Give the path of the one"):
         opened(file.parent)
     assert len(opened(file.parent / "metadata.csv").samples) == 1
-
-
-def test_an_unknown_format_and_a_stray_mapping_file_are_refused(pair: Pair, write: Make) -> None:
-    file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(
-        ConfigError,
-        match="unknown layout 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, emuedit, gedit",
-    ):
-        opened(file.parent, format="coco")
-    with pytest.raises(ConfigError, match=r"mapping file map\.toml cannot be read"):
-        opened(file.parent, format="imagefolder", fields=Path("map.toml"))
-
-
-def test_two_files_and_an_instruction_make_a_sample(draw: Make, tmp_path: Path) -> None:
-    Image.new("RGBA", (64, 48), (255, 0, 0, 9)).save(tmp_path / "after.png")
-    sample = load_sample(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
-    assert (sample.id, sample.instruction, sample.edit_type) == ("after", "Make it red.", "Change Color")
-    assert sample.warnings == ("edited: alpha composited on white",)
-    assert ImageStore().array(sample.source).shape == (48, 64, 3)

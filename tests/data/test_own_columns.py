@@ -59,20 +59,6 @@ def own(draw: Draw, tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def test_one_table_of_any_kind_and_name_is_read_by_its_columns(own: Path) -> None:
-    for name in ("edits.csv", "edits.tsv", "edits.jsonl", "edits.parquet"):
-        table = write(own / name, ROWS)
-        for path in (own, table):
-            loaded = opened(path, columns=NAMES)
-            assert loaded.format == "imagefolder" and loaded.rejected == ()
-            assert files(loaded) == [("a", "a.png", "a_x.png"), ("b", "b.png", "b_x.png")], name
-            assert [(s.instruction, s.extra) for s in loaded.samples] == [
-                ("Do a.", {"note": "a"}),
-                ("Do b.", {"note": "b"}),
-            ]
-        table.unlink()
-
-
 def test_it_is_one_option_of_the_command_the_yaml_and_python(own: Path, editloupe: Program) -> None:
     write(own / "edits.csv", ROWS)
     given = ",".join(f"{role}={column}" for role, column in NAMES.items())

@@ -6,7 +6,6 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.imaging.differences import localize
 from editloupe.imaging.drift import estimate_drift
 from editloupe.imaging.register import STILL, register
 from tests.imaging.drawn import textured, with_square
@@ -40,10 +39,6 @@ def test_a_lone_thing_that_is_taken_away_is_no_motion_but_one_that_is_shifted_is
     assert register(gray(first), gray(shifted)) @ (300, 200, 1) == pytest.approx((303, 202), abs=0.1)
 
 
-def test_pictures_of_other_things_are_not_moved() -> None:
-    assert np.array_equal(register(gray(textured(320, 240, seed=1)), gray(textured(320, 240, seed=2))), STILL)
-
-
 def test_places_that_wander_are_led_back() -> None:
     first = textured(640, 480)
     y, x = np.mgrid[0:480, 0:640].astype(np.float32)
@@ -61,12 +56,3 @@ def test_places_that_wander_are_led_back() -> None:
     before, after = (np.abs(p.astype(int) - first).mean() for p in (second, drift.undone(second)))
     assert after < before / 2
     assert estimate_drift(gray(first), gray(first)) is None
-
-
-def test_a_small_object_is_found_in_a_picture_that_was_cropped_and_toned() -> None:
-    first = textured(640, 480)
-    edited = with_square(first, (300, 200, 330, 226))
-    curve = np.clip(np.rint(255 * (np.arange(256) / 255) ** 1.05 * 0.97), 0, 255).astype(np.uint8)
-    second = curve[cv2.resize(edited[6:474, 10:634], (640, 480), interpolation=cv2.INTER_CUBIC)]
-    (region,) = localize(first, second).regions
-    assert list(region.box) == pytest.approx([300, 200, 330, 226], abs=4)
