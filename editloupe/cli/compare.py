@@ -27,22 +27,24 @@ from editloupe.config import RunConfig, pairs
 from editloupe.data.human import Known, names_of
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
-from editloupe.figures.columns import Dimension, HumanLabels, column_of_table, join, with_facts
-from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
+from editloupe.figures.columns import Dimension, Readings, column_of_table, join, with_facts
+from editloupe.figures.compare import Comparison, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
-from editloupe.figures.compare_tables import answers, markdown, tables, write_comparison
+from editloupe.figures.compare_tables import markdown, tables, write_comparison
 from editloupe.figures.equal_cost import at_equal_cost
 from editloupe.figures.human_labels import read_label_table, read_people
 from editloupe.figures.judged import Judged, on_shared_metrics, protocol_of, read_judged
 from editloupe.figures.labels import column_names
-from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, among_people, check_raters
+from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, check_raters
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
-Group: TypeAlias = Literal["editor", "edit_type", "area", "none"]
+Group: TypeAlias = Literal["editor", "edit_type", "none"]
+_BRIEF = 3
+"""Tables of a comparison that a terminal shows without --full."""
 Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
@@ -149,12 +151,12 @@ class _Given:
     group: str | None
     options: PeopleOptions
 
-    def table(self, file: Path, known: Known | None, *, judge: bool, only: str | None = None) -> HumanLabels:
+    def table(self, file: Path, known: Known | None, *, judge: bool, only: str | None = None) -> Readings:
         """Read a table of scores or of people's ratings."""
         columns, option = (self.score_columns, "--score-columns") if judge else (self.columns, "--columns")
         return read_label_table(file, known=known, columns=columns, option=option, only=only)
 
-    def people(self, known: Known | None, only: str | None = None) -> HumanLabels:
+    def people(self, known: Known | None, only: str | None = None) -> Readings:
         """Read the table of --human. Raises ConfigError without one."""
         if self.human is None:
             raise ConfigError(
@@ -163,10 +165,9 @@ class _Given:
             )
         return self.table(self.human, known, judge=False, only=only)
 
-    def grouped(self, people: Rated | None) -> PeopleOptions:
+    def grouped(self, people: Readings | None) -> PeopleOptions:
         """Return the options with the groups to average over: by default editors, where people rated edits of several."""
-        editors = set() if people is None else {key[0] for key, ratings in people.labels.ratings.items() if ratings}
-        over = self.group or ("editor" if len(editors) > 1 else "none")
+        over = self.group or ("editor" if people is not None and len(people.editors) > 1 else "none")
         return replace(self.options, over=None if over == "none" else cast(Dimension, over))
 
 
@@ -183,16 +184,16 @@ def _of_judges(
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
-    options = given.grouped(people)
+    options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
-    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, by_editor=by_editor)
+    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, editors=by_editor)
     more: list[MetricAgreement] = []
     if people is not None:
         rated = [m for m in known.metrics if m.id in people.labels.metrics]
         for file in given.scores:
             table = given.table(file, names_of(known.metrics), judge=True, only=rated[0].id if len(rated) == 1 else None)
-            column = replace(column_of_table(table), name=file.name)
-            more += [agreement(column, people.items, people.labels, m, options) for m in rated if m.id in table.metrics]
+            column = column_of_table(table, file.name)
+            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.metrics]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
 
 
@@ -211,15 +212,15 @@ def _of_tables(given: _Given) -> Comparison:
             both = [name for name in both if name in {known(word) for word in given.wanted}]
         if not both:
             rated = ", ".join(people.metrics) or "none"
-            raise ConfigError(f"{people.source}: no criterion that the judge has scores for; it rates {rated}")
-        column = replace(column_of_table(table), name=file.name)
-        items, labels = join(column.items, people, where=str(file), closed=False)
+            raise ConfigError(f"{people.name}: no criterion that the judge has scores for; it rates {rated}")
+        column = column_of_table(table, file.name)
+        labels = join(column, people, where=str(file), closed=False)
         held: Sequence[Metric | str] = both if bound is None else [m for m in bound if m.id in both]
-        grouped = given.grouped(Rated(items=items, labels=labels, column=column))
-        found += [agreement(column, items, labels, metric, grouped) for metric in held]
+        found += [agreement(column, labels, metric, given.grouped(labels)) for metric in held]
         notes += [*table.notes, *labels.notes]
-    made = _without_judges(str(given.human), notes, given.options)
-    return replace(made, human_agreement=tuple(found))
+    return Comparison(
+        bootstrap=given.options.drawing, human=str(given.human), human_agreement=tuple(found), notes=_once(notes)
+    )  # fmt: skip
 
 
 def _of_raters(given: _Given) -> Comparison:
@@ -252,23 +253,21 @@ def _of_people(run: Path, columns: str | None, given: _Given) -> Comparison:
     return _among(people, metrics, given.options, advice)
 
 
-def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
-    found = among_people(people, metrics, options)
+def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+    found = [agreement(None, people, metric, options) for metric in metrics]
     check_raters(found, advice)
-    return replace(
-        _without_judges(people.source, people.notes, options),
+    return Comparison(
+        bootstrap=options.drawing,
+        human=people.name,
+        notes=_once(people.notes),
         raters=tuple(found),
         disagreements=tuple(raters_apart(people, metrics)),
         titles=dict((m, (m, m)) if isinstance(m, str) else (m.id, (m.name, m.short)) for m in metrics),
     )
 
 
-def _without_judges(human: str, notes: Sequence[str], options: PeopleOptions) -> Comparison:
-    """Return a comparison without a run's judges, to be filled."""
-    return Comparison(
-        judges=(), bootstrap=options.drawing, summaries=(), pairs=(), costs=(), human=human, human_agreement=(), raters=(),
-        disagreements=(), notes=tuple(dict.fromkeys(notes)), titles={},
-    )  # fmt: skip
+def _once(notes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(notes))
 
 
 def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full: bool) -> None:
@@ -281,13 +280,11 @@ def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    if in_brief(full) and found.pairs:
-        for text in answers(found):
-            say(text)
+    brief = in_brief(full) and found.pairs
+    for table in made[: _BRIEF if brief else None]:
+        show_table(table)
+    if brief and len(made) > _BRIEF:
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
-    else:
-        for table in made:
-            show_table(table)
     if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder, opt
-from editloupe.cli.output import Form, command, fail, note, print_json, say, show_table, warn
+from editloupe.cli.output import Form, fail, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError, StorageError
 from editloupe.figures import gate as gates
 from editloupe.figures import render
@@ -18,7 +19,6 @@ from editloupe.figures.gate_junit import write_gate_junit
 from editloupe.figures.human_labels import read_people
 from editloupe.figures.judged import Judged, chosen
 from editloupe.runs.store import RunStore
-from editloupe.stats.table import simple
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""
@@ -71,8 +71,6 @@ def gate(
         show_table(gates.table(checked, title))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
-            if one.worst:
-                note(f"  by {', '.join(one.worst)}; look at the first: {command('show', run, one.worst[0])}")
     if junit is not None:
         write_gate_junit(checked, junit)
     if summary is not None:
@@ -81,15 +79,12 @@ def gate(
 
 
 def _append(file: Path, run: Path, checked: Sequence[Checked], title: str) -> None:
-    """Append the table and what failed to the summary of a CI server. Raises StorageError."""
-    tables = [gates.table(checked, f"Gate of {run}: {title}")]
-    if named := [one for one in checked if one.verdict == "failed" and one.worst]:
-        rows = [(one.name, ", ".join(one.worst), command("show", run, one.worst[0])) for one in named]
-        tables.append(simple("worst", "Failed by", ("Requirement", "Samples", "Look"), rows))
+    """Append the table to the summary of a CI server. Raises StorageError."""
+    table = gates.table(checked, f"Gate of {run}: {title}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8", errors="replace") as opened:
-            opened.write("".join(render.markdown(table) + "\n" for table in tables))
+            opened.write(render.markdown(table) + "\n")
     except OSError as error:
         raise StorageError(f"{file} cannot be written: {error.strerror or error}") from error
 
@@ -97,6 +92,7 @@ def _append(file: Path, run: Path, checked: Sequence[Checked], title: str) -> No
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
     """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     column = column_of(judged)
-    items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    joined = join(column, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     warn(joined.notes)
-    return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined
+    own = joined.frame if editor is None else joined.frame.filter(editor=editor)
+    return column, replace(joined, frame=own)

@@ -14,7 +14,7 @@ from editloupe.config import RunConfig
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
 from editloupe.figures.judged import judged_in
-from editloupe.figures.side_by_side import side_by_side
+from editloupe.figures.report import side_by_side
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import described
 from editloupe.runs.budget import Ledger
@@ -220,7 +220,7 @@ def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | N
         return
     table = None
     if outcome is not None and outcome.store.findings:
-        table = side_by_side(judged_in(outcome.store))
+        table, _ = side_by_side(judged_in(outcome.store))
     if codes is not None:
         listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
         side = None if table is None else table.to_json()

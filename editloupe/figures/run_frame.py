@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.data.human import turn_and_metric, value_on
+from editloupe.data.human import value_on
+from editloupe.figures.columns import with_facts
 from editloupe.figures.frame import COLUMNS, OURS, SPENT, typed
+from editloupe.figures.human_labels import labels_in
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
 from editloupe.scores import Score
@@ -67,22 +69,18 @@ def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], p
 def _human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """The ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     metrics = {metric.id: metric for metric in judged.metrics.metrics}
-    places = {id_: place for place, id_ in enumerate(metrics)}
-    for sample in judged.samples.values():
-        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "part": "", "kind": "human"}
-        about |= {"sample": sample.id, "editor": sample.editor, "source": sample.source.sha256}
-        about["edit_type"] = sample.edit_type
-        rated = ((*turn_and_metric(name), name) for name in sample.human)
-        for _, turn, id_, name in sorted((places[id_], turn, id_, name) for turn, id_, name in rated if id_ in metrics):
-            for rater, given in sample.human[name].items():
-                value = value_on(metrics[id_], given)
-                yield {
-                    **about,
-                    "turn": turn,
-                    "judge": rater,
-                    "metric": id_,
-                    "value": value,
-                    "normalised": None if value is None else metrics[id_].normalise(value),
-                    "label": given if isinstance(given, str) else None,
-                    "missing": "off_menu" if value is None else None,
-                }
+    rated = labels_in(judged.samples.values(), list(metrics.values()), str(judged.folder))
+    facts = with_facts(rated, judged.samples, judged.protocol).frame
+    for row in facts.to_dicts():
+        metric, answer = metrics[row["metric"]], row["number"] if row["label"] is None else row["label"]
+        value = value_on(metric, answer)
+        yield {
+            **row,
+            "run": str(judged.folder),
+            "protocol": judged.protocol.name,
+            "kind": "human",
+            "judge": row["who"],
+            "value": value,
+            "normalised": None if value is None else metric.normalise(value),
+            "missing": "off_menu" if value is None else None,
+        }

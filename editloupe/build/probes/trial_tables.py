@@ -10,7 +10,7 @@ from typing import Final
 
 from editloupe.build.probes.trial import OVERALL, SMALL, JudgeTrial, MetricTrial, Trial
 from editloupe.figures import render
-from editloupe.figures.report import drawable, table_files, write_files
+from editloupe.figures.write import drawable, table_files, write_files
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.table import (
     NONE,
@@ -102,7 +102,7 @@ def tables(found: Trial) -> Iterator[Table]:
 def write_trial(found: Trial, folder: Path) -> list[Path]:
     """Write trial.md, trial.json, a CSV a table and an SVG a plot. Raises StorageError."""
     whole = [("trial.md", markdown(found)), ("trial.json", render.json_text(found.to_json()))]
-    return write_files([*whole, *table_files(tables(found))], folder, kind="trial")
+    return write_files([*whole, *table_files(tables(found))], folder)
 
 
 def markdown(found: Trial) -> str:
