@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
 from editloupe.figures.escape import safe
 from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
-from editloupe.figures.summary import TableScores, specs, summarise
+from editloupe.figures.summary import TableScores, specs
 from editloupe.figures.tables import spec_table
 from editloupe.protocols.base import EvalProtocol
 from editloupe.runs.index import is_large
@@ -25,7 +24,7 @@ from editloupe.scores import Score
 from editloupe.stats.bootstrap import Drawing
 from editloupe.stats.spec import CellKind
 from editloupe.stats.table import Table
-from editloupe.values import Json, Serialisable, is_empty, parse_json
+from editloupe.values import Json, Serialisable, is_empty
 
 if TYPE_CHECKING:
     import polars
@@ -98,11 +97,10 @@ class Standing:
 def standing_of_run(folder: Path) -> Standing:
     """Return where a run stands.
 
-    The means of a large run are those that `editloupe judge` wrote at its end, if no finding came since: it is not read
-    whole.
+    A large run is not read whole for this: its means are what `editloupe report` shows.
     """
     if is_large(folder):
-        return Standing(means=_remembered(folder))
+        return Standing()
     try:
         store = RunStore.read(folder)
         found = judged_in(store)
@@ -114,27 +112,6 @@ def standing_of_run(folder: Path) -> Standing:
         means={one.judge_id: means_of_all(one.protocol, one.frame) for one in found},
         to_go=len(store.samples) if unbegun else len(waiting),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Written(Serialisable):
-    """What of a summary is read again."""
-
-    judge_id: str
-    means: tuple[MeanOfAll, ...]
-
-
-def _remembered(folder: Path) -> dict[str, tuple[MeanOfAll, ...]]:
-    found: dict[str, tuple[MeanOfAll, ...]] = {}
-    try:
-        last = (folder / "findings.jsonl").stat().st_mtime_ns
-        for path in sorted((folder / "report").glob("summary*.json")):
-            if path.stat().st_mtime_ns >= last:
-                one = _Written.from_json(parse_json(files.read_bytes(path)))
-                found[one.judge_id] = one.means
-    except (OSError, ValueError):
-        return {}
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +154,6 @@ class Closing:
     brief: tuple[Table, ...] = ()
     """The means of all samples (`brief_tables`)."""
     means: tuple[MeanOfAll, ...] = ()
-    editors: tuple[Mapping[str, Json], ...] = ()
-    """What `summarise` has of each editor."""
 
     @classmethod
     def of(cls, protocol: EvalProtocol, scores: Sequence[Score], agreement: Sequence[str]) -> Closing:
@@ -191,7 +166,6 @@ class Closing:
             tables="\n".join(map(render.markdown, [*brief, *label_tables(frame, protocol.metrics)])),
             brief=tuple(brief),
             means=means_of_all(protocol, frame),
-            editors=tuple(one.to_json() for one in summarise(protocol, scores)),
         )
 
     def markdown(self, heading: Heading) -> str:
@@ -200,12 +174,11 @@ class Closing:
         return "\n".join([safe(heading.text), "", *notes, *([self.tables] if self.tables else [])])
 
     def summary(self, heading: Heading, *, judge_id: str) -> dict[str, Json]:
-        """Return the numbers for programs, of all samples and by editor; a number that does not exist is null.
+        """Return the means of all samples for programs; a number that does not exist is null.
 
         judge_id: "" where nobody has the role "judge".
         """
-        means: list[Json] = [one.to_json() for one in self.means]
-        return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": list(self.editors)}
+        return {**heading.to_json(), "judge_id": judge_id, "means": [one.to_json() for one in self.means]}
 
 
 def brief_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:

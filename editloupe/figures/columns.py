@@ -34,8 +34,8 @@ SCHEMA: Final[Mapping[str, type]] = {
     "number": float,
     "label": str,
 }
-"""Column → type. `source` is shared by the edits of one source image, which are resampled together; `who` is the judge or the
-rater; of `number` and `label` one holds the answer, and none where the judge was asked and has none.
+"""Column → type. `source` is shared by the edits of one source image, which are resampled together; `who` is the judge or
+the rater; of `number` and `label` one holds the answer, and none where the judge was asked and has none.
 """
 
 

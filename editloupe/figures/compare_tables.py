@@ -12,7 +12,7 @@ from editloupe.figures import render
 from editloupe.figures.columns import DIMENSIONS, Dimension
 from editloupe.figures.compare import Comparison, Cost, Disagreement, JudgePair, JudgeSummary
 from editloupe.figures.escape import safe
-from editloupe.figures.people import Averages, GroupAgreement, MetricAgreement
+from editloupe.figures.people import Averages, GroupAgreement, MetricAgreement, RightMoreOften
 from editloupe.figures.write import table_files, write_files
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.significance import Significance
@@ -174,7 +174,7 @@ def _human(found: Comparison) -> Table:
     )
 
 
-def _versus(found: Comparison, tests: Sequence[tuple[MetricAgreement, str, Significance]]) -> Table:
+def _versus(found: Comparison, tests: Sequence[tuple[MetricAgreement, str, RightMoreOften]]) -> Table:
     return listed(
         "people-versus",
         "Which of two judges is right more often",

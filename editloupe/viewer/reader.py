@@ -263,7 +263,9 @@ class RunReader:
         # An editor's name stands in a key as `sample_key` writes it.
         named = [(key[: -len(id_) - 1].replace("%2F", "/").replace("%25", "%"), id_) for key, id_ in self._keys.values()]
         about = (
-            dict(editor=editor, sample=id_, turn=turn, part="", answer=None) for editor, id_ in named for turn in turns
+            {"editor": editor, "sample": id_, "turn": turn, "part": "", "answer": None}
+            for editor, id_ in named
+            for turn in turns
         )
         try:
             joined = join(Readings.of_rows(self.name, about), people, where=f"the run {self.name}", closed=True)

@@ -42,8 +42,8 @@ def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: 
         f"Look at the verdicts: editloupe view {out}",
     ]
     summary = json.loads((out / "report" / "summary.json").read_text())
-    followed = summary["editors"][0]["micro"]["instruction_following"]
-    assert (followed["value"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
+    (followed,) = summary["means"]
+    assert (followed["mean"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
     assert "| 33.33 (3/3) |" in (out / "report" / "summary.md").read_text()
     shown = editloupe("show", out, "s01")[1]
     for word in ("Make square 1 red.", "Call localize_differences", "Verdict: Wrong Action (2)"):
@@ -63,7 +63,7 @@ def test_each_format_prints_the_same_figures(editloupe: Run, edits: Edits, scrip
         code, said, notes = editloupe(*words, "--format", form)
         assert code == 0 and told in said and "findings judged" in notes and "findings judged" not in said, form
     events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
-    assert events[-1]["summary"]["editors"][0]["micro"]["instruction_following"]["value"] == pytest.approx(100 / 3)
+    assert events[-1]["summary"]["means"][0]["mean"] == pytest.approx(100 / 3)
 
 
 def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Script) -> None:
@@ -77,7 +77,7 @@ def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Sc
     assert (last["done"], last["total"], last["failures"], last["left_s"]) == (2, 2, {"backend_failed": 2}, 0.0)
     done = events[-1]
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
-    assert done["summary"]["editors"][0]["micro"]["instruction_following"]["value"] is None
+    assert done["summary"]["means"][0]["mean"] is None
 
 
 def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: Run, edits: Edits, script: Script) -> None:

@@ -219,21 +219,6 @@ def test_disagreements_come_furthest_apart_first(compared: Comparer):
     assert found[0]["labels"] == {"a, tool": "Localization Failure", "b, tool": "Flawless Execution"}
 
 
-def test_of_samples_as_far_apart_the_one_with_more_metrics_apart_comes_first(compared: Comparer):
-    """s0 is 100 apart on one of two metrics, s1 100 on one and 33 on the other, s2 and s3 100 on both."""
-
-    def judge(labels: Sequence[int], consistency: Sequence[int]) -> list[Row]:
-        names = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
-        return said(labels) + [finding(edit(i), names[v - 1], criterion=VC) for i, v in enumerate(consistency)]
-
-    found = compared({"a": judge([1, 1, 1, 1], [4, 4, 4, 4]), "b": judge([4, 4, 4, 4], [4, 3, 1, 1])})["disagreements"]
-    apart = [(d["sample"], d["criterion"], round(d["spread"])) for d in found]
-    assert apart == [
-        *(("s2", IF, 100), ("s2", VC, 100), ("s3", IF, 100), ("s3", VC, 100)),
-        *(("s1", IF, 100), ("s0", IF, 100), ("s1", VC, 33)),
-    ]
-
-
 def test_other_data_no_overlap_and_one_judge_are_refused(
     write: Callable[..., Path], editloupe: Callable[..., tuple[int, str, str]]
 ):

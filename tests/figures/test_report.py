@@ -266,26 +266,14 @@ def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     second = write({("a", IF): BEST, ("b", IF): "(refused)", ("c", IF): BEST}, name="second")
     none = write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none")
     together = reported(none, first, second)["together"]
-    told = {r["judge"].removesuffix(", tool"): (r["mean"], r["common"], r["judged"]) for r in together["records"]}
+    told = {r["judge"].removesuffix(", tool"): (r["mean"], r["common"]) for r in together["records"]}
     # A judge without a verdict would leave nothing that all judged.
-    assert told == {"none": (None, 0, 0), "first": (0.0, 1, 2), "second": (100.0, 1, 2)}
-    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
+    assert told == {"none": (None, None), "first": (50.0, 0.0), "second": (100.0, 100.0)}
     assert reported(first)["together"] is None
-
-
-def test_samples_of_other_content_do_not_stand_side_by_side(
-    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
-):
-    here, there = [edit(id, (0, 0, 9, 9)) for id in "ab"], [edit("a", (0, 0, 9, 9)), edit("b", (0, 0, 10, 9))]
-    first = write({("a", IF): LOST, ("b", IF): LOST}, name="first", samples=here)
-    second = write({("a", IF): BEST, ("b", IF): LOST}, name="second", samples=there)
-    together = reported(first, second)["together"]
-    assert [(r["common"], r["judged"]) for r in together["records"]] == [(1, 2), (1, 2)]
-    assert "1 sample has the same name and other content: left out." in together["caption"]
-    third = write({("z", IF): LOST}, name="third")
-    report = reported(first, third)
-    assert report["together"] is None and "no sample was given to all of them" in report["notes"][0]
-    assert f"> {report['notes'][0]}" in editloupe("report", first, third, "--format", "md")[1]
+    # Other data.
+    third = write({("z", IF): LOST}, name="third", samples=[edit("z")])
+    (note,) = reported(first, third)["notes"]
+    assert "side by side: the judges have no sample in common" in note
 
 
 @pytest.fixture(scope="module")
@@ -342,38 +330,6 @@ def test_plots_for_a_paper_are_written_whatever_is_printed(
     assert (code, out, (tmp_path / "none").exists()) == (2, "", False) and "--figures: No plots: they need" in said
     code, out, _ = editloupe("report", runs["plain"])
     assert code == 0 and "tables as CSV, and no plots, which need matplotlib" in out and "plots as SVG" not in out
-
-
-def test_a_new_report_removes_what_only_the_old_one_had(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    out = tmp_path / "reports"
-    assert editloupe("report", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    (out / "judge-1" / "mine.txt").write_text("kept")
-    (out / "summary.json").write_text("{}")
-    assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
-    code, _, _ = editloupe("report", runs["plain"], "--out", out)
-    assert code == 0
-    assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
-    assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
-    assert all((out / name).is_file() for name in ("summary.json", "compare.json", "report.json", "scores-overall.csv"))
-    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    assert (out / "scores-overall.csv").is_file()
-
-
-def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    out = tmp_path / "out"
-    out.mkdir()
-    (tmp_path / "mine.txt").write_text("kept")
-    (out / ".files.json").write_text(json.dumps({"report": ["../mine.txt", "nowhere.csv", 3], "x": 1}))
-    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
-    assert (tmp_path / "mine.txt").is_file()
-    (out / ".files.json").write_text("cut off {")
-    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
-    assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
 
 
 def test_what_cannot_be_reported_is_said(
