@@ -247,8 +247,6 @@ def _show(
         show_table(table)
     if len(tables) > SHOWN:
         say(f"\n… and {len(tables) - SHOWN} more sources")
-    if (summary := report.editors()) is not None:
-        show_table(summary)
     places = [place for ranking in report.rankings for place in ranking.places]
     ranked = sum(place.rank is not None for place in places)
     if ranked < len(places) + len(report.unread):

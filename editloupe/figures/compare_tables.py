@@ -92,7 +92,7 @@ def standing_table(found: Sequence[JudgeSummary], shorts: Mapping[str, str]) -> 
     """Return each judge's means, on its own coverage and on what all judged.   shorts: metric → short name."""
     return listed(
         "judges",
-        "Judges",
+        "Judges side by side",
         found,
         {
             "Judge": lambda s: s.judge,

@@ -31,7 +31,7 @@ def published_table(judged: Judged) -> Table | None:
         return math.fsum(known) / len(known) if known else None, len(known), len(asked)
 
     found = [(one, *mean(one)) for one in judged.published]
-    return listed(
+    made = listed(
         "published",
         "Means as published, and of what was judged",
         found,
@@ -49,8 +49,9 @@ def published_table(judged: Judged) -> Table | None:
                 name="change", digits=4, signed=True,
             ),
         },
-        keys=lambda line: {"judge": judged.name, "editor": line[0].editor, **line[0].dims, "metric": line[0].metric},
+        keys=lambda line: {"editor": line[0].editor, **line[0].dims, "metric": line[0].metric},
         fixed=2 + len(dims),
         caption="Published: as the files' own script computes it, with what it counts for a reply that could not be read. "
         "Judged: the mean over scores that are numbers on the scale (judged/asked). In the unit of the metric.",
     )  # fmt: skip
+    return made.with_keys({"judge": judged.name})

@@ -12,7 +12,7 @@ from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import Drawing, Estimate
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
+from editloupe.stats.table import UNNAMED, Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -74,21 +74,22 @@ class _Pivot:
 
     def columns(self, found: TableScores) -> list[_Figures]:
         """Return the columns of these scores."""
-        if not self.by_metric:
-            columns = []
-            for name in found.frame["column"].unique(maintain_order=True):
-                own = found.where(column=name)
-                there = set(own.frame["metric"])
-                own = own.of_metrics([m for m in found.metrics if m.id in there])
-                columns.append(_Figures(name, own, {self.spec.columns: _raw(name)}))
-            return columns
-        columns = [
-            _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
-            for m in self.metrics
+        if self.by_metric:
+            columns = [
+                _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
+                for m in self.metrics
+            ]
+            # A metric may be called "overall" itself.
+            together = len(self.metrics) > 1 and self.hundred
+            return [*columns, *([_Figures("Overall", found, {"metric": OVERALL})] if together else [])]
+        parts = {name: found.where(column=name) for name in found.frame["column"].unique(maintain_order=True)}
+        there = {name: set(own.frame["metric"]) for name, own in parts.items()}
+        return [
+            _Figures(
+                name, own.of_metrics([m for m in found.metrics if m.id in there[name]]), {self.spec.columns: _raw(name)}
+            )
+            for name, own in parts.items()
         ]
-        # A metric may be called "overall" itself.
-        together = [_Figures("Overall", found, {"metric": OVERALL})] if len(self.metrics) > 1 and self.hundred else []
-        return [*columns, *together]
 
     def table(self, keys: Mapping[str, Json]) -> Table:
         """Return the table."""
@@ -109,7 +110,7 @@ class _Pivot:
             title=spec.title,
             columns=(*label_columns(_capital(spec.rows)), *figures),
             rows=tuple(rows if self.by_metric else (replace(row, keys={**single, **row.keys}) for row in rows)),
-            caption=" ".join(filter(None, (self._caption(), *self._left_out(columns), spec.caption))),
+            caption=" ".join(filter(None, (self._caption(), spec.caption))),
             keys=keys,
             plots=tuple(self._plots(name, columns)),
         )
@@ -173,27 +174,13 @@ class _Pivot:
         )
 
     def _caption(self) -> str:
-        interval = "with their 95 % interval, resampled by source image, where there is one"
-        if self.hundred:
-            each = ", in Overall each once a metric" if len(self.metrics) > 1 else ""
-            sentence = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
-            return f"{sentence} Means {interval}." if self.drawn else sentence
-        what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
-        sentence = what.get(self.spec.cell, "Means in the unit of the metric")
-        if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
-            sentence += f" ({', '.join(shorts)} on 0 to 100)"
-        sentence = f"{sentence}, {interval}; (judged/asked)." if self.drawn else f"{sentence}; (judged/asked)."
+        kinds = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
+        what = kinds.get(self.spec.cell, "Scores 0 to 100" if self.hundred else "Means in the unit of the metric")
+        shorts = [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]
+        what += f" ({', '.join(shorts)} on 0 to 100)" if shorts and not self.hundred else ""
+        drawn = " with their 95 % interval, resampled by source image, where there is one" if self.drawn else ""
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
-        return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
-
-    def _left_out(self, columns: Sequence[_Figures]) -> Iterator[str]:
-        """Yield a sentence for each column whose mean over rows leaves out a row that only some of its metrics have."""
-        for column in columns if self.spec.cell == "macro" else ():
-            rest = [row for row in column.scores.listed if row not in column.scores.whole_rows]
-            partly = [row for row in rest if column.scores.where(row=row).frame["shown"].is_not_null().any()]
-            if partly and len(column.scores.metrics) > 1:
-                where = "" if len(columns) == 1 or self.by_metric else f" of {column.title}"
-                yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
+        return f"{what}{drawn}; (judged/asked)." + (f" Lower is better: {', '.join(lower)}." if lower else "")
 
     def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterator[Plot]:
         """The means of every row that the data has, a bar a column."""
@@ -207,7 +194,7 @@ class _Pivot:
 
 
 def _raw(value: str) -> str:
-    return "" if value == "(not named)" else value
+    return "" if value == UNNAMED else value
 
 
 def _capital(column: str) -> str:
