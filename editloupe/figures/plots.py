@@ -145,15 +145,16 @@ def cumulative(series: Sequence[Shares]) -> str:
     figure, axes = _canvas(WIDTH, 4.4)
     sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
     for number, one in enumerate(series):
-        values, under = sorted(one.values), ["no line"]
-        if values:
-            shares = [100 * (i + 1) / len(values) for i in range(len(values))]
-            label, style = _label(f"{one.name}: {one.counted}"), {"color": _of(COLOURS, number), "ls": _of(_DASHES, number)}
-            axes.step([values[0], *values], [0, *shares], where="post", label=label, **style)
-            under = [
-                f"{100 * sum(v < area for v in values) / len(values):.0f} % are under {100 * area:g} %"
-                for area in (0.001, 0.01, 0.1)
-            ]
+        values, under = np.sort(one.values), ["no line"]
+        if len(values):
+            style = {
+                "color": _of(COLOURS, number),
+                "ls": _of(_DASHES, number),
+                "label": _label(f"{one.name}: {one.counted}"),
+            }
+            axes.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", **style)
+            below = {area: 100 * float((values < area).mean()) for area in (0.001, 0.01, 0.1)}
+            under = [f"{share:.0f} % are under {100 * area:g} %" for area, share in below.items()]
         sentences.append(f"{one.name}: {one.counted}; {', '.join(under)}.")
     _log_shares(axes, [value for one in series for value in one.values])
     axes.set_ylabel("Targets of at most this area, %")
@@ -164,18 +165,13 @@ def cumulative(series: Sequence[Shares]) -> str:
 
 def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
     """Return counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4)."""
-    figure, first = _canvas(width, 2.8 * max(1, len(series)))
-    first.remove()
-    for number, one in enumerate(series):
-        panel = figure.add_subplot(len(series), 1, number + 1)
-        _areas(panel, one, [value for own in series for value in own.values])
-    return _as_svg(figure, title, " ".join(_told_areas(title, one) for one in series))
+    return _as_svg(_areas(series, width), title, " ".join(_told_areas(title, one) for one in series))
 
 
 def _figure(plot: Plot, width: float) -> Figure:
     drawn: dict[type, Callable[[Any, float], Figure]] = {
-        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, HistogramPlot: _histogram,
-        ScatterPlot: _scatter, SizePlot: _sizes,
+        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, ScatterPlot: _scatter, SizePlot: _sizes,
+        HistogramPlot: lambda plot, width: _areas([_shares(plot)], width),
     }  # fmt: skip
     return drawn[type(plot)](plot, width)
 
@@ -254,22 +250,19 @@ def _heat(plot: HeatPlot, width: float) -> Figure:
     """A grid of shares, coloured from worst to best, with the number in each square."""
     figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.patches import Rectangle
 
+    shares = np.array([[np.nan if cell is None else cell[0] for cell in own] for own in plot.cells], dtype=float)
     colours = LinearSegmentedColormap.from_list("tones", TONES)
-    for y, own in enumerate(plot.cells):
-        for x, cell in enumerate(own):
-            if cell is None:
-                continue
-            value, judged, asked = cell
-            shade: Any = "none" if value is None else colours(value / 100)
-            axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=shade, edgecolor=_INK, linewidth=0.4))
-            text = ("–" if value is None else f"{value:.0f}") + (f"\n{judged}/{asked}" if judged != asked else "")
-            axes.text(x, y, text, ha="center", va="center", fontsize=8, color=_INK if value is None else "#000")
-    axes.set_xlim(-0.5, len(plot.columns) - 0.5)
-    axes.set_xticks(range(len(plot.columns)), [safe(name) for name in plot.columns], rotation=20 if width < WIDTH else 0)
+    axes.pcolormesh(np.ma.masked_invalid(shares), cmap=colours, vmin=0, vmax=100, edgecolors=_INK, linewidth=0.4)
+    for (y, x), share in np.ndenumerate(shares):
+        if (cell := plot.cells[y][x]) is not None:
+            counts = f"\n{cell[1]}/{cell[2]}" if cell[1] != cell[2] else ""
+            text, ink = ("–", _INK) if np.isnan(share) else (f"{share:.0f}", "#000")
+            axes.text(x + 0.5, y + 0.5, text + counts, ha="center", va="center", fontsize=8, color=ink)
+    turned = 20 if width < WIDTH else 0
+    axes.set_xticks(np.arange(len(plot.columns)) + 0.5, [safe(name) for name in plot.columns], rotation=turned)
     axes.set_xlabel(safe(plot.columns_title))
-    _named_rows(axes, plot.rows)
+    _named_rows(axes, plot.rows, at=0.5)
     return figure
 
 
@@ -288,30 +281,25 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
     return figure
 
 
-def _histogram(plot: HistogramPlot, width: float) -> Figure:
-    figure, axes = _canvas(width, 2.8)
-    _areas(axes, _shares(plot), plot.shares)
+def _areas(series: Sequence[Shares], width: float) -> Figure:
+    """How many have which area, with the count above each bar, one panel a series."""
+    figure, first = _canvas(width, 2.8 * max(1, len(series)))
+    first.remove()
+    for number, one in enumerate(series):
+        axes = figure.add_subplot(len(series), 1, number + 1)
+        for low, high, count in one.steps:
+            bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
+            axes.bar_label(bar, padding=1)
+        _log_shares(axes, [value for own in series for value in own.values])
+        axes.set_ylabel(f"{one.of.capitalize()}s")
+        axes.set_title(safe(f"{one.name}: {one.counted}" if one.name else one.counted), fontsize=9.5, loc="left")
     return figure
-
-
-def _areas(axes: Axes, shares: Shares, all_values: Sequence[float]) -> None:
-    """How many have which area, with the count above each bar."""
-    for low, high, count in shares.steps:
-        bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
-        axes.bar_label(bar, padding=1)
-    _log_shares(axes, all_values)
-    axes.set_ylabel(f"{shares.of.capitalize()}s")
-    axes.set_title(safe(f"{shares.name}: {shares.counted}" if shares.name else shares.counted), fontsize=9.5, loc="left")
 
 
 def _scatter(plot: ScatterPlot, width: float) -> Figure:
     """Scores against areas; dots of one score are spread a little, so that they do not cover each other."""
     figure, axes = _canvas(width, 4.2)
-
-    def place(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        return [(x, min(100.0, max(0.0, y + 4 * ((i % 9) / 8 - 0.5)))) for i, (x, y) in enumerate(points)]
-
-    _dots(axes, plot.groups, place)
+    _dots(axes, plot.groups, spread=4)
     if plot.trend:
         axes.plot(*zip(*plot.trend, strict=True), color=_INK, linewidth=1.6, label=_label(plot.trend_title))
     else:
@@ -326,7 +314,7 @@ def _scatter(plot: ScatterPlot, width: float) -> Figure:
 def _sizes(plot: SizePlot, width: float) -> Figure:
     """Widths and heights of targets on two log axes, coloured by score."""
     figure, axes = _canvas(width, 4.6)
-    _dots(axes, plot.groups, list)
+    _dots(axes, plot.groups)
     points = [point for group in plot.groups for point in group.points]
     _log_shares(axes, [x for x, _ in points], title="Target width, share of the image's")
     _log_shares(axes, [y for _, y in points], title="Target height, share of the image's", which="y")
@@ -334,21 +322,22 @@ def _sizes(plot: SizePlot, width: float) -> Figure:
     return figure
 
 
-def _dots(
-    axes: Axes, groups: Sequence[Dots], place: Callable[[Sequence[tuple[float, float]]], list[tuple[float, float]]]
-) -> None:
+def _dots(axes: Axes, groups: Sequence[Dots], *, spread: float = 0) -> None:
+    """Draw points, a colour and mark a group.   spread: how far dots of one height are moved apart at most."""
     for number, group in enumerate(groups):
-        x, y = zip(*place(group.points), strict=True) if group.points else ((), ())
+        x, y = np.array(group.points, dtype=float).reshape(-1, 2).T
+        moved = y + spread * (np.arange(len(y)) % 9 / 8 - 0.5)
         colour, mark = _colour(number, group.good), _of(_MARKS, _place(number, group.good))
-        axes.scatter(x, y, s=16, alpha=0.75, color=colour, marker=mark, label=_label(f"{group.name}: {len(group.points)}"))
+        label = _label(f"{group.name}: {len(group.points)}")
+        axes.scatter(x, moved, s=16, alpha=0.75, color=colour, marker=mark, label=label, clip_on=not spread)
 
 
-def _named_rows(axes: Axes, names: Iterable[str]) -> None:
-    """The first row on top; a long name is cut."""
+def _named_rows(axes: Axes, names: Iterable[str], *, at: float = 0) -> None:
+    """The first row on top; a long name is cut.   at: where in a row its name stands."""
     listed = [safe(name) for name in names]
     cut = [name if len(name) <= 32 else f"{name[:31]}…" for name in listed]
-    axes.set_yticks(range(len(listed)), cut)
-    axes.set_ylim(len(listed) - 0.5, -0.5)
+    axes.set_yticks(np.arange(len(listed)) + at, cut)
+    axes.set_ylim(len(listed) - 0.5 + at, at - 0.5)
 
 
 def _log_shares(axes: Axes, values: Sequence[float], *, title: str = _AREA, which: Literal["x", "y"] = "x") -> None:
