@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import put_on_trial
 from editloupe.build.probes.trial_tables import answers, heading, markdown, tables, write_trial
-from editloupe.cli.arguments import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders, TableName
 from editloupe.cli.compare import chosen_judges
-from editloupe.cli.options import words
-from editloupe.cli.output import Form, command, in_brief, note, say, show_table, show_whole
-from editloupe.data.tables import ENDINGS
-from editloupe.errors import ConfigError
+from editloupe.cli.options import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders, TableName, words
+from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole
 from editloupe.figures import plots
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import RESAMPLES, Drawing
@@ -40,8 +35,6 @@ def trial(
     editloupe judge my-probes --protocol probes --mode tool --out runs/tool
     editloupe trial runs/plain runs/tool
     """
-    for path in runs:
-        _refuse_data(path)
     found = chosen_judges(read_judged(runs, same_metrics=False), words(judges))
     told = put_on_trial(found, prices=read_prices(prices), drawing=Drawing(resamples=resamples))
     made = list(tables(told))
@@ -64,11 +57,3 @@ def trial(
         written = write_trial(told, out_dir)
         note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, {plots.written()}")
     return 0
-
-
-def _refuse_data(path: Path) -> None:
-    """Raise ConfigError for data that nobody has judged: a metadata file, or a folder with one."""
-    metadata = any((path / f"metadata{ending}").exists() for ending in ENDINGS)
-    if path.is_file() or (metadata and not (path / "run.json").exists()):
-        judge = command("judge", path, "--protocol", "probes")
-        raise ConfigError(f"{path} is no run; judge the probes first: {judge}; then name the run")

@@ -336,16 +336,15 @@ def _all_figures(found: MetricAgreement, which: str, title: str, level: float) -
 
 
 def _averages(found: MetricAgreement, averages: Averages) -> Table:
-    over = f"{averages.over.replace('_', ' ')}s"
     out = {(group, why): None for missing in averages.left_out.values() for group, why in missing.items()}
     return listed(
         f"averages-{found.criterion}".replace("_", "-"),
-        f"{found.title}: average over {over} ({averages.how})",
+        f"{found.title}: average over editors ({averages.how})",
         averages.figures.items(),
         {
             "Figure": lambda line: TITLES[line[0]][0],
             "Average": lambda line: estimated(line[1], digits=4, interval_digits=3, name="value", why=True),
-            over.capitalize(): lambda line: f"{averages.groups - len(averages.left_out[line[0]])} of {averages.groups}",
+            "Editors": lambda line: f"{averages.groups - len(averages.left_out[line[0]])} of {averages.groups}",
         },
         keys=lambda line: {**_keys(found), "dimension": averages.over, "average": averages.how, "figure": line[0]},
         caption=" ".join(f"Left out: {group} ({why})." for group, why in out),

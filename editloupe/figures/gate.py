@@ -14,7 +14,7 @@ from editloupe.answers import fold
 from editloupe.errors import ConfigError
 from editloupe.figures.columns import Readings
 from editloupe.figures.judged import Judged
-from editloupe.figures.people import PeopleOptions, agreement
+from editloupe.figures.people import agreement
 from editloupe.figures.summary import OVERALL, TableScores, share_a_scale, specs
 from editloupe.findings import FAILURES
 from editloupe.scores import Metric, MetricSet
@@ -42,7 +42,6 @@ METRICS: Final[Mapping[str, str]] = {
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
     "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of "
     + ", ".join(AGREEMENT),
-    "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
 
@@ -55,8 +54,7 @@ _KNOWN: Final[Mapping[str, tuple[int, int, tuple[float, float]]]] = {
     "status": (1, 1, _SHARE),
     **dict.fromkeys(("mean", "macro"), (1, 1, _ANY)),
     "share": (2, 2, _SHARE),
-    "exact": (1, 2, _SHARE),
-    **dict.fromkeys(("accuracy", "f1"), (1, 3, _SHARE)),
+    **dict.fromkeys(("exact", "accuracy", "f1"), (1, 2, _SHARE)),
     **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (1, 2, (-1.0, 1.0))),
     **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (1, 2, (-math.inf, 1.0))),
     "mae": (1, 2, _COUNT),
@@ -206,15 +204,6 @@ def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[
             yield _count(judged, checked)
 
 
-def of_editor(judged: Judged, editor: str) -> Judged:
-    """Return the same for one editor's samples alone. Raises ConfigError, which lists those there are."""
-    if editor not in judged.editors:
-        known = ", ".join(e or "(not named)" for e in judged.editors)
-        raise ConfigError(f"{judged.folder}: no editor {editor!r}; it has {known}")
-    kept = tuple(s for s in judged.scores if s.editor == editor)
-    return replace(judged, name=f"{judged.name}, {editor}", scores=kept)
-
-
 def _count(judged: Judged, checked: Checked) -> Checked:
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
     criterion = judged.metrics.metric(arguments[0]) if arguments and metric != "status" else None
@@ -272,7 +261,6 @@ def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Che
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
     both = {*people.frame["metric"]} & {*judged.criteria}
     wanted = [judged.metrics.metric(name) for name in arguments[1:2]]
-    options = PeopleOptions(good=arguments[2] if len(arguments) > 2 else None)
     criteria = wanted or [c for c in judged.metrics.metrics if c.id in both]
     if not criteria:
         yield replace(checked, why="people rated no criterion that was judged")
@@ -281,9 +269,9 @@ def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Che
         if criterion.id not in both:
             yield replace(one, why=f"{criterion.id}: people did not rate it, or it was not asked in this run")
             continue
-        figures = agreement(said, people, criterion, options).all.figures
+        figures = agreement(said, people, criterion).all.figures
         if metric not in figures:
-            yield replace(one, why=f"say from which label on an edit is good: {metric}(human, {criterion.short}, LABEL)")
+            yield replace(one, why=f"{criterion.id} has no {metric}: its answers are read another way")
             continue
         found = figures[metric]
         between = "" if found.low is None else f"; {found.low:.3g} to {found.high:.3g}"

@@ -213,7 +213,7 @@ class _LabelReader:
             self._leave(line, f"holds no rating: {error}")
             return
         if rating is not None and self.ratings.setdefault(place, rating) != rating:
-            self._leave(line, "rates again, in another way, what a line above rates; name several raters in a column rater")
+            self._leave(line, "rates again, in another way, what a line above rates (a column rater names several)")
 
     def _leave(self, line: TableLine, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)

@@ -42,10 +42,8 @@ class PeopleOptions:
 
     how: Averaging = "fisher"
     """Average of the correlations of groups."""
-    over: Dimension | None = None
-    """The groups to average over; None for none."""
-    good: str | None = None
-    """The label from which on an item is good."""
+    over_editors: bool = False
+    """Also average the correlations of editors."""
     drawing: Drawing = DRAWING
 
 
@@ -62,9 +60,9 @@ class GroupAgreement(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Averages(Serialisable):
-    """Correlations of groups, averaged."""
+    """Correlations of editors, averaged."""
 
-    over: Dimension
+    over: Dimension = "editor"
     how: Averaging
     groups: int
     figures: Mapping[str, Estimate]
@@ -134,7 +132,7 @@ def agreement(
     None for their ratings of the metric.
     With several raters, correlations and errors take people's mean, figures on labels their most frequent label; an item
     without one (a draw) counts as not labelled there. Among people asked are the items that anyone rated, and judged those
-    that the figure can use. Raises ConfigError for an `options.good` that is no label.
+    that the figure can use.
     """
     options = options or PeopleOptions()
     names = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.name, metric.short)
@@ -162,7 +160,7 @@ def agreement(
             for dimension, groups in beside.groups.items()
             if len(groups) > 1
         },
-        averages=beside.averages(options.over) if judge is not None and options.over and reading.ruler.ordered else None,
+        averages=beside.averages() if judge is not None and options.over_editors and reading.ruler.ordered else None,
         confusion=() if judge is None or scale is None else tuple(map(tuple, confusion(beside.labels, scale))),
         notes=tuple(notes),
         scale=scale,
@@ -196,7 +194,7 @@ class _Beside:
         items = people.frame.filter(metric=rating or name).unique(KEY, keep="first", maintain_order=True)
         self.judged, self.options, self.sources = judge is not None, options, items["source"].to_list()
         given = [answers.get(key) for key in rated]
-        self.reading = MetricReading(given, list(rated.values()), metric, options.good, one_scale=rating is None)
+        self.reading = MetricReading(given, list(rated.values()), metric, one_scale=rating is None)
         scale = self.reading.ruler.scale
         self.means = Paired.of(self.reading.scores, self.reading.means, self.sources)
         self.labels = self.means
@@ -225,12 +223,12 @@ class _Beside:
             among.pop("rater_vs_others", None)
         return GroupAgreement(name=name, figures=found, ceiling=among)
 
-    def averages(self, over: Dimension) -> Averages:
-        """Return the correlations of groups, averaged; those of people are of the groups in which the judge has one.
+    def averages(self) -> Averages:
+        """Return the correlations of editors, averaged; those of people are of the groups in which the judge has one.
 
         All groups are resampled together, since one source image may have edits in each.
         """
-        members, every = self.groups[over], in_order(self.sources)
+        members, every = self.groups["editor"], in_order(self.sources)
         found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
         for name, figure in CORRELATIONS.items():
@@ -261,7 +259,7 @@ class _Beside:
             found["rater_vs_others"] = self._average([v for v, _ in known], [r for _, r in known if r is not None], base)
             why = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
             left_out["rater_vs_others"] = {name: reason for name, reason in why.items() if reason}
-        return Averages(over=over, how=self.options.how, groups=len(members), figures=found, left_out=left_out)
+        return Averages(how=self.options.how, groups=len(members), figures=found, left_out=left_out)
 
     def _average(self, found: Sequence[float], rows: Sequence[Floats], base: Estimate) -> Estimate:
         """The average of values, with an interval from their resamples."""

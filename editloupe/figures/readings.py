@@ -29,10 +29,13 @@ class Ruler:
     """The labels; None for numbers without labels."""
     number: Callable[[float | str], float | None]
     """An answer's place on the scale; None if it has none."""
-    good: float | None
-    """The value from which on an item is good; None if nothing divides the scale."""
     one_scale: bool = True
     """False where judge and people use different units, so that only correlations say something."""
+
+    @property
+    def good(self) -> float | None:
+        """The better of two labels; None if nothing divides the scale."""
+        return self.scale.values[1] if self.scale is not None and len(self.scale.values) == 2 else None
 
     @property
     def ordered(self) -> bool:
@@ -44,14 +47,13 @@ class Ruler:
         return None if answer is None else self.number(round(answer, DECIMALS) if isinstance(answer, float) else answer)
 
 
-def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = (), good: str | None = None) -> Ruler:
+def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = ()) -> Ruler:
     """Return how the answers of judges (`ours`) and people (`theirs`) are read.
 
-    good: the label or number from which on an item is good, as the user wrote it.
-    Raises ConfigError if it is none of the metric, and for numbers and words that nothing says how to compare.
+    Raises ConfigError for numbers and words that nothing says how to compare.
     """
     if isinstance(metric, str):
-        return _ruler_shown(metric, ours, theirs, good)
+        return _ruler_shown(metric, ours, theirs)
     scale = None
     if metric.levels:
         values, names = zip(*((float(level.value), level.name) for level in metric.levels), strict=True)
@@ -60,13 +62,9 @@ def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer]
         words = [answer for answer in (*ours, *theirs) if isinstance(answer, str)]
         if any(value_on(metric, word) is None for word in words):
             # Options whose order means nothing: two wrong answers are not the same answer.
-            return _words(metric.id, words, good)
+            return _words(words)
         scale = YES_OR_NO
-    threshold = scale.values[1] if scale is not None and len(scale.values) == 2 else None
-    if good is not None and (threshold := value_on(metric, _typed(good))) is None:
-        known = ", ".join(scale.names) if scale is not None else f"it has {metric.domain.bounds or 'finite numbers'}"
-        raise ConfigError(f"--good-from {good!r} is no label of {metric.id}: {known}")
-    return Ruler(scale=scale, number=lambda answer: value_on(metric, answer), good=threshold)
+    return Ruler(scale=scale, number=lambda answer: value_on(metric, answer))
 
 
 def ruler_of_two(metric: Metric | str) -> Ruler:
@@ -75,7 +73,7 @@ def ruler_of_two(metric: Metric | str) -> Ruler:
     def number(answer: float | str) -> float | None:
         return answer if isinstance(answer, float) else None if isinstance(metric, str) else value_on(metric, answer)
 
-    return Ruler(scale=None, number=number, good=None, one_scale=False)
+    return Ruler(scale=None, number=number, one_scale=False)
 
 
 class MetricReading:
@@ -86,7 +84,6 @@ class MetricReading:
         answers: Sequence[Answer],
         rated: Sequence[Mapping[str, float | str]],
         metric: Metric | str,
-        good: str | None = None,
         *,
         one_scale: bool = True,
     ) -> None:
@@ -96,7 +93,7 @@ class MetricReading:
         """
         name = metric if isinstance(metric, str) else metric.id
         given = [value for ratings in rated for value in ratings.values()]
-        self.ruler = ruler(metric, answers, given, good) if one_scale else ruler_of_two(metric)
+        self.ruler = ruler(metric, answers, given) if one_scale else ruler_of_two(metric)
         scale, unknown = self.ruler.scale, Counter[str]()
 
         def read(answer: Answer, whose: str) -> float | None:
@@ -134,7 +131,7 @@ def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> fl
     return counts[0][0] if not draw and counts[0][0] in scale.values else None
 
 
-def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], good: str | None) -> Ruler:
+def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer]) -> Ruler:
     """What the values themselves show."""
     judged, rated = (
         {round(v, DECIMALS) if isinstance(v, float) else v for v in a if v is not None} for a in (ours, theirs)
@@ -147,38 +144,19 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
             "expected one kind, or a rubric that names the labels (--rubric)"
         )
     if words:
-        return _words(name, words, good)
+        return _words(words)
     numbers = sorted(float(v) for v in given)
     yes_or_no = bool(numbers) and set(numbers) <= {*YES_OR_NO.values}
-    threshold = 1.0 if yes_or_no else numbers[1] if len(numbers) == 2 else None
-    if good is not None:
-        wanted = _typed(good)
-        if isinstance(wanted, str):
-            raise ConfigError(f"--good-from {good!r}: {name} has numbers; expected the number from which on it is good")
-        threshold = wanted
     # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
     closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
     scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
     shown = YES_OR_NO if yes_or_no else scale
-    return Ruler(scale=shown, number=lambda answer: answer if isinstance(answer, float) else None, good=threshold)
+    return Ruler(scale=shown, number=lambda answer: answer if isinstance(answer, float) else None)
 
 
-def _words(name: str, words: Iterable[str], good: str | None) -> Ruler:
-    """Words without an order. The good one is put last, so that "at least good" means this word."""
+def _words(words: Iterable[str]) -> Ruler:
+    """Words without an order."""
     labels = {fold(word): word for word in sorted(words)}
-    best = None if good is None else fold(good)
-    if best is not None and best not in labels:
-        raise ConfigError(f"--good-from {good!r} is no label of {name}: {', '.join(labels.values())}")
-    order = sorted(labels, key=lambda folded: (folded == best, folded))
-    codes = {folded: float(i) for i, folded in enumerate(order)}
-    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in order), ordered=False)
-    return Ruler(
-        scale=scale, number=lambda answer: codes.get(fold(str(answer))), good=None if best is None else codes[best]
-    )  # fmt: skip
-
-
-def _typed(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    codes = {folded: float(i) for i, folded in enumerate(sorted(labels))}
+    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in codes), ordered=False)
+    return Ruler(scale=scale, number=lambda answer: codes.get(fold(str(answer))))

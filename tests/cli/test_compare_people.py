@@ -85,7 +85,7 @@ def test_rows_that_cannot_be_used_are_counted(editloupe: Run, tmp_path: Path, sc
     code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     assert json.loads(out)["notes"] == [
-        "h.csv: line 5 left out: rates again, in another way, what a line above rates; name several raters in a column rater",
+        "h.csv: line 5 left out: rates again, in another way, what a line above rates (a column rater names several)",
         "h.csv: line 6 left out: names no item",
         "h.csv: line 7 left out: has 2 fields where the header has 3; put text with commas in quotes",
         "h.csv: line 8 left out: holds no rating: expected a label or a finite number, found text 'inf'",

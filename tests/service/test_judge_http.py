@@ -378,11 +378,11 @@ def test_without_the_extra_the_command_names_it(editloupe: Cli, monkeypatch: pyt
 def test_a_wrong_option_is_named_before_anything_is_served(editloupe: Cli) -> None:
     needs_extra()
     for option, value, told in (
-        ("--root", "nowhere", "--root nowhere: is no folder"),
+        ("--root", "nowhere", "--root nowhere: is not a folder"),
         ("--token-file", "nowhere", "--token-file nowhere cannot be read"),
         ("--backend", "no-such/model", "unknown backend"),
         ("--mode", "guess", "Input should be 'tool', 'oracle' or 'plain'; found 'guess'"),
-        ("--host", "203.0.113.1", "cannot listen there"),
+        ("--host", "203.0.113.1", "cannot listen at"),
     ):
         code, _, said = editloupe("serve", "--out", "run", option, value)
         assert code == 2 and told in said
