@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from editloupe.backends.base import LMM
+from editloupe.backends.base import LMM, parse_uri
 from editloupe.cli.output import (
     chosen_form,
     command,
@@ -30,6 +30,7 @@ from editloupe.runs.budget import Ledger
 from editloupe.runs.estimate import Ahead
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
+from editloupe.runs.trust import foreign
 from editloupe.scores import fault_messages
 from editloupe.tools.ablations import ABLATIONS, checked
 from editloupe.values import Json, sample_key
@@ -193,11 +194,13 @@ def _say_failures(outcome: Outcome, folder: Path) -> None:
     say_first(lines, 5)
     # Rules and measures answer the same again; an abstention is an answer. Only what the world caused may change.
     statuses = {status for status, _ in alike} - {"abstained", "not_defined"}
-    statuses = statuses if outcome.setup.backend.traits.is_lmm else statuses & PENDING
+    statuses = statuses & PENDING if outcome.setup.backend.uri in ("baseline", "measure") else statuses
     if statuses:
         again = [",".join(sorted(statuses - PENDING))] if statuses - PENDING else []
         advice = "Correct these in the data, then judge them again" if statuses == {"input_error"} else "Judge these again"
-        say(f"{advice}: {command('judge', folder, '--retry', *again)}")
+        uri = outcome.setup.config.judge.backend
+        named = [f"--backend={uri}"] if isinstance(uri, str) and foreign(parse_uri(uri)) else []
+        say(f"{advice}: {command('judge', folder, '--retry', *again, *named)}")
 
 
 def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:

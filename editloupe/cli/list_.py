@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic.fields import FieldInfo
@@ -11,13 +11,12 @@ from typer import Argument
 from editloupe import plugins
 from editloupe.build.base import open_builder
 from editloupe.cli.options import SETTINGS, type_name
-from editloupe.cli.output import Form, print_json, say, table
+from editloupe.cli.output import Form, say, table
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent, did_you_mean
 from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import builtin_rubrics, load_rubric
 from editloupe.runs.setup import models_of, weights_of
-from editloupe.values import Json
 
 _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -60,7 +59,7 @@ def list_(
             f"there is no {kind[:-1]} {name!r}; {did_you_mean(name, known)}expected one of {', '.join(known)}"
         )
     if name is not None and kind in _SHOWN:
-        _SHOWN[kind](name, as_json=format == "json")
+        _SHOWN[kind](name)
     else:
         table(*heads, rows=[row(one) for one in (known if name is None else [name])])
     if kind == "settings":
@@ -70,49 +69,28 @@ def list_(
 
 
 def _protocol_row(name: str) -> tuple[str, ...]:
+    paper = getattr(plugins.load("protocols", name), "paper", None)
     try:
-        described = _described(name)
+        metrics = ", ".join(metric.short or metric.id for metric in make_protocol(name).metrics) or "–"
     except ConfigError as error:
-        return name, plugins.origin("protocols", name), f"cannot be used: {error}", "–"
-    metrics = ", ".join(str(metric["short"] or metric["id"]) for metric in described["metrics"]) or "–"
-    return name, described["package"], described["paper"] or "–", metrics
+        metrics = f"without options: {error}"
+    return name, plugins.origin("protocols", name), "–" if paper is None else paper.title, metrics
 
 
-def _protocol(name: str, *, as_json: bool) -> None:
-    described = _described(name)
-    if as_json:
-        print_json(described)
-        return
-    say(f"{name} ({described['package']})", "bold")
-    if described["paper"]:
-        say(f"{described['paper']} {described['url']}".rstrip())
-    if described["problem"]:
-        say(f"Without options: {described['problem']}", "yellow")
-    metrics = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in described["metrics"]]
-    table("Role", "What it does", rows=described["roles"].items(), title="Roles")
-    table("Metric", "Short", "Values", "Better", "Unit", rows=metrics, title="Metrics")
-    _print_fields(described["options"])
-
-
-def _described(name: str) -> dict[str, Any]:
-    """Return everything about a protocol as JSON. Raises ConfigError for what cannot be opened."""
+def _protocol(name: str) -> None:
     cls: Any = plugins.load("protocols", name)
-    problem, metrics = "", []
+    paper, metrics = getattr(cls, "paper", None), []
+    say(f"{name} ({plugins.origin('protocols', name)})", "bold")
+    if paper is not None:
+        say(f"{paper.title} {paper.url}".rstrip())
     try:
         metrics = [metric.to_json() for metric in make_protocol(name).metrics]
     except ConfigError as error:
-        problem = str(error)
-    paper = getattr(cls, "paper", None)
-    return {
-        "name": name,
-        "package": plugins.origin("protocols", name),
-        "paper": "" if paper is None else paper.title,
-        "url": "" if paper is None else paper.url,
-        "roles": dict(getattr(cls, "roles", {})),
-        "metrics": metrics,
-        "options": list(_fields({field.alias or own: field for own, field in cls.Options.model_fields.items()})),
-        "problem": problem,
-    }
+        say(f"Without options: {error}", "yellow")
+    table("Role", "What it does", rows=dict(getattr(cls, "roles", {})).items(), title="Roles")
+    rows = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in metrics]
+    table("Metric", "Short", "Values", "Better", "Unit", rows=rows, title="Metrics")
+    _print_options({field.alias or own: field for own, field in cls.Options.model_fields.items()})
 
 
 def _domain(metric: Any) -> str:
@@ -131,7 +109,7 @@ def _rubric_row(name: str) -> tuple[str, ...]:
     return name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title
 
 
-def _rubric(name: str, *, as_json: bool) -> None:
+def _rubric(name: str) -> None:
     """Print the labels and values of a rubric, built in or a .toml file, or its scales and penalties."""
     loaded = load_rubric(name)
     say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
@@ -153,11 +131,11 @@ def _recipe_row(name: str) -> tuple[str, ...]:
     return name, plugins.origin("builders", name), summary.partition("\n")[0]
 
 
-def _recipe(name: str, *, as_json: bool) -> None:
+def _recipe(name: str) -> None:
     builder = open_builder(name)
     say(f"{name} ({plugins.origin('builders', name)})", "bold")
     say(builder.summary)
-    _print_fields(list(_fields(builder.Options.model_fields)))
+    _print_options(builder.Options.model_fields)
 
 
 def _backend_row(name: str) -> tuple[str, ...]:
@@ -174,33 +152,26 @@ def _model_row(name: str) -> tuple[str, ...]:
 
 
 def _setting_row(name: str) -> tuple[str, ...]:
-    (one,) = _fields({name: SETTINGS[name]})
-    return _cells(one)
+    return _field_row(name, SETTINGS[name])
 
 
-def _fields(fields: Mapping[str, FieldInfo]) -> Iterator[dict[str, Json]]:
-    """Yield what a person and a program must know of each field of a model."""
-    for name, field in fields.items():
-        default = None if field.is_required() else field.get_default(call_default_factory=True)
-        if isinstance(default, tuple | dict):
-            default = ",".join(map(str, default)) or None
-        yield {
-            "name": name,
-            "type": type_name(field.annotation),
-            "required": field.is_required(),
-            "default": default if isinstance(default, int | float | str | None) else str(default),
-            "help": " ".join((field.description or "").split()),
-        }
+def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Return what is to be known of a field of a model: name, type, default, help."""
+    default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
+    if isinstance(default, tuple | dict):
+        default = ",".join(map(str, default))
+    return (
+        name,
+        type_name(field.annotation),
+        "–" if default in (None, "") else str(default),
+        " ".join((field.description or "").split()),
+    )
 
 
-def _cells(field: Mapping[str, Json]) -> tuple[str, ...]:
-    default = "(required)" if field["required"] else "–" if field["default"] in (None, "") else str(field["default"])
-    return str(field["name"]), str(field["type"]), default, str(field["help"])
+def _print_options(options: Mapping[str, FieldInfo]) -> None:
+    rows = [_field_row(*one) for one in options.items()]
+    table("Name", "Type", "Default", "What it does", rows=rows, title="Options")
 
 
-def _print_fields(fields: Sequence[Mapping[str, Json]]) -> None:
-    table("Name", "Type", "Default", "What it does", rows=map(_cells, fields), title="Options")
-
-
-_SHOWN: Final[Mapping[str, Callable[..., None]]] = {"protocols": _protocol, "rubrics": _rubric, "recipes": _recipe}
+_SHOWN: Final[Mapping[str, Callable[[str], None]]] = {"protocols": _protocol, "rubrics": _rubric, "recipes": _recipe}
 """Kinds of which one is shown with more than its row."""

@@ -6,6 +6,7 @@ import functools
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -20,6 +21,7 @@ from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fi
 from editloupe.data.hub import local_data
 from editloupe.errors import ConfigError, did_you_mean, nearest
 from editloupe.runs.trust import Trust
+from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
 PROJECT: Final = "editloupe.yaml"
@@ -214,7 +216,8 @@ def _with_sets(given: Mapping[str, Any], protocol: str, own: Mapping[str, FieldI
 
 def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[str, FieldInfo]) -> str:
     """Return the text of an option of the protocol or recipe. Raises ConfigError, with the nearest name, for others."""
-    options: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default).Options
+    found: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+    options = found.Options
     known = [*own, *(field.alias or name for name, field in options.model_fields.items())]
     if name in known or options.model_config.get("extra") == "allow":
         return text
@@ -222,10 +225,7 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
 
 
-OF_TOOLS: Final = (
-    "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "aesthetic", "editor", "segmenter",
-    "picture_budget", "marks",
-)  # fmt: skip
+OF_TOOLS: Final = tuple(field.name for field in fields(ToolSettings))
 """Settings whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
 
 

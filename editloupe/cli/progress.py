@@ -1,4 +1,4 @@
-"""How far a run is: a panel in a terminal, plain lines elsewhere, JSON events for programs."""
+"""How far a run is: a panel in a terminal, plain lines elsewhere, findings for programs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from rich.table import Table
 from editloupe.cli.output import err, many, note, print_json
 from editloupe.figures.escape import plain
 from editloupe.runs.outcome import Progress
-from editloupe.values import Json
 
 EVERY_S: Final = 10.0
-"""A plain line, and a JSON event, follows after so many seconds, or after 5 %."""
+"""A plain line follows after so many seconds, or after 5 %."""
 EVERY_SHARE: Final = 0.05
 LEAST_S: Final = 1.0
 """No two follow faster, except the last one."""
@@ -35,7 +34,7 @@ _BAR: Final = (10, 40)
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a run stands at one moment, and what all forms say of it."""
+    """Where a run stands at one moment, and what is said of it."""
 
     progress: Progress
     elapsed_s: float
@@ -82,24 +81,6 @@ class State:
     def line(self) -> str:
         """Return all of it as a line of a log."""
         return f"{self.progress.phase}: " + ", ".join(part for parts in self.parts().values() for part in parts)
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the event."""
-        one, spent = self.progress, self.progress.spent()
-        return {
-            "event": "progress",
-            "phase": one.phase,
-            "done": one.done,
-            "total": one.total,
-            "grows": one.grows,
-            "elapsed_s": round(self.elapsed_s, 1),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-            "rate": round(self.rate, 3),
-            **{name: getattr(spent, name) for name in ("calls", "in_flight", "retries", "tokens", "cost_usd")},
-            "waits_s": round(spent.waits_s, 1),
-            "failures": dict(one.failures),
-            "rejected_rows": one.rejected,
-        }
 
 
 class Watch:
@@ -174,35 +155,35 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
     """Yield a listener that shows how far a run is: a panel on standard error if that is a terminal, else a line there
     after every 10 s or 5 %.
 
-    events: JSON events on standard output instead.   hidden: nothing at all.
+    events: findings as JSON on standard output instead.   hidden: nothing at all.
     """
     watch, ended, lock = Watch(), threading.Event(), threading.Lock()
-    in_panel = not events and not hidden and err().is_interactive and sys.stderr.isatty()
+    in_panel = err().is_interactive and sys.stderr.isatty()
 
     def tell() -> None:
         with lock:
-            if (state := watch.due()) is not None and events:
-                print_json(state.to_json())
-            elif state is not None:
+            if (state := watch.due()) is not None:
                 note(state.line() if state.progress.total else f"{state.progress.phase} …")
 
     def listen(progress: Progress) -> None:
         if progress.remark:
-            print_json({"event": "remark", "text": progress.remark}) if events else note(progress.remark)
+            note(progress.remark)
             return
         watch.take(progress)
-        if events and progress.finding is not None:
-            with lock:
-                print_json({"event": "finding", **progress.finding.to_json()})
         if not in_panel:
             tell()
+
+    def listen_for_programs(progress: Progress) -> None:
+        if progress.finding is not None:
+            with lock:
+                print_json({"event": "finding", **progress.finding.to_json()})
 
     def tick() -> None:
         while not ended.wait(LEAST_S):
             tell()
 
-    if hidden:
-        yield lambda progress: None
+    if hidden or events:
+        yield listen_for_programs if events else lambda progress: None
     elif in_panel:
         # Rich calls for the panel four times a second, and prints what is noted meanwhile above it.
         with Live(get_renderable=lambda: panel(watch.state(), err().width), console=err(), transient=True,

@@ -79,13 +79,14 @@ def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Pat
         ("export", judged, "--findings", out / "findings.csv"),
         ("report", judged, "--out", out / "report"),
         ("compare", judged, "--out", out / "compare"),
-        ("build", "targets", tmp_path / "edits", "--out", out / "targets.csv"),
+        ("build", "targets", tmp_path / "edits", "--format", "csv"),
         ("show", judged, "--format", "csv"),
     )
     for command in commands:
         code, said, err = editloupe(*command)
         assert code == 0, (command, err)
-    (out / "shown.csv").write_text(said, newline="")
+        if "csv" in command:
+            (out / f"{command[0]}.csv").write_text(said, newline="")
     written = sorted(path for path in out.rglob("*") if path.suffix in (".csv", ".tsv"))
     assert len(written) > 6
     cells = []

@@ -71,9 +71,6 @@ FIGURES = (
     # Off by one in one of five.
     ("mae(human, if)", 0.2),
     ("bias(human, if)", -0.2),
-    # From Wrong Action on: the judge calls 4 good, people 5, 4 of them in common.
-    ("f1(human, if, Wrong Action)", 8 / 9),
-    ("accuracy(human, if, wrong action)", 0.8),
 )
 """What may be required, and its value in the run."""
 
@@ -89,18 +86,6 @@ def test_a_figure_is_what_it_says(editloupe: Run, run: Path) -> None:
         (found,) = json.loads(out)["checked"]
         assert found["value"] == pytest.approx(value), (metric, err)
         assert found["verdict"] == ("passed" if value >= 0.5 else "failed") and code == (0 if value >= 0.5 else 100)
-
-
-def test_bounds_are_met_exactly(editloupe: Run, run: Path) -> None:
-    for require, code in (
-        ("mean(if)>=60", 0),
-        ("mean(if)<=60", 0),
-        ("mean(if)>60", 100),
-        ("mean(if)<60", 100),
-        ("mean(if)>=6e1", 0),
-        ("bias(human, if)>=-.2", 0),
-    ):
-        assert editloupe("gate", run, "--require", require, *human_of(run, require))[0] == code, require
 
 
 def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_path: Path) -> None:
@@ -130,7 +115,7 @@ def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path
     for require, why in (
         ("kappa(human, vc)>=-1", "gave one value only"),
         ("spearman(human, vc)>=-1", "gave one value only"),
-        ("f1(human, if)>=0", "say from which label on"),
+        ("f1(human, if)>=0", "instruction_following has no f1"),
     ):
         code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
         assert code == 2 and "undefined" in err and why in err, err
@@ -176,27 +161,6 @@ def test_what_cannot_be_required_is_refused(editloupe: Run, run: Path, tmp_path:
         ((run,), "nothing is required; add --require 'unjudged<=0.02', of what is listed above"),
         ((tmp_path / "nowhere", *some), "is no run folder"),
         ((run, *some, "--judge", "gpt"), "no judge 'gpt'"),
-        ((run, *some, "--editor", "qwen"), "no editor 'qwen'"),
     ):
         code, _, err = editloupe("gate", *words)
         assert code == 2 and told in " ".join(err.split()), err
-
-
-def test_the_summary_is_appended_where_github_wants_it(
-    editloupe: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    summary = tmp_path / "summary.md"
-    summary.write_text("# Job\n\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert editloupe("gate", run, "--require", "mean(if)>=60", "--require", "unjudged<=0.02")[0] == 100
-    lines = summary.read_text().splitlines()
-    assert lines[0] == "# Job" and lines[2].endswith("1 of 2 requirements hold")
-    assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
-
-
-def test_a_criterion_that_was_not_asked_is_refused(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
-    with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
-        judge.judge_all(load(edits(2), store=ImageStore()).samples)
-    for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
-        code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
-        assert code == 2 and "no metric 'vc'; there are: instruction_following (IF)" in err

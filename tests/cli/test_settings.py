@@ -125,7 +125,7 @@ def test_every_list_shows_one_by_name(editloupe: Run) -> None:
         ("rubrics", "dlebench", "Scene Collapse"),
         ("protocols", "dlebench", "mask_pad"),
         ("recipes", "edival", "Instructions of a chain"),
-        ("backends", "vllm", "--backend vllm/MODEL"),
+        ("backends", "vllm", "vllm/MODEL"),
         ("models", "inpaint", "opencv telea"),
         ("settings", "max_cost", "number"),
     ):

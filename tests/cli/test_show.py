@@ -47,7 +47,7 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert "8 of 8 findings judged.\n" in editloupe("show", "runs/one")[1]
     stop_after(Path("runs/one"), 3)
     # Two criteria a sample: both of the first, one of the second.
-    assert "3 of 3 findings judged; of 4 samples, 2 not asked yet, 1 asked in part." in editloupe("show", "runs/one")[1]
+    assert "3 of 3 findings judged; 3 of 4 samples to go." in editloupe("show", "runs/one")[1]
     assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
     row = r"runs/one baseline incomplete: 3 samples to go plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3"
     assert re.search(row, words(editloupe("show")[1]))
@@ -82,7 +82,7 @@ def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, ed
     stop_after(Path("runs/one"), 7)
     assert listed(editloupe)["asked"] == 1
     said = editloupe("show", "runs/one")[1]
-    assert "6 of 6 findings judged.\n" in said and "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
+    assert "6 of 6 findings judged.\n" in said and "1 of 1 findings judged; 2 of 3 samples to go." in said
     head, *rows = editloupe("show", "runs/one", "--format", "csv")[1].splitlines()
     assert head == "Judge,Sample,Instruction Following,Visual Consistency"
     assert [row.split(",")[:2] for row in rows] == [["baseline", f"s0{i}"] for i in range(3)] + [["second", "s00"]]
@@ -108,31 +108,6 @@ def test_runs_are_told_apart_by_mode_means_and_tags(editloupe: Run, edits: Edits
         ("overall", 9, 12),
     ]
     assert [mean["mean"] for mean in overall] == [pytest.approx(70), pytest.approx(245 / 6)]
-
-
-def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
-    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(editloupe, edits(2, instruction=ANSWERED))
-    (known,) = listed(editloupe)["means"].items()
-    monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
-    monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
-    assert dict([known]) == listed(editloupe)["means"]
-    findings = Path("runs/one/findings.jsonl")
-    os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
-    assert listed(editloupe)["means"] == {}
-    assert "baseline all samples begun plain – 2 of 2" in words(editloupe("show")[1])
-
-
-def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run, edits: Edits) -> None:
-    folder = edits(1)
-    judged(editloupe, folder)
-    command = ("judge", folder, "--mode", "plain", "--out", "runs/one", "--criteria", "if")
-    code, _, told = editloupe(*command, "--max-turns", "3")
-    assert code == 2 and "runs/one belongs to another run, with other settings. " in words(told)
-    assert "max-turns: was 6, is 3. Give that run's settings" in words(told)
-    told = words(editloupe(*command[:-2], "--mode", "tool")[2])
-    assert "mode: was plain, is tool;" in told and "version of the tool enhancer: was not set, is " in told
 
 
 def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edits) -> None:

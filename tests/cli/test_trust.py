@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from editloupe.errors import ConfigError
-from editloupe.rubrics import rubric_path
 from editloupe.runs.studio import graph
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import draw_edits, final
@@ -98,14 +97,6 @@ def test_an_editloupe_yaml_that_lies_here_is_trusted_no_more_than_another_file(
             assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
-def test_an_address_of_the_users_own_environment_is_the_users(
-    editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
-    assert editloupe("judge", foreign, "--retry", "unparsed")[0] == 0
-    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
-
-
 STRANGER = "http://stranger.invalid"
 NAMED: tuple[tuple[dict[str, object], str], ...] = (
     ({"backend": f"vllm/m?base_url={STRANGER}/v1"}, f"the endpoint {STRANGER}/v1"),
@@ -145,17 +136,6 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: 
             assert (code, said) == (2, ""), (options, command)
             assert what in " ".join(told.split()) and "--trust" in told, (options, command)
     assert not own.with_name("new").exists()
-
-
-def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
-    draw_edits(tmp_path / "edits", 1)
-    shutil.copy(rubric_path("dlebench"), tmp_path / "mine.toml")
-    assert editloupe("judge", "edits", "--rubric", "mine.toml", "--out", "run")[0] == 0
-    words = ("judge", "--config", "run/config.yaml", "--out", "run")
-    assert editloupe(*words)[0] == 2
-    assert editloupe(*words, "--trust")[0] == 0
-    assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
-    assert editloupe("judge", "run", "--retry", "--trust")[0] == 0
 
 
 def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -71,7 +71,7 @@ def test_a_picture_that_is_gone_or_changed_costs_its_sample(run: Path) -> None:
 def test_a_mask_that_is_not_kept_leaves_the_masked_measures_without_a_value(run: Path, editloupe: Run) -> None:
     one, _ = load(run, store=ImageStore()).samples
     blob(run, one.masks["edit"].sha256).unlink()
-    editloupe("measure", run, "--measures", "mse", "--out", "m", "--sample", "one")
+    editloupe("measure", run, "--measures", "mse", "--out", "m", "--set", "sample=one")
     finding = json.loads(Path("m/findings.jsonl").read_text())
     assert finding["status"] == "input_error" and "is not to be found" in finding["reason"]
 
