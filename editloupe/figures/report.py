@@ -13,7 +13,6 @@ from editloupe.figures.compare_tables import standing_table
 from editloupe.figures.judged import Judged, incomplete
 from editloupe.figures.label_tables import consistency_table, label_tables
 from editloupe.figures.published import published_table
-from editloupe.figures.run_frame import frame
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
 from editloupe.figures.write import drawable, table_files, write_files
@@ -137,12 +136,10 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     made += label_tables(judged.frame, judged.asked, caption=caption, keys=keys)
     made.append(consistency_table(judged.frame, judged.asked, judged.repeats, keys=keys))
     made.append(published_table(judged))
-    computed = [table for table in judged.protocol.tables if not isinstance(table, TableSpec)]
-    scores = frame([judged]) if computed else None
-    for make in computed:
+    for make in (table for table in judged.protocol.tables if not isinstance(table, TableSpec)):
         where = described(judged.protocol)
         try:
-            table = make(scores)
+            table = make(judged.frame)
         except Exception as error:
             raise ConfigError(f"{where} raised in a table: {type(error).__name__}: {error}") from error
         if table is not None and not isinstance(table, Table):

@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     import polars
 
 
-def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people: bool = False) -> polars.DataFrame:
-    """Return the scores of one or several judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
+def whole_frame(all_judged: Sequence[Judged]) -> polars.DataFrame:
+    """Return the scores of a run's judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
 
-    prices: what tokens cost; None for list prices.   people: add the ratings that the runs' samples carry, a row a rating.
+    Costs are at list prices. The ratings that the samples carry follow, a row a rating.
     """
     import polars
 
-    found = [_of_judge(judged, prices or Prices()) for judged in all_judged]
-    if people:
-        runs = {judged.folder: judged for judged in all_judged}
-        rated = [row for judged in runs.values() for row in _human_rows(judged)]
-        schema = {**COLUMNS, "edit_type": str}
-        found += [typed({name: [row.get(name) for row in rated] for name in schema}, schema)] if rated else []
+    found = [_of_judge(judged, Prices()) for judged in all_judged]
+    rated = list(_human_rows(all_judged[0]))
+    schema = {**COLUMNS, "edit_type": str}
+    found += [typed({name: [row.get(name) for row in rated] for name in schema}, schema)] if rated else []
     whole = polars.concat(found, how="diagonal_relaxed")
     dims = [name for name in whole.columns if name not in OURS]
     return whole.select(*COLUMNS, *dims, *SPENT)
