@@ -79,7 +79,7 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """One line of `cumulative`, or one panel of `histogram`: shares of the image above 0 up to 1.
+    """Shares of the image, above 0 up to 1.
 
     Raises ValueError: a value outside 0 < v ≤ 1.
     """
@@ -136,42 +136,10 @@ def picture(plot: Plot, form: Literal["pdf", "png"]) -> bytes:
     return written.getvalue()
 
 
-def cumulative(series: Sequence[Shares]) -> str:
-    """Return cumulative distributions of area shares, one line a series, as SVG (DLEBench, Figure 3).
-
-    The line of a series reaches 100 % where all its known values lie; unknown ones are no part of it and are counted in the
-    legend. A series without a known value has no line.
-    """
-    figure, axes = _canvas(WIDTH, 4.4)
-    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
-    for number, one in enumerate(series):
-        values, under = np.sort(one.values), ["no line"]
-        if len(values):
-            style = {
-                "color": _of(COLOURS, number),
-                "ls": _of(_DASHES, number),
-                "label": _label(f"{one.name}: {one.counted}"),
-            }
-            axes.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", **style)
-            below = {area: 100 * float((values < area).mean()) for area in (0.001, 0.01, 0.1)}
-            under = [f"{share:.0f} % are under {100 * area:g} %" for area, share in below.items()]
-        sentences.append(f"{one.name}: {one.counted}; {', '.join(under)}.")
-    _log_shares(axes, [value for one in series for value in one.values])
-    axes.set_ylabel("Targets of at most this area, %")
-    axes.set_ylim(0, 103)
-    _legend(axes)
-    return _as_svg(figure, "Target objects by area", " ".join(sentences))
-
-
-def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
-    """Return counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4)."""
-    return _as_svg(_areas(series, width), title, " ".join(_told_areas(title, one) for one in series))
-
-
 def _figure(plot: Plot, width: float) -> Figure:
     drawn: dict[type, Callable[[Any, float], Figure]] = {
         MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, ScatterPlot: _scatter, SizePlot: _sizes,
-        HistogramPlot: lambda plot, width: _areas([_shares(plot)], width),
+        HistogramPlot: _areas,
     }  # fmt: skip
     return drawn[type(plot)](plot, width)
 
@@ -281,18 +249,21 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
     return figure
 
 
-def _areas(series: Sequence[Shares], width: float) -> Figure:
-    """How many have which area, with the count above each bar, one panel a series."""
-    figure, first = _canvas(width, 2.8 * max(1, len(series)))
-    first.remove()
-    for number, one in enumerate(series):
-        axes = figure.add_subplot(len(series), 1, number + 1)
-        for low, high, count in one.steps:
-            bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
-            axes.bar_label(bar, padding=1)
-        _log_shares(axes, [value for own in series for value in own.values])
-        axes.set_ylabel(f"{one.of.capitalize()}s")
-        axes.set_title(safe(f"{one.name}: {one.counted}" if one.name else one.counted), fontsize=9.5, loc="left")
+def _areas(plot: HistogramPlot, width: float) -> Figure:
+    """How many samples have which area, and the share that has at most it (DLEBench, Figures 4 and 3)."""
+    figure, axes = _canvas(width, 2.8)
+    shares = _shares(plot)
+    for low, high, count in shares.steps:
+        bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
+        axes.bar_label(bar, padding=1)
+    if values := sorted(shares.values):
+        line = axes.twinx()
+        line.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", color=COLOURS[1])
+        line.set_ylim(0, 103)
+        line.set_ylabel("Of at most this area, %")
+    _log_shares(axes, values)
+    axes.set_ylabel(f"{shares.of.capitalize()}s")
+    axes.set_title(shares.counted, fontsize=9.5, loc="left")
     return figure
 
 
@@ -403,6 +374,5 @@ def _told(plot: Plot) -> str:
 
 
 def _told_areas(title: str, shares: Shares) -> str:
-    name = f"{title}, {shares.name}" if shares.name else title
     steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in shares.steps)
-    return "; ".join(filter(None, (f"{name}: {shares.counted}", steps))) + "."
+    return "; ".join(filter(None, (f"{title}: {shares.counted}", steps))) + "."
