@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,8 +153,8 @@ def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str,
         return list(found), ()
     by_run = {judged.folder: judged.metrics.metrics for judged in found}
     shared = tuple(metric for metric in metrics.metrics if all(metric in own for own in by_run.values()))
+    listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
     if not shared:
-        listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
         raise ConfigError(
             f"the runs have no metric in common: {listed}. Compare runs that were judged on one metric at least"
         )
@@ -171,12 +171,7 @@ def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str,
                 findings=tuple(finding for finding in judged.findings if finding.metric not in other),
             )
         )
-    notes = [f"compared on what all runs have: {_listed(shared)}"]
-    for metric in dict.fromkeys(m for own in by_run.values() for m in own if m.id not in ids):
-        where = [str(folder) for folder, own in by_run.items() if metric in own]
-        alike = any(m.id == metric.id and m != metric for own in by_run.values() for m in own)
-        notes.append(f"left out: {_listed([metric])}, {'as it is defined' if alike else 'only'} in {' and '.join(where)}")
-    return kept, tuple(notes)
+    return kept, (f"compared on what all runs have, {_listed(shared)}: {listed}",)
 
 
 def _listed(metrics: Iterable[Metric]) -> str:
@@ -332,31 +327,14 @@ def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
 
 
 def _named(found: list[Judged]) -> list[Judged]:
-    """Each under a name of its own, by which all figures are kept.
-
-    Where two are alike, the run's folder follows with as many of its parents as tell them apart, then the judge's id, and
-    a number where even these are the same.
-    """
-    paths = _telling({j.folder.resolve() for j in found})
-    tells: tuple[Callable[[Judged], str], ...] = (lambda j: paths[j.folder.resolve()], lambda j: j.judge_id[:6])
+    """Each under a name of its own, by which all figures are kept: of those alike, run, id and place tell them apart."""
+    tells: tuple[Callable[[int, Judged], str], ...] = (
+        lambda _, judged: str(judged.folder), lambda _, judged: judged.judge_id[:6], lambda place, _: f"#{place}",
+    )  # fmt: skip
     for tell in tells:
-        names = [j.name for j in found]
-        found = [replace(j, name=f"{j.name} ({tell(j)})") if names.count(j.name) > 1 else j for j in found]
-    taken: set[str] = set()
-    unique = []
-    for j in found:
-        name = next(n for k in count(1) if (n := j.name if k == 1 else f"{j.name} #{k}") not in taken)
-        taken.add(name)
-        unique.append(replace(j, name=name))
-    assert len(taken) == len(unique), "a judge's name is the key of its figures"
-    return unique
-
-
-def _telling(folders: Collection[Path]) -> dict[Path, str]:
-    """Each folder by the shortest end of its path that no other one has: "run", or "jan/run" beside "feb/run"."""
-    found = {}
-    for folder in folders:
-        ends = (Path(*folder.parts[-depth:]) for depth in range(1, len(folder.parts) + 1))
-        alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
-        found[folder] = next(alone, folder).as_posix()
+        names = Counter(judged.name for judged in found)
+        found = [
+            replace(judged, name=f"{judged.name} ({tell(place, judged)})") if names[judged.name] > 1 else judged
+            for place, judged in enumerate(found, start=1)
+        ]
     return found

