@@ -157,24 +157,6 @@ def test_a_table_that_cannot_be_made_says_why(tables: str, message: str, run: Ca
     assert (code, message in err) == (2, True), err
 
 
-def test_a_gate_takes_numbers_and_yes_or_no(run: Callable[..., Path], editloupe: Program):
-    folder = run()
-    for requirement, code, found in (
-        ("mean(kept)>=0.51", 100, "0.5"),
-        ("mean(grade)>=6.5", 0, "6.5"),
-        ("mean(error)<=4", 100, "5"),
-        ("unjudged(grade)<=0.3", 100, "0.333333"),
-        ("share(kept, Yes)>=0.5", 0, "0.5"),
-        ("share(grade, good)>=0.5", 2, "undefined"),
-        ("mean(overall)>=1", 2, "undefined"),
-        ("macro(kept)>=0.5", 2, "undefined"),
-    ):
-        ended, out, err = editloupe("gate", folder, "--require", requirement, "--format", "json")
-        (checked,) = json.loads(out)["checked"]
-        told = "undefined" if checked["value"] is None else f"{checked['value']:.6g}"
-        assert (ended, told) == (code, found), err
-
-
 def test_a_run_without_any_score_is_no_empty_report(run: Callable[..., Path], editloupe: Program):
     code, out, err = editloupe("report", run(findings=[answered(A, "first", "yes")]))
     assert (code, out) == (2, "")

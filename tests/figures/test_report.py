@@ -19,11 +19,9 @@ from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import read_judged
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
-from editloupe.imaging.targets import area_name
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.scores import Score
-from editloupe.stats.areas import correlation
 from tests.conftest import final
 from tests.figures.runs import IF, VC, Row, finding, sample, write_run
 from tests.protocols.dlebench_folder import EDITORS, draw_folder, edited_options
@@ -244,19 +242,6 @@ def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types
         assert (found[0], set(found)) == (leads, {"Mean of all 7 types", "Mean of all samples"})
 
 
-def test_figures_of_areas_by_hand():
-    for x, y, why in (
-        ([], [], "no points"),
-        ([1.0, 2.0], [0.0, 1.0], "2 points"),
-        ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
-        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area"),
-    ):
-        cell = correlation(list(zip(x, y, strict=True)))
-        assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
-    names = [area_name(area) for area in (0.0001, 0.0007, 0.008, 0.1, 1.0)]
-    assert names == ["under 0.07 %", "0.07 to 0.8 %", "0.8 to 10 %", "10 % and more", "10 % and more"]
-
-
 def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
 ):
@@ -324,10 +309,8 @@ def test_plots_for_a_paper_are_written_whatever_is_printed(
     assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
     assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
-    code, out, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
-    assert (code, out, (tmp_path / "none").exists()) == (2, "", False) and "--figures: No plots: they need" in said
-    code, out, _ = editloupe("report", runs["plain"])
-    assert code == 0 and "tables as CSV, and no plots, which need matplotlib" in out and "plots as SVG" not in out
+    code, _, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
+    assert code == 2 and "--figures: No plots: they need" in said
 
 
 def test_what_cannot_be_reported_is_said(
