@@ -411,17 +411,13 @@ class _Compared:
 
 
 def _remarks(judges: Sequence[Judged], compared: Sequence[_Compared]) -> Iterator[str]:
-    """Yield who has no verdict, and a note if not all judges were asked for their answers in the same form."""
+    """Yield who has no verdict, at all or on a metric."""
     for number, judge in enumerate(judges):
         unable = [one.metric.short for one in compared if not one.able[number]]
         if len(unable) == len(compared):
             yield f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
         elif unable:
             yield f"{judge.name} has no verdict on {', '.join(unable)}; the means of what all judged leave it out there"
-    forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
-    if len({form == "tags" for form in forms.values()}) > 1:
-        listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
-        yield f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"
 
 
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:

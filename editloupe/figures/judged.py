@@ -72,20 +72,6 @@ class Judged:
         return bool(self.backend) and parse_uri(self.backend).provider not in NOT_LMMS
 
     @property
-    def answer_form(self) -> str:
-        """How an LMM was asked for its answers: "tags", or how many of them were held to a JSON schema; "" for others."""
-        if not self.is_lmm:
-            return ""
-        answers = [f for f in self.of_models if f.status == "ok"]
-        held = sum("schema_answers" in f.counts for f in answers)
-        return f"JSON schema in {held} of {len(answers)} answers" if held else "tags"
-
-    @property
-    def editors(self) -> tuple[str, ...]:
-        """In the order of the samples."""
-        return tuple(dict.fromkeys(score.editor for score in self.scores))
-
-    @property
     def asked(self) -> list[Metric]:
         """The metrics that were asked, in the protocol's order."""
         return [metric for metric in self.metrics.metrics if metric.id in self.criteria]
@@ -232,10 +218,23 @@ def judged_in(store: RunStore) -> list[Judged]:
                 people=tuple(given for given in store.people.values() if given.finding.part),
                 people_scores=by_people,
                 published=tuple(one for one in published if one.judge_id == judge_id),
-                notes=tuple(f"{folder}: {problem}" for problem in problems),
+                notes=(*self_agreement(scores, rule), *(f"{folder}: {problem}" for problem in problems)),
             )
         )
     return found
+
+
+def self_agreement(scores: Sequence[Score], rule: Repeats) -> tuple[str, ...]:
+    """Return how far a judge that was asked several times agrees with itself, as a sentence; () for one that was not."""
+    entropies = [score.entropy for score in scores if score.entropy is not None]
+    if rule.count == 1 or not entropies:
+        return ()
+    same, gone = sum(bits == 0 for bits in entropies), sum(score.missing == "abstained" for score in scores)
+    above = "" if rule.abstain_above is None else f"; {gone} abstained, above {rule.abstain_above:g} bits"
+    return (
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
+        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{above}.",
+    )
 
 
 def why_empty(store: RunStore) -> str:

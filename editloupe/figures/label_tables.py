@@ -1,4 +1,4 @@
-"""Tables that every run has: how often each label was given, why scores are missing, how far a judge agrees with itself."""
+"""Tables that every run has: how often each label was given, and why scores are missing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from editloupe.figures.summary import BY_EDITOR, counted, statuses
-from editloupe.protocols.repeats import Repeats
 from editloupe.scores import Metric
-from editloupe.stats.table import UNNAMED, BarPlot, Cell, Column, Row, Table, label_columns, listed, words
+from editloupe.stats.table import UNNAMED, BarPlot, Cell, Column, Row, Table, label_columns, words
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -126,44 +125,3 @@ def _goods(metric: Metric, labels: Sequence[str]) -> tuple[float, ...]:
     if not metric.better or not known.keys() >= set(labels):
         return ()
     return tuple(known[label] if metric.better == "higher" else 100 - known[label] for label in labels)
-
-
-def consistency_table(
-    frame: polars.DataFrame, metrics: Sequence[Metric], rule: Repeats, *, keys: Mapping[str, Json] | None = None
-) -> Table | None:
-    """Return how far a judge agrees with itself, a row an editor and metric; None where each question was asked once."""
-    if rule.count == 1:
-        return None
-    lines = [
-        (editor, metric, own["entropy"].drop_nulls().to_list(), own["missing"].to_list())
-        for editor, scores in by_editor(frame).items()
-        for metric in metrics
-        if len(own := scores.filter(metric=metric.id))
-    ]
-
-    def unanimous(bits: Sequence[float]) -> Cell:
-        same = sum(b == 0 for b in bits)
-        return Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same})
-
-    def missing(status: str, line: tuple[str, Metric, list[float], list[str | None]]) -> Cell:
-        return Cell(value=line[3].count(status), name=status)
-
-    above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
-    return listed(
-        "self-consistency",
-        f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
-        lines,
-        {
-            "Editor": lambda line: line[0] or UNNAMED,
-            "": lambda line: line[1].short,
-            "All the same": lambda line: unanimous(line[2]),
-            "Mean entropy": lambda line: Cell(
-                value=sum(line[2]) / len(line[2]) if line[2] else None, name="mean_entropy_bits", digits=2
-            ),
-            "Abstained": partial(missing, "abstained"),
-            "Contradictory": partial(missing, "contradictory"),
-        },
-        keys=lambda line: {**(keys or {}), "editor": line[0], "metric": line[1].id, "repeats": rule.count},
-        fixed=2,
-        caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
-    )

@@ -11,7 +11,7 @@ from editloupe.figures import plots, render
 from editloupe.figures.compare import standing
 from editloupe.figures.compare_tables import standing_table
 from editloupe.figures.judged import Judged, incomplete
-from editloupe.figures.label_tables import consistency_table, label_tables
+from editloupe.figures.label_tables import label_tables
 from editloupe.figures.published import published_table
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
@@ -124,7 +124,7 @@ def side_by_side(all_judged: Sequence[Judged]) -> tuple[Table | None, str]:
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:
-    """Yield the tables of one judge: declared ones, labels, self-consistency, published means, computed ones.
+    """Yield the tables of one judge: declared ones, labels, published means, computed ones.
 
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
@@ -134,7 +134,6 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING, keys=keys) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
     made += label_tables(judged.frame, judged.asked, caption=caption, keys=keys)
-    made.append(consistency_table(judged.frame, judged.asked, judged.repeats, keys=keys))
     made.append(published_table(judged))
     for make in (table for table in judged.protocol.tables if not isinstance(table, TableSpec)):
         where = described(judged.protocol)

@@ -213,6 +213,6 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
     assert "– (0/2)" in said
     assert "Wrong Action ×2" in editloupe("show", out)[1]
     assert "repeat 3" in editloupe("show", out, "s00")[1]
-    assert "Self-consistency: 3 repeats a question" in editloupe("report", out)[1]
+    assert "3 repeats a question, the median label counts" in editloupe("report", out, "--format", "md")[1]
     assert editloupe("judge", out, "--retry", "--trust")[0] == 0
     assert len(server.seen) == 6
