@@ -7,16 +7,13 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import OF_TOOLS
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.tools.settings import ToolSettings
 from tests.conftest import final
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -29,10 +26,6 @@ def replies(tmp_path: Path) -> Callable[[str, str], str]:
         return f"scripted/{tmp_path / name}.jsonl"
 
     return write
-
-
-def test_variables_of_tools_are_those_of_their_settings() -> None:
-    assert {field.name for field in fields(ToolSettings)} == set(OF_TOOLS)
 
 
 def test_a_name_without_a_backend_is_refused() -> None:
