@@ -199,8 +199,10 @@ def _with_sets(given: Mapping[str, Any], protocol: str, own: Mapping[str, FieldI
         if name in given:
             raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         group, dot, rest = name.partition(".")
-        if dot and group in ("role", "option"):
-            (role if group == "role" else option)[rest] = text
+        if dot and group == "role":
+            role[rest] = text
+        elif dot and group == "option":
+            option[rest] = value_of(own[rest], source, text) if rest in own else text
         elif name in SETTINGS and name not in (*own, *_NOT_SET):
             found[name] = value_of(SETTINGS[name], source, text)
         else:

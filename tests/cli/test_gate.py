@@ -146,22 +146,6 @@ def test_a_failed_requirement_names_the_samples_that_it_failed_by(editloupe: Run
             assert "look at" not in err
 
 
-def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path) -> None:
-    human = ("--human", run.parent / "human.csv")
-    for require, why in (
-        ("kappa(human, vc)>=-1", "gave one value only"),
-        ("spearman(human, vc)>=-1", "gave one value only"),
-        ("f1(human, if)>=0", "say from which label on"),
-    ):
-        code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
-        assert code == 2 and "undefined" in err and why in err, err
-        (case,) = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
-        assert [child.tag for child in case] == ["error"]
-    # Beside a requirement that fails, that one decides.
-    code, _, err = editloupe("gate", run, "--require", "kappa(human, vc)>=0", "--require", "mean(if)>=99", *human)
-    assert code == 100 and err.count("error:") == 2
-
-
 REFUSED = (
     ("beauty>=1", "unknown metric 'beauty'; known: asked, judged, unjudged"),
     ("mean(if)", "expected METRIC OPERATOR NUMBER"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,22 +47,6 @@ def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: 
     shown = editloupe("show", out, "s01")[1]
     for word in ("Make square 1 red.", "Call localize_differences", "Verdict: Wrong Action (2)"):
         assert word in shown
-
-
-def test_the_example_folder_names_the_way_to_an_lmm_and_cached_calls(editloupe: Run) -> None:
-    code, said, _ = editloupe("judge", Path(__file__).parents[2] / "examples" / "edits", "--limit", "4")
-    assert code == 0 and "8 of 8 findings judged" in said
-    assert "follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL" in said
-    assert re.search(r"Tools: \d+ calls, \d+ from cache\.", said)
-
-
-def test_each_format_prints_the_same_figures(editloupe: Run, edits: Edits, script: Script) -> None:
-    words = ("judge", edits(2), "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
-    for form, told in (("csv", "33.33"), ("md", "| 33.33 (2/2) |"), ("latex", "33.33 (2/2)")):
-        code, said, notes = editloupe(*words, "--format", form)
-        assert code == 0 and told in said and "findings judged" in notes and "findings judged" not in said, form
-    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
-    assert events[-1]["summary"]["editors"][0]["micro"]["instruction_following"]["value"] == pytest.approx(100 / 3)
 
 
 def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Script) -> None:
@@ -136,17 +119,6 @@ def test_a_run_of_unreadable_files_says_to_correct_them(editloupe: Run, tmp_path
     code, said, _ = editloupe("check", folder)
     assert code == 1 and "s01" in said and "1 of 2 samples can be judged" in said
     assert json.loads(editloupe("check", folder, "--format", "json")[1])["errors"] == 1
-
-
-def test_a_relative_script_is_found_from_another_folder(
-    editloupe: Run, edits: Edits, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
-    assert editloupe("judge", edits(1), *words)[0] == 0
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    code, said, told = editloupe("judge", tmp_path / "run", "--retry")
-    assert code == 0 and "1 of 1 findings judged, 1 of them from before" in said, told
 
 
 RUBRIC = """

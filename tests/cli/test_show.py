@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
-from editloupe import files
-from editloupe.runs.store import RunStore
 from tests.conftest import ANSWERED
 from tests.guards.old_run import unpacked
 
@@ -57,19 +52,6 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert said.startswith("Incomplete: runs/one; of 4 samples, baseline, plain has 3 to go.\n")
     assert "Incomplete: runs/one;" in json.loads(editloupe("report", "runs/one", "--format", "json")[1])["notes"][0]
     assert "> Incomplete: runs/one" in Path("runs/one/report/report.md").read_text()
-
-
-def test_a_run_that_is_being_written_says_by_which_process(editloupe: Run, edits: Edits) -> None:
-    judged(editloupe, edits(2, instruction=ANSWERED))
-    stop_after(Path("runs/one"), 0)
-    with closing(RunStore.edit(Path("runs/one"))):
-        for command in ("show", "report", "compare"):
-            code, said, told = editloupe(command, "runs/one")
-            assert (code, said) == (2, "")
-            assert f"runs/one is under way (process {os.getpid()}), with no finding yet" in words(told)
-        assert listed(editloupe)["status"] == f"under way (process {os.getpid()})"
-    told = words(editloupe("show", "runs/one")[2])
-    assert "judge something first: editloupe judge --config runs/one/config.yaml --out runs/one" in told
 
 
 def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, edits: Edits) -> None:
@@ -140,20 +122,3 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
     ):
         code, _, err = editloupe(*line)
         assert code == 2 and told in words(err), err
-
-
-def test_a_run_that_may_not_be_read_is_not_called_bad_json(
-    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(editloupe, edits(1, instruction=ANSWERED))
-    opened = files.open_plain
-
-    def refused(path: Path) -> BinaryIO:
-        # Who may read everything, as in a container, is refused nothing by the file's mode.
-        if path.name == "run.json":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return opened(path)
-
-    monkeypatch.setattr(files, "open_plain", refused)
-    for place in ("runs/one", "runs"):
-        assert "runs/one/run.json cannot be read: Permission denied" in words(editloupe("show", place)[2])
