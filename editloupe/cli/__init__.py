@@ -62,7 +62,7 @@ NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
     "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
 }
-"""Commands below a command → their functions. One in capitals stands for any other word, which it gets as its first one."""
+"""Commands below a command → their functions. One in capitals takes any other word as its first argument."""
 
 _OLD: Final[Mapping[str, str]] = {
     "retry": "judge RUN --retry",
@@ -119,7 +119,7 @@ class _Below(TyperGroup):
 
 
 class _Lazy(TyperGroup):
-    """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
+    """The commands. `--help` knows their lines; a command is imported when it is called, and returns its exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]

@@ -68,7 +68,7 @@ def annotate(
 
 
 def serve(annotation: Annotation, listening: socket.socket) -> None:
-    """Serve the pages until the process is told to stop."""
+    """Serve the pages until the process is stopped."""
     import uvicorn
 
     from editloupe.annotate.page import make_app

@@ -289,7 +289,7 @@ def _mark(out: Path, marker: Mapping[str, Json]) -> None:
 
 
 def _flat(marker: Json) -> dict[str, Json]:
-    """Return what a set was made of, its options beside the rest; {} for what is no marker."""
+    """Return what a set was made of, with its options; {} if it is not a marker."""
     data = dict(marker) if isinstance(marker, Mapping) else {}
     options = data.pop("options", None)
     return {**data, **(options if isinstance(options, Mapping) else {})}

@@ -35,7 +35,7 @@ from editloupe.runs.trust import Trust
 from editloupe.values import digest
 
 _OF_RETRY: Final = {"path", "backend", "trust", "set"}
-"""What a retry takes beside the run; the rest is recorded in it."""
+"""What a retry takes; the rest is recorded in the run."""
 
 
 def judge(

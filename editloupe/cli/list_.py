@@ -170,4 +170,4 @@ def _print_options(options: Mapping[str, FieldInfo]) -> None:
 
 
 _SHOWN: Final[Mapping[str, Callable[[str], None]]] = {"protocols": _protocol, "rubrics": _rubric, "recipes": _recipe}
-"""Kinds of which one is shown with more than its row."""
+"""Kinds whose items have a page of their own."""

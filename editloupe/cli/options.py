@@ -24,7 +24,7 @@ from editloupe.values import Json
 PROJECT: Final = "editloupe.yaml"
 """Read by `judge` if no PATH is given. It may have come with the data, so it is trusted no more than `--config`."""
 OUTPUT: Final = "Output"
-"""The panel of what every command adds: --out, --format."""
+"""The panel of --out, --format and the like."""
 SETTINGS: Final = setting_fields()
 """What `--set` and a line of editloupe.yaml may name."""
 _NOT_SET: Final = ("config", "trust", "judges_file")

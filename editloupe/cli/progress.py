@@ -29,7 +29,7 @@ _RECENT_S: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a run stands at one moment, and what is said of it."""
+    """The state of a run at one moment, and what is said of it."""
 
     progress: Progress
     elapsed_s: float
@@ -100,7 +100,7 @@ class Watch:
             self._last = replace(progress, finding=None)
 
     def state(self) -> State:
-        """Return where the run stands now."""
+        """Return the state of the run now."""
         with self._lock:
             now, recent = self._clock(), self._recent
             while len(recent) > 2 and now - recent[1][0] > _RECENT_S:
@@ -110,7 +110,7 @@ class Watch:
             return State(progress=self._last, elapsed_s=now - self._began, rate=rate)
 
     def due(self) -> State | None:
-        """Return the state if it is to be told: a new phase, some seconds or per cent after the last one, or the end."""
+        """Return the state if a line is due: a new phase, some seconds or per cent after the last one, or the end."""
         now, told = self.state(), self._told
         since = now.elapsed_s - (told.elapsed_s if told.progress.total else 0)
         moved = (

@@ -82,7 +82,7 @@ def _list(folder: Path, as_json: bool) -> None:
     from editloupe.figures.closing import Standing, standing_of_run  # with it come the protocols, which others need not
 
     if not (found := list(runs_below(folder))):
-        raise ConfigError(f"{folder} is no run, and no run is below it; judge something first: editloupe judge PATH")
+        raise ConfigError(f"{folder} is not a run, and no run is below it; judge something first: editloupe judge PATH")
     rows: list[Sequence[str]] = []
     tagged = any(one.tags for one in found)
     for one in found:
@@ -186,7 +186,7 @@ def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, 
 
 
 def _answers(repeats: list[Finding]) -> str:
-    """Return the answer to one question, or why there is none; of repeats each answer with its number."""
+    """Return the answer to one question, or its status; of repeats each answer with its number."""
     words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     first = repeats[0]
     scope = f"{first.about.scope}: " if first.turn or first.part else ""

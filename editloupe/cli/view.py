@@ -29,7 +29,7 @@ def view(
     host: Annotated[str, opt("--host", "NAME", "Where to listen. All but loopback is open to others.")] = "127.0.0.1",
     port: Annotated[int | None, opt("--port", "N", f"Default: {PORT}, or the next free one.", min=0, max=65535)] = None,
     allow_host: Annotated[list[str] | None, opt("--allow-host", "NAME", "A further name of this server.")] = None,
-    human: Annotated[Path | None, opt("--human", "FILE", "People's labels, shown beside the judges'.")] = None,
+    human: Annotated[Path | None, opt("--human", "FILE", "People's labels, shown next to the judges'.")] = None,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
@@ -85,9 +85,9 @@ def _below(path: Path) -> list[tuple[Path, str]] | None:
             return None
         below = [(one.folder, one.problem) for one in runs_below(path)] if path.is_dir() else []
     except OSError as error:  # such as a name that no file can have
-        raise ConfigError(f"{path} is no run folder: {error.strerror or error}") from error
+        raise ConfigError(f"{path} is not a run: {error.strerror or error}") from error
     if not path.is_dir():
         raise ConfigError(no_run(path))
     if not below:
-        raise ConfigError(f"{path} is no run folder, and no run is below it; judge something first: editloupe judge PATH")
+        raise ConfigError(f"{path} is not a run, and no run is below it; judge something first: editloupe judge PATH")
     return below

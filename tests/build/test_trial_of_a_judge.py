@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path, editloupe: Cli, edits: Calla
     draw_probes(tmp_path / "probes", ["flawless"])
     editloupe("judge", edits(1), "--out", "other")
     for words, told in (
-        (("probes",), "probes is no run; judge the probes first: editloupe judge probes --protocol probes"),
+        (("probes",), "probes is no run folder"),
         (("other",), "other holds no probes"),
         (("gone",), "gone is no run folder"),
     ):

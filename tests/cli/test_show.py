@@ -114,7 +114,7 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
     for line, told in (
         (("show", "nowhere"), "nowhere is no run folder: there is no such folder"),
         (("view", "nowhere"), "nowhere is no run folder: there is no such folder"),
-        (("show", data), "is no run, and no run is below it; judge something first"),
+        (("show", data), "no run is below it; judge something first"),
         (("show", data / "metadata.jsonl"), "metadata.jsonl is no run folder: it is a file"),
         (("report", "runs"), "it has no run.json. Runs in it: one, two; name one of them"),
         (("report", "runs/two"), "run.json is a folder; expected a file of the run"),
