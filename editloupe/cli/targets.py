@@ -43,7 +43,7 @@ def targets(
     max_cost: options.MaxCost = None,
     boxes: Annotated[
         Path | None,
-        opt("--write", "FILE.jsonl", "Write boxes next to the data: metadata, or boxes.jsonl (dlebench).", OUTPUT),
+        opt("--write", "FILE.jsonl", "Write boxes next to the data: boxes.jsonl for dlebench.", OUTPUT),
     ] = None,
     format: Form = "table",
     sets: options.Sets = None,
