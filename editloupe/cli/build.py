@@ -108,6 +108,7 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they are.
     """
     run = one_run({**line, "protocol": training_set.PROTOCOL}, "build unicedit", own=_OF_QUALITY)
+    path = run.path or path
     limits: dict[str, Any] = {name: run.option[name] for name in _OF_QUALITY if name in run.option}
     if wrong := next((name for name, value in limits.items() if not 0 <= value < math.inf), None):
         raise ConfigError(f"--set {wrong}={limits[wrong]}: expected a number of at least 0")

@@ -86,7 +86,7 @@ def test_commands_about_judges_say_that_only_people_answered(annotate: Session, 
         code, _, err = editloupe(*command)
         assert code == 2 and f"{run} has no judge, only people answered" in err and f"editloupe compare {run}" in err
     code, _, err = editloupe("judge", run, "--retry")
-    assert code == 2 and err.startswith("error: nobody was asked, so there is nothing to ask again: ")
+    assert code == 2 and err.startswith("error: no model was asked, so there is nothing to ask again: ")
     assert not (run / "findings.jsonl").read_bytes()
     assert json.loads(editloupe("show", run.parent, "--format", "json")[1])["status"] == "no judge"
 
@@ -329,7 +329,7 @@ def test_what_of_the_data_is_not_asked_is_told(annotate: Session, tmp_path: Path
     metadata.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     code, out, err = annotate(edits, "--out", "run", "--status")
     assert code == 0 and "2 questions on 2 samples" in out
-    assert "2 rows of the data could not be read, and nothing is asked of them: s01: metadata.jsonl, line 2: " in err
+    assert "2 rows of the data could not be read and are not asked: s01: metadata.jsonl, line 2: " in err
     assert "; and 1 more" in err
     assert "2 questions cannot be asked: missing_output" in err
 
@@ -339,7 +339,7 @@ def test_a_run_knows_its_own_questions(annotate: Session, tmp_path: Path) -> Non
     code, _, err = annotate(folder, "--protocol", "pairwise")
     assert code == 2 and "is a run, which knows its data and its questions; leave --protocol out" in err
     code, _, err = annotate()
-    assert code == 2 and "PATH is missing" in err
+    assert code == 2 and "Missing argument" in err
 
 
 def test_what_cannot_be_meant_is_refused(annotate: Session, tmp_path: Path) -> None:
