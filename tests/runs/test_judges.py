@@ -105,7 +105,7 @@ def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(ed
     ids = [run(talker(), folder, tmp_path / "own", sampling=Sampling(temperature=t)).setup.judge.id for t in (0.0, 1.0)]
     assert list(RunStore.read(tmp_path / "own").judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
     lmm = talker()
-    with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature was 1\.0 and is 0\.5"):
+    with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature: was 1\.0, is 0\.5"):
         run(lmm, folder, out, name="warm", sampling=Sampling(temperature=0.5))
     assert lmm.requests == []
 
@@ -132,7 +132,7 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
     refused(out, "--prompt: was not set, is mine.md", prompt=prompt)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
-    refused(tmp_path / "elsewhere-1", r"--prompt\.text: was .*, is .* Look", prompt=prompt)
+    refused(tmp_path / "elsewhere-1", "--prompt: was another one of this name", prompt=prompt)
     built_in = rubric_path("dlebench")
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     rubric.write_text(changed, encoding="utf-8")
@@ -205,7 +205,7 @@ def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tm
     folder, shards, whole = edits(1), [tmp_path / "a", tmp_path / "b"], tmp_path / "whole"
     run(talker(), folder, shards[0], name="one")
     run(talker(), folder, shards[1], name="one", sampling=Sampling(temperature=1.0))
-    with pytest.raises(RunMismatch, match=r"a judge 'one' already, .* temperature was 0\.0 and is 1\.0"):
+    with pytest.raises(RunMismatch, match=r"a judge 'one' already, .* temperature: was 0\.0, is 1\.0"):
         merge(whole, shards)
     assert not whole.exists()
 
