@@ -153,6 +153,10 @@ def notes_of(setup: Setup, loaded: Loaded, schedule: Schedule, *, throttled: int
     if left_off := sorted(getattr(setup.backend, "left_off", ())):
         tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
         yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."
+    crashes = [(finding.counts.get("tool_crashes", 0), finding.sample_id) for finding in schedule.findings]
+    if first := next((sample for count, sample in crashes if count), None):
+        total = sum(count for count, _ in crashes)
+        yield f"Tools crashed (counted: {total}), first in sample {first}; `editloupe show` with this sample says how."
     if throttled:
         yield f"The endpoint refused calls for their rate {'once' if throttled == 1 else f'{throttled} times'}."
     yield from dict.fromkeys(problem.reason for problem in schedule.problems())

@@ -19,7 +19,6 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, EditError, ModelAbsent
 from editloupe.models import remote
 from editloupe.models.edit import endpoint
-from editloupe.testing import check_editor
 from editloupe.testing.contracts import drawn_pair
 from tests.backends import loopback
 from tests.backends.loopback import Act, LoopbackServer, hangs, resets_mid_body, sends
@@ -178,11 +177,6 @@ def test_an_address_that_gives_no_image_says_how(act: Act, kind: str, said: str,
         assert len(server.seen) == asked
 
 
-def test_the_editors_keep_the_contract(script: str) -> None:
-    for name in ("drawing", f"cmd:{script}"):
-        check_editor(models.get("edit", name))
-
-
 @pytest.mark.parametrize(
     ("instruction", "inside"),
     [
@@ -217,15 +211,4 @@ def test_an_editor_of_another_package_is_named_by_its_entry_point(tmp_path: Path
     install(tmp_path / "site", monkeypatch, files={"toyset/__init__.py": PACKAGE}, entry_points=points)
     editor = models.get("edit", "toy-painter:large", device="cpu")
     assert editor.name == "toy-painter:large on cpu"
-    assert (check_editor(editor) == 7).all()
-
-
-def test_an_editor_that_breaks_the_contract_is_named() -> None:
-    class Broken:
-        name = version = "broken"
-
-        def __call__(self, rgb: RGB, instruction: str, *, seed: int = 0) -> RGB:
-            return rgb.astype(np.float32)  # type: ignore[return-value]
-
-    with pytest.raises(AssertionError, match="editor 'broken': it returned float32 of shape"):
-        check_editor(Broken())
+    assert (editor(IMAGE, "Anything.") == 7).all()
