@@ -37,12 +37,12 @@ class RunStore(RunContents):
         self._findings_file: BinaryIO | None = None
 
     @classmethod
-    def edit(cls, folder: Path, *, info_only: bool = False) -> RunStore:
+    def edit(cls, folder: Path) -> RunStore:
         """Return an existing run as it stands, locked for this process, to put something beside what is there.
 
-        info_only: with run.json alone, as `read_info`.   Raises ConfigError: no run, not writable, in use.
+        Raises ConfigError: no run, not writable, in use.
         """
-        store = cls.read_info(folder) if info_only else cls.read(folder)
+        store = cls.read(folder)
         try:
             store._lock = lock.take(folder)
         except OSError as error:
