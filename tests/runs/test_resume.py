@@ -45,7 +45,7 @@ def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits,
     words = ("judge", data, "--backend", "scripted/script.jsonl", "--criteria", "if", "--out", "run")
 
     def kept() -> dict[str, bytes]:
-        paths = (path for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "run.owner")
+        paths = (path for path in (tmp_path / "run").rglob("*") if path.is_file())
         return {str(path.relative_to(tmp_path)): path.read_bytes() for path in paths}
 
     def means(out: str) -> list[str]:

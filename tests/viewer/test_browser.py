@@ -6,10 +6,7 @@ Playwright drives the Chromium that CHROMIUM names, or the one on the path; it n
 from __future__ import annotations
 
 import io
-import json
-import os
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -454,7 +451,6 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     findings = copy / "findings.jsonl"
     lines = findings.read_bytes().splitlines(keepends=True)
     findings.write_bytes(b"".join(lines[:-1]))
-    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
     with lock, Viewer(Site.of([RunReader(copy, live=True)], live=True)) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, daemon=True)
