@@ -25,6 +25,7 @@ from editloupe.runs.replay import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 from editloupe.stats.table import Cell, Column, Row, Table, words
+from editloupe.tools.base import Toolbox
 
 _SHOWN = 20
 _LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
@@ -131,6 +132,7 @@ def _replayed(
     toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
+        _tell_versions(store, toolbox)
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
     for judge_id in dict.fromkeys(f.judge_id for f in findings):
@@ -145,6 +147,15 @@ def _replayed(
         live.check(judge)
         replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
         yield from replay.tasks(mine, concurrency=_at_once(store.folder) if opened is not None else 1)
+
+
+def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
+    """Say which tools have another version than those of the run."""
+    recorded = store.spec.identity.get("tools")
+    for name, now in toolbox.versions().items():
+        then = recorded.get(name) if isinstance(recorded, Mapping) else None
+        if then not in (None, now) and chosen_form() != "json":
+            say(f"{name} was recorded as version {then!r} and is {now!r} here.")
 
 
 def _at_once(folder: Path) -> int:
