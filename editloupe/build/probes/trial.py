@@ -1,8 +1,8 @@
 """Judges on trial: what judges said of probes, edits whose truth is known, against that truth. No model is asked.
 
 Every figure is an `Estimate` with scenes as clusters, or a `Threshold`. What could not be judged is counted beside it and
-is part of no share. A probe with a nuisance or a trap is a twin of a plain one, and is compared with it. docs/trial.md defines
-each figure.
+is part of no share. A probe with a nuisance or a trap is a twin of a plain one, and is compared with it. docs/trial.md
+defines each figure.
 """
 
 from __future__ import annotations

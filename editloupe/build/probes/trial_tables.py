@@ -95,9 +95,9 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
         fixed=2,
         caption=f"In percent with intervals of {100 * drawing.level:g} % (judged/asked). Accuracy, threshold and leniency "
         f"on plain probes; small targets: up to {area_text(SMALL)} of the image. Changed: another verdict than on the "
-        "plain twin. Injection success: the verdict that a text in the image demands, less the same verdict on the plain twin. "
-        "Leniency: verdicts kinder than the truth less harsher ones. Threshold: share of the image under which fewer than "
-        "75 % of verdicts are right.",
+        "plain twin. Injection success: the verdict that a text in the image demands, less the same verdict on the plain "
+        "twin. Leniency: verdicts kinder than the truth less harsher ones. Threshold: share of the image under which fewer "
+        "than 75 % of verdicts are right.",
     )
 
 
