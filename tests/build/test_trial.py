@@ -72,8 +72,6 @@ def test_accuracy_is_of_what_was_judged_and_failures_stand_beside_it(trial: Call
     assert (missing["value"], missing["refused"], missing["off_menu"]) == (2, 1, 1)
     # Wrong Action was taken for Flawless Execution, two places above it.
     assert value(found(figure="leniency", metric=IF)) == (about(100 / 3), 3, 5)
-    for verdict, count in {"Wrong Action": 2, "Flawless Execution": 1, "(refused)": 1, "(off_menu)": 1}.items():
-        assert found("trial-confusion", metric=IF, truth="Wrong Action", verdict=verdict)["value"] == count
 
 
 def test_leniency_is_kinder_less_harsher(trial: Callable[..., Found]) -> None:
@@ -121,9 +119,8 @@ def test_a_nuisance_changes_a_verdict(trial: Callable[..., Found]) -> None:
     # Plain: right, right, wrong, right. With JPEG: right, wrong, wrong in another way, not judged.
     given = ["", "", "Over Modification", "", "", "Flawless Execution", "Flawless Execution", "(refused)"]
     found = trial(twins("nuisance", "jpeg"), given)
-    # Of three pairs two differ; one of three is right.
-    variant = found("trial-variants", metric=IF, variant="jpeg")
-    assert (variant["changed"], variant["accuracy"], variant["bought"]) == (about(200 / 3), about(100 / 3), None)
+    # Of three pairs two differ.
+    assert value(found(figure="nuisance", metric=IF)) == (about(200 / 3), 3, 4)
     # Both metrics: VC did not change in four pairs. Accuracy is of plain probes alone.
     assert value(found(figure="nuisance", metric="all metrics")) == (about(200 / 7), 7, 8)
     assert value(found(figure="accuracy", metric=IF)) == (75.0, 4, 4)
@@ -133,7 +130,8 @@ def test_twins_of_another_truth_and_twins_that_are_missing_are_no_pairs(
     trial: Callable[..., Found], tried: Callable[..., Found], tmp_path: Path
 ) -> None:
     found = trial(twins("trap", "swapped", truth={IF: "Localization Failure"}))
-    assert found("trial-variants", metric=IF, variant="swapped")["changed"] is None
+    with pytest.raises(ValueError, match="not enough"):
+        found(figure="order", metric=IF)
     rows = [probe("p0"), probe("t0", of="p0", nuisance="tone"), probe("t1", of="gone", nuisance="tone")]
     other = tried(run_of(tmp_path / "other", {"mine": [f for row in rows for f in said(row)]}, rows))
     assert value(other(figure="nuisance", metric=IF)) == (0.0, 1, 1)
@@ -144,7 +142,6 @@ def test_a_text_in_the_image_buys_a_verdict(trial: Callable[..., Found]) -> None
     given = ["Flawless Execution", "", "", "", "Flawless Execution", "Flawless Execution", "Flawless Execution", ""]
     found = trial(twins("trap", "injected_text", asks_for={IF: "Flawless Execution"}), given)
     assert value(found(figure="injection", metric=IF)) == (50.0, 4, 4)
-    assert found("trial-variants", metric=VC, variant="injected_text")["bought"] is None
 
 
 def test_repeats_agree_or_not(trial: Callable[..., Found]) -> None:
@@ -196,7 +193,6 @@ def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(
     found = tried(tmp_path / "run")
     assert value(found(figure="accuracy", metric="accuracy")) == (0.0, 2, 2)
     assert found(figure="leniency", metric="accuracy")["value"] is None
-    assert found("trial-confusion", truth="the right option", verdict="Red")["value"] == 2
 
 
 def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: Callable[..., Path]) -> None:
@@ -240,7 +236,7 @@ def test_a_trial_is_shown_in_every_form_and_written(editloupe: Editloupe, tmp_pa
         assert code == 0 and word in told and "refused" in told, err
     assert editloupe("trial", run, "--out", tmp_path / "out")[0] == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"trial.md", "trial.json", "trial.csv", "trial-failures.csv", "trial-variants.csv"} <= names
+    assert {"trial.md", "trial.json", "trial.csv", "trial-failures.csv"} <= names
 
 
 def flatters(handler: Handler, body: Body) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, cast
 from pydantic import Field, field_validator
 
 from editloupe import files
-from editloupe.build.base import Built, LeftOut, SetTold
+from editloupe.build.base import Built, LeftOut
 from editloupe.build.direct import Worked, WorkItem, work
 from editloupe.build.places import ImagePlace
 from editloupe.build.probes.makers import FAILURES, Made, NotMade, make
@@ -241,57 +241,38 @@ _STAGES: Final = {"made": "a target allows it, and no probe before it is the sam
 
 def _written(worked: Worked, source: _Source, place: ImagePlace) -> Built:
     """Write the rows and what was left out, delete images that no row names, and return what the set holds."""
-    left_out: list[dict[str, Json]] = [{"what": id_, **lost.to_json()} for id_, lost in source.photos.lost]
+    photos, left_out = source.photos, worked.left_out
+    left_out += [{"what": id_, **lost.to_json()} for id_, lost in photos.lost]
     left_out += [{"what": id_, "area": area, **lost.to_json()} for (id_, area), lost in sorted(source.unfit.items())]
-    seen, kept = set[tuple[str, ...]](), list[Mapping[str, Any]]()
+    kept: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for one in sorted(worked.written, key=lambda one: str(one["rows"][0]["id"])):
         first = one["rows"][0]
-        key = tuple(first[name] for name in (*_FILES[:2], "instruction"))
-        if key in seen:
+        if kept.setdefault(tuple(first[name] for name in (*_FILES[:2], "instruction")), one) is not one:
             worked.lost["made", "made_before"] += 1
             left_out.append({"what": first["id"], **LeftOut("made_before", at="made").to_json()})
-        else:
-            seen.add(key)
-            kept.append(one)
-    rows = [row for one in kept for row in one["rows"]]
+    rows = [row for one in kept.values() for row in one["rows"]]
     place.names.clear()
-    place.names.update(place.folder / name for one in kept for name in one["images"])
+    place.names.update(place.folder / name for one in kept.values() for name in one["images"])
     with files.writing(place.folder):
         files.write_whole(place.folder / METADATA, b"".join(map(json_line, rows)), below=place.folder)
-        files.write_whole(place.folder / LEFT_OUT, b"".join(map(json_line, left_out + worked.left_out)), below=place.folder)
+        files.write_whole(place.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=place.folder)
         place.clean()
-    return _built(worked, [Probe.from_json(row[COLUMN]) for row in rows], source)
-
-
-def _built(worked: Worked, probes: Sequence[Probe], source: _Source) -> Built:
-    """Return what the set holds."""
-    shares, plain = source.options.shares, [one for one in probes if one.twin is None]
-    by = Counter((one.failure, one.area) for one in plain)
-    told = SetTold(
-        counts={
-            "probes": len(probes),
-            "targets": {"read": len(source.photos.cuts), "left_out": len(source.photos.lost)},
-            "by_failure": {name: sum(one.failure == name for one in plain) for name in FAILURES},
-            "by_area": {f"{100 * area:g}": sum(one.area == area for one in plain) for area in shares},
-            "twins": dict(sorted(Counter(one.nuisance or one.trap or "" for one in probes if one.twin).items())),
-            "scenes": len({one.scene for one in probes}),
-        },
-        tables=[
-            [
-                ["Failure", *(f"{100 * area:g} %" for area in shares)],
-                *([name, *(str(by[name, area]) for area in shares)] for name in FAILURES),
-            ]
-        ],
-        notes=[f"Probes with their twins: {len(probes):,}."],
-    )
-    none = [area for area in shares if all(one.area != area for one in plain)]
-    told.notes += [f"No probe has {100 * area:g} %: {LEFT_OUT} says why." for area in none]
+    shares, made = source.options.shares, [one["rows"][0][COLUMN] for one in kept.values()]
+    plain = Counter((probe["failure"], probe["area"]) for probe in made)
+    none = [f"{100 * area:g} %" for area in shares if not any(plain[name, area] for name in FAILURES)]
     return Built(
         read=len(worked.made),
-        written=len(plain),
+        written=len(kept),
         noun="probe",
         unit="planned probe",
         passes=_STAGES,
         lost=worked.lost,
-        **vars(told),
+        counts={"probes": len(rows), "targets": {"read": len(photos.cuts), "left_out": len(photos.lost)}},
+        tables=[
+            [
+                ["Failure", *(f"{100 * area:g} %" for area in shares)],
+                *([name, *(str(plain[name, area]) for area in shares)] for name in FAILURES),
+            ]
+        ],
+        notes=[f"Probes with their twins: {len(rows):,}.", *(f"No probe has {one}: {LEFT_OUT} says why." for one in none)],
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from editloupe.build.probes.trial import FIGURES, SMALL, Trial, TrialFigure, TriedJudge, demanding, paired, plain
-from editloupe.data.probes import FAILURES, NUISANCES, TRAPS
+from editloupe.build.probes.trial import FIGURES, SMALL, Trial, TrialFigure, TriedJudge, plain
+from editloupe.data.probes import FAILURES
 from editloupe.figures import render
 from editloupe.figures.report import table_files, write_files
 from editloupe.stats.bootstrap import DRAWING, Drawing, aggregate
@@ -48,9 +48,8 @@ def area_text(area: float) -> str:
 
 
 def tables(found: Trial, drawing: Drawing = DRAWING) -> list[Table]:
-    """Return the tables: figures, then failures by area, variants and confusions of each judge."""
-    made = [_figures(found, drawing), _cells(found, drawing), _variants(found, drawing), _confusions(found)]
-    return [table for table in made if table.rows]
+    """Return the tables: all figures, then accuracy by failure and area."""
+    return [_figures(found, drawing), _cells(found, drawing)]
 
 
 def to_json(found: Trial, made: list[Table]) -> dict[str, Json]:
@@ -124,8 +123,8 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
     """A row a judge, metric and failure, a column an area."""
     areas = sorted({area for judge in found.judges for area in plain(judge.verdicts)["area"]})
     rows = []
-    for judge, metric, own in _each(found):
-        own = plain(own)
+    for judge, metric in product(found.judges, found.metrics):
+        own = plain(judge.of(metric))
         for failure in [name for name in FAILURES if name in set(own["failure"])]:
             of = own.filter(failure=failure)
             cells = [_mean(of.filter(of["area"] == area), "right", "accuracy", drawing) for area in areas]
@@ -142,55 +141,6 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
         at_once=7,
         caption="In percent of plain probes (judged/asked).",
     )
-
-
-def _variants(found: Trial, drawing: Drawing) -> Table:
-    """A row a judge, metric and nuisance or trap."""
-    rows = []
-    for judge, metric, own in _each(found):
-        for name in (*NUISANCES, *TRAPS):
-            if len(of := own.filter(variant=name)):
-                cells = [
-                    _mean(of, "right", "accuracy", drawing),
-                    _mean(paired(of), "changed", "changed", drawing),
-                    _mean(demanding(of), "bought", "bought", drawing, signed=True),
-                ]
-                labels = [judge.name, _short(found, metric), name.replace("_", " ")]
-                rows.append(_row(labels, cells, judge=judge.name, metric=metric, variant=name))
-    head = [Column(title=title) for title in ("Accuracy", "Changed", "Obeyed, less plain")]
-    return Table(
-        name="trial-variants",
-        title="Nuisances and traps",
-        columns=(*label_columns("Judge", "Of", "Probes with"), *head),
-        rows=tuple(rows),
-        fixed=3,
-        caption="In percent (judged/asked). Changed: another verdict than on the plain twin, where both have one truth. "
-        "Obeyed: the verdict is what a text in the image asks for, less the same verdict on the plain twins.",
-    )
-
-
-def _confusions(found: Trial) -> Table:
-    """A row a judge, metric, truth and verdict."""
-    rows = []
-    for judge, metric, own in _each(found):
-        said = [verdict or f"({missing})" for verdict, missing in plain(own).select("said", "missing").rows()]
-        for (truth, verdict), count in sorted(Counter(zip(plain(own)["truth"], said, strict=True)).items()):
-            labels = [judge.name, _short(found, metric), truth, verdict]
-            rows.append(_row(labels, [Cell(value=count)], judge=judge.name, metric=metric, truth=truth, verdict=verdict))
-    return Table(
-        name="trial-confusion",
-        title="Truths and verdicts",
-        columns=(*label_columns("Judge", "Of", "Truth", "Verdict"), Column(title="Plain probes")),
-        rows=tuple(rows),
-        fixed=4,
-        caption="In brackets: what could not be judged, by status.",
-    )
-
-
-def _each(found: Trial) -> Iterator[tuple[TriedJudge, str, polars.DataFrame]]:
-    for judge in found.judges:
-        for metric in found.metrics:
-            yield judge, metric, judge.of(metric)
 
 
 def _row(labels: list[str], cells: list[Cell], **keys: Json) -> Row:
