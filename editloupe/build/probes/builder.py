@@ -33,7 +33,7 @@ from editloupe.data.write import METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.values import Json, digest, json_line, parse_json
+from editloupe.values import digest, json_line, parse_json
 
 LEFT_OUT: Final = "left_out.jsonl"
 _VERSION: Final = 4
