@@ -248,7 +248,7 @@ class RunConfig(_Strict):
     aesthetic: str | None = None
     """Head over CLIP that says how an image pleases, for the measure aesthetic: a file."""
     editor: str | None = None
-    """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
+    """Image editor: drawing, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     segmenter: str | None = None
     """Segmenter that makes masks of boxes: a folder or hub id of SAM or SAM 2. Default: SAM from the local cache."""
     picture_budget: Number | None = Field(default=None, gt=0)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError
 from editloupe.models.edit.base import Editor
 
 COLOURS: Final = {
@@ -65,14 +64,10 @@ class DrawingEditor:
         return made
 
 
+@cache
 def open_drawing(name: str, device: str) -> Editor:
-    """Return the editor that draws.   device: does not count. Raises ConfigError for another name than "drawing"."""
-    if name != "drawing":
-        raise ConfigError(f"editor {name!r}: expected drawing alone; it takes no settings")
-    return _shared()
-
-
-_shared = cache(DrawingEditor)
+    """Return the editor that draws.   name, device: do not count."""
+    return DrawingEditor()
 
 
 def _thing(rgb: RGB) -> NDArray[np.bool_]:
