@@ -49,7 +49,7 @@ class DifferenceSetOptions(Options):
     unchanged: Number = Field(default=0.2, ge=0, le=1)
     """Stage 2: share of images that stay as they are."""
     inpainter: str = "opencv"
-    """Stage 2: what removes an object: opencv, opencv:ns or diffusers:MODEL."""
+    """Stage 2: what removes an object: opencv or diffusers:MODEL."""
     replacer: str | None = None
     """Stage 2: what puts in another object: diffusers:MODEL. Without it every EDIT changes the colour."""
     jpeg: Number = Field(default=0.5, ge=0, le=1)
