@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from editloupe import models
 from editloupe.data.images import RGB
@@ -209,25 +206,6 @@ def _lpips(network: str, first: RGB, second: RGB) -> float:
     return total
 
 
-def test_lpips_of_a_pair(perceptual: dict[str, Path]) -> None:
-    images = drawn()
-    door = Models(device="cpu", names={"lpips": str(perceptual["alex"])})
-
-    def said(pictures: dict[str, RGB] = images, **args: Any) -> float | None:
-        return run_measure("lpips", args, pictures, door).value
-
-    whole, outside = said(mask="none"), said()
-    assert outside == 0 and whole is not None and whole > 0.01
-    assert said({**images, "edited": images["source"]}, mask="none") == 0
-    assert said({**images, "mask": np.zeros_like(images["source"])}) == whole
-    with pytest.raises(MeasureError, match="nothing lies outside the mask"):
-        said({**images, "mask": np.full_like(images["source"], 255)})
-    tiny = {key: rgb[:40] for key, rgb in images.items()}
-    with pytest.raises(MeasureError, match=r"160×40 px is smaller than LPIPS needs \(64 px a side\)"):
-        said(tiny, mask="none")
-    check_measure(_measure("lpips"), images=images, models=door)
-
-
 def test_files_that_are_no_lpips_weights_are_named(tmp_path: Path, perceptual: dict[str, Path]) -> None:
     with pytest.raises(ModelAbsent, match="it needs a file of LPIPS weights; name one by --set lpips=… or EDITLOUPE_LPIPS"):
         models.get("lpips")
@@ -241,27 +219,3 @@ def test_files_that_are_no_lpips_weights_are_named(tmp_path: Path, perceptual: d
     torch.save({"weight": torch.zeros(3)}, tmp_path / "other.pth")
     with pytest.raises(ConfigError, match="is not what"):
         LPIPS(tmp_path / "other.pth", device="cpu").prepare()
-
-
-def test_a_folder_is_measured_by_weights_that_are_named(
-    folders: dict[str, Path], perceptual: dict[str, Path], tmp_path: Path
-) -> None:
-    images = drawn()
-    for name, rgb in images.items():
-        Image.fromarray(rgb).save(tmp_path / f"{name}.png")
-    row = {"id": "a", "source_file_name": "source.png", "edited_file_name": "edited.png", "mask_file_name": "mask.png"}
-    (tmp_path / "metadata.jsonl").write_text(json.dumps({**row, "instruction": "Add a square."}) + "\n")
-    words = ["measure", str(tmp_path), "--measures", "clip,dino,lpips", "--device", "cpu", "--out", str(tmp_path / "run")]
-    given = (("clip", folders["clip"]), ("dino", folders["dinov3"]), ("lpips", perceptual["alex"]))
-    named = [word for kind, path in given for word in ("--set", f"{kind}={path}")]
-
-    def call(*more: str) -> Any:
-        command = [sys.executable, "-m", "editloupe", *words, *more]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    absent = call()
-    assert "lpips is not defined here: it needs a file of LPIPS weights" in " ".join(absent.stderr.split())
-    assert absent.returncode == 1
-    done = call(*named)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "CLIP" in done.stdout and "3 of 3 findings judged" in done.stdout

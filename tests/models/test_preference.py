@@ -19,13 +19,10 @@ import pytest
 from PIL import Image
 
 from editloupe import models
-from editloupe.config import RunConfig
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MeasureError, ModelAbsent
-from editloupe.measures.base import Measured, Models, judge_of, measured, open_measure
+from editloupe.errors import ConfigError, MeasureError
+from editloupe.measures.base import Measured, Models, judge_of, measured
 from editloupe.models import preference
-from editloupe.runs.setup import open_setup
-from editloupe.testing import check_measure
 from tests.backends import loopback
 from tests.backends.loopback import Act, LoopbackServer, hangs, resets_mid_body, sends
 
@@ -97,17 +94,6 @@ def test_an_image_is_scored_as_it_is_with_its_prompt() -> None:
     assert spec.tools == {"preference": MODEL}
 
 
-def test_without_an_address_it_is_absent_with_a_reason() -> None:
-    with pytest.raises(
-        ModelAbsent, match=r"start examples/preference_worker.py .* by --set preference=… or EDITLOUPE_PREFERENCE"
-    ):
-        models.get("preference")
-    with pytest.raises(MeasureError) as raised:
-        measured("preference", {"prompt": ""}, {"image": IMAGE}, Models())
-    assert raised.value.status == "not_defined"
-    assert judge_of("preference", Models()).tools == {"preference": "absent"}
-
-
 def test_an_address_that_is_none_is_named() -> None:
     for address in ("hpsv3", "ftp://host"):
         with pytest.raises(ConfigError, match=r"expected an address such as http://127.0.0.1:8100"):
@@ -145,14 +131,6 @@ def test_an_answer_without_two_numbers_is_no_score() -> None:
 def test_what_goes_wrong_is_a_status_with_its_reason(act: Act, status: str, reason: str) -> None:
     found, said = failure(act)
     assert found == status and reason in said
-
-
-def test_the_measure_keeps_the_contract() -> None:
-    with Server(says(mean=2.5, sigma=1)) as server:
-        door = Models(names={"preference": server.address})
-        check_measure(open_measure("preference"), args={"prompt": ""}, images={"image": IMAGE}, models=door)
-    with pytest.raises(MeasureError, match="expected one image, found 2"):
-        measured("preference", {"prompt": ""}, {"a": IMAGE, "b": IMAGE}, door)
 
 
 STAND_IN = '''
@@ -202,12 +180,3 @@ def test_the_script_serves_hpsv3(worker: str) -> None:
     assert raised.value.status == "tool_failed"
     # It goes on.
     assert score(worker).answer.value == pytest.approx(0.24)
-
-
-def test_a_run_takes_the_address_from_its_option_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EDITLOUPE_PREFERENCE", "http://127.0.0.1:8100")
-    assert open_setup(RunConfig.make(protocol="measures")).models.names["preference"] == "http://127.0.0.1:8100"
-    given = RunConfig.make(protocol="measures", preference="http://127.0.0.1:8101")
-    assert open_setup(given).models.names["preference"] == "http://127.0.0.1:8101"
-    clip = open_setup(RunConfig.make(protocol="measures", clip="folder")).models.names
-    assert clip["clip"] == clip["clip_text"] == "folder"
