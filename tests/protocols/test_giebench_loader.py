@@ -6,14 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
 from editloupe.errors import SampleError
 from editloupe.protocols.giebench.tables import EDIT_TYPES, edit_type_name
-from tests.protocols.giebench_data import draw, row, whole_set, write
+from tests.protocols.giebench_data import row, whole_set, write
 
 
 def opened(path: Path, **options: Any) -> Loaded:
@@ -40,25 +39,6 @@ def test_a_file_of_the_shape_of_the_real_one_gives_its_counts_and_warnings(tmp_p
     assert any("the key 'Purple' is none of the options 'Red', 'Green', 'Blue'" in text for text in by_id["10"].warnings)
     assert any("the mask is empty" in text for text in by_id["375"].warnings)
     assert any("the mask is full" in text for text in by_id["841"].warnings)
-
-
-def test_a_mask_becomes_an_image_of_the_sample_once_and_nothing_is_written(tmp_path: Path) -> None:
-    root = write(tmp_path / "gie", [row(0), row(1)])
-    out = draw(tmp_path / "out" / "0.png").parent
-    before = sorted(tmp_path.rglob("*"))
-    store = ImageStore(tmp_path / "run" / "blobs", writes=False)
-    samples = load(root, store=store, edited={"a": out, "b": out}).samples
-    assert sorted(tmp_path.rglob("*")) == before
-    # Both rows have the same mask, for both editors.
-    (ref,) = {sample.masks["edit"] for sample in samples}
-    rgb = store.array(ref)
-    assert rgb.shape == (224, 224, 3)
-    expected = np.zeros((224, 224), dtype=np.uint8)
-    expected[50:100, 50:100] = 255
-    assert (rgb == expected[:, :, None]).all()
-    store.write()
-    assert [path.read_bytes() for path in (tmp_path / "run").rglob("*.png")] == [store.data(ref)]
-    assert "object_mask" not in samples[0].extra
 
 
 def test_a_file_that_is_broken_or_cut_off_is_refused_and_not_repaired(tmp_path: Path) -> None:
