@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 
 from editloupe import models
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MeasureError, ModelAbsent
-from editloupe.measures.base import Models, judge_of, measured, run_measure
+from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.models.lpips import LPIPS
-from editloupe.testing import check_measure
-from tests.imaging.drawn import textured, with_square
+from tests.imaging.drawn import textured
 from tests.models.tiny_encoders import PROCESSORS, SIDE, encoder_folder, lpips_state
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -95,69 +92,6 @@ def test_patches_are_averaged_without_the_other_tokens(family: str, folders: dic
             registers = {"dinov2": 0, "dinov2_with_registers": 4, "dinov3": 3}[family]
             made = model(pixel_values=pixels).last_hidden_state[0, 1 + registers :][[1, 11]].mean(0)
     assert np.allclose(encoder([image], [patches])[0], made.numpy(), atol=1e-5)
-
-
-def test_wrong_weights_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="model_type 'dinov2' is no CLIP known here"):
-        opened(folders["dinov2"], "clip")
-    with pytest.raises(ConfigError, match="model_type 'clip' is no DINO known here"):
-        opened(folders["clip"], "dino")
-    broken = encoder_folder(tmp_path / "broken", "clip")
-    (broken / "preprocessor_config.json").write_text(json.dumps({"size": 64, "image_mean": [0.5]}))
-    with pytest.raises(ConfigError, match=r"preprocessor_config.json does not say how images are prepared"):
-        models.prepare(opened(broken))
-    (broken / "preprocessor_config.json").unlink()
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        models.prepare(models.get("clip", str(encoder_folder_without_processor(tmp_path)), device="cpu"))
-
-
-def encoder_folder_without_processor(tmp_path: Path) -> Path:
-    folder = encoder_folder(tmp_path / "bare", "clip")
-    (folder / "preprocessor_config.json").unlink()
-    return folder
-
-
-def drawn() -> dict[str, RGB]:
-    source = textured(160, 120)
-    mask = np.zeros_like(source)
-    mask[30:80, 40:90] = 255
-    return {"source": source, "edited": with_square(source, (40, 30, 90, 80)), "mask": mask}
-
-
-@pytest.mark.parametrize(("name", "family"), [("clip", "clip"), ("dino", "dinov2_with_registers"), ("dino", "dinov3")])
-def test_similarity_outside_a_mask(name: str, family: str, folders: dict[str, Path]) -> None:
-    images = drawn()
-    door = Models(device="cpu", names={name: str(folders[family])})
-
-    def said(pictures: dict[str, RGB] = images, **args: Any) -> float:
-        found = run_measure(name, args, pictures, door).value
-        assert found is not None
-        return found
-
-    for args in ({}, {"mask": "none"}, {"mask": "official"}, {"align": "register"}):
-        check_measure(_measure(name), args=args, images=images, models=door)
-    equal = {**images, "edited": images["source"]}
-    assert said(equal) == pytest.approx(1, abs=1e-6) and said(equal, mask="none") == pytest.approx(1, abs=1e-6)
-    # Patches that the edit touches count with pool=any, as in the published script.
-    assert said() != said(pool="any") != said(mask="none")
-    assert said(pool="any") == said(mask="official")
-    # An empty mask is no mask; with a full one nothing is left.
-    assert said({**images, "mask": np.zeros_like(images["source"])}) == said(mask="none")
-    with pytest.raises(MeasureError, match="nothing lies outside the mask"):
-        said({**images, "mask": np.full_like(images["source"], 255)})
-    grid = np.zeros((64, 64, 3), np.uint8)
-    grid[8::16, 8::16] = 255
-    with pytest.raises(MeasureError, match="no patch of 16×16 px lies wholly outside the mask"):
-        said({**images, "mask": grid})
-    assert measured(name, {}, images, door).reason.endswith(" % of the patches are compared")
-    spec = judge_of(name, door)
-    assert spec.tools[name].startswith(f"{ {'dinov3': 'dinov3_vit'}.get(family, family) } {family} sha256:")
-
-
-def _measure(name: str) -> Any:
-    from editloupe.measures.base import open_measure
-
-    return open_measure(name)
 
 
 @pytest.mark.parametrize("network", ["alex", "vgg"])

@@ -14,7 +14,6 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.tools.base import open_toolbox
-from editloupe.tools.crops import enlarge
 from editloupe.tools.settings import ToolSettings
 from tests.models.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
 
@@ -91,33 +90,6 @@ def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:
     whole = NetworkUpscaler(path, digest="", device="cpu", tile_px=256)(rgb, 4)
     tiled = NetworkUpscaler(path, digest="", device="cpu", tile_px=64)(rgb, 4)
     assert np.abs(whole.astype(int) - tiled.astype(int)).max() <= 1
-
-
-def test_one_copy_serves_the_process_and_its_version_names_the_weights(tmp_path: Path) -> None:
-    path = rrdbnet_file(tmp_path)
-    first = opened(path)
-    assert opened(path) is first
-    assert first.version.startswith("tiny_x4 sha256:")
-    torch.save({"params": rrdbnet_tensors(seed=1)}, path)
-    assert opened(path).version != first.version
-
-
-def test_a_small_crop_is_enhanced_on_its_own_and_the_rest_of_the_way_resampled() -> None:
-    class Doubled:
-        name, version, learned = "Doubled", "Doubled", True
-
-        def __init__(self) -> None:
-            self.calls: list[int] = []
-
-        def __call__(self, rgb: RGB, scale: int) -> RGB:
-            self.calls.append(scale)
-            return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
-
-    upscaler = Doubled()
-    assert enlarge(upscaler, noise(20, 10), width=320, height=160).shape == (160, 320, 3)
-    assert enlarge(upscaler, noise(20, 10), width=30, height=15).shape == (15, 30, 3)
-    assert enlarge(upscaler, noise(20, 10), width=10, height=5).shape == (5, 10, 3)
-    assert upscaler.calls == [4, 4]
 
 
 def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp_path: Path) -> None:

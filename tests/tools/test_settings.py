@@ -21,8 +21,3 @@ def test_a_wrong_variable_is_named(name: str, value: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         ToolSettings.from_environment({f"EDITLOUPE_{name}": value})
     assert str(error.value) == f"EDITLOUPE_{name}: {told}"
-
-
-def test_the_variables_are_read() -> None:
-    found = ToolSettings.from_environment({"EDITLOUPE_PICTURE_BUDGET": " 1 ", "EDITLOUPE_MARKS": " off "})
-    assert (found.picture_budget, found.marks) == (1.0, "off")
