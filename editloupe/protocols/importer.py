@@ -99,9 +99,7 @@ class ResultFiles:
             there = ", ".join(sorted(editors))
             raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
         base = load(data, store=store, format=self.mapping.layout, outputs=False)
-        outputs = {
-            editor: self._outputs(editor, edited.get(editor), path, data, store) for editor, path in editors.items()
-        }
+        outputs = {editor: self._outputs(editor, edited.get(editor), path, data, store) for editor, path in editors.items()}
         notes += [*base.notes, *(note for loaded in outputs.values() if loaded is not None for note in loaded.notes)]
         groups: dict[GroupKey, ResultGroup] = {}
         for path, its in files:

@@ -14,7 +14,6 @@ from editloupe.tools.settings import ToolSettings
         ("PICTURE_BUDGET", "0", "expected a number above 0, such as 0.5, found 0.0"),
         ("PICTURE_BUDGET", "nan", "expected a number above 0, such as 0.5, found nan"),
         ("PICTURE_BUDGET", "half", "expected a number such as 0.5, found 'half'"),
-        ("MARKS", "maybe", "expected on or off, found 'maybe'"),
     ],
 )
 def test_a_wrong_variable_is_named(name: str, value: str, told: str) -> None:
