@@ -280,7 +280,7 @@ class ResultFiles:
     def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
         if not group.known:
-            yield f"no outputs beside the results of {group.key[0]}: name them with --edited NAME=FOLDER to see them on pages"
+            yield f"no outputs beside the results of {group.key[0]}: name them with --edited NAME=FOLDER"
         left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
         gone = sum(sample.edited is None for sample in left) if group.known else 0
         counts = {"missing outputs": gone, "not judged yet": len(left) - gone}

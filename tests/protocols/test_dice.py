@@ -120,11 +120,6 @@ def test_no_change_is_an_answer_and_what_failed_or_is_missing_is_no_number(tmp_p
     ):  # fmt: skip
         outcome, scores = run(tmp_path, script(reply, {"vase": "yes"}), edit(edited=edited), name=status)
         assert [f.metric for f in outcome.findings] == ["differences"] and of_sample(scores) == [status] * 3
-    # Two files of the same bytes need not be asked about.
-    backend = script(listed(CAT), {"cat": "no"})
-    _, scores = run(tmp_path, backend, edit(edited=SOURCE), name="identical", skip_identical=True)
-    assert not backend.requests and of_sample(scores) == [0, 0, 1]
-    assert len(run(tmp_path, backend, edit(edited=SOURCE), name="asked")[0].findings) == 2
 
 
 def test_a_run_killed_between_the_waves_resumes_with_the_coherence_tasks_only(tmp_path: Path) -> None:
