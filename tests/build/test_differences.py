@@ -14,10 +14,10 @@ from PIL import Image
 from editloupe.build.dice.inpainted import COLOURS
 from editloupe.data.images import ImageStore
 from editloupe.errors import PhraseError, ToolError
+from editloupe.models import inpaint as inpainters
 from editloupe.models import opening
 from editloupe.models.detect.base import Detection, DetectionResult
-from editloupe.models.inpaint import open as inpainters
-from editloupe.models.inpaint.base import OpenCVInpainter, within
+from editloupe.models.inpaint import OpenCVInpainter, within
 from editloupe.values import Box
 from tests.build.conftest import lines as rows_of
 from tests.build.conftest import written
@@ -364,7 +364,7 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
     assert "name the stage: --set stage=1" in refused(editloupe, file)
-    assert "expected opencv, opencv:ns or diffusers:MODEL" in refused(
+    assert "expected opencv or diffusers:MODEL" in refused(
         editloupe, file, "--set", "stage=2", "--set", "inpainter=lama"
     )
     assert "no such folder" in refused(editloupe, file, "--set", "stage=2", "--set", "images=nowhere")

@@ -22,7 +22,7 @@ from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.measures.base import Models
-from editloupe.models.inpaint.base import Inpainter, within
+from editloupe.models.inpaint import Inpainter, within
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
 
