@@ -27,7 +27,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunReader
+from editloupe.viewer.reader import RunReader, slug
 from tests.conftest import final
 from tests.guards.old_run import unpacked
 
@@ -157,8 +157,7 @@ def test_the_pages_of_both_edits_of_a_pair_show_both_edits_and_all_that_was_said
         if read_whole:
             run.reader.samples()
         for key, other in (("a/s", "b/s"), ("b/s", "a/s")):
-            (slug,) = [slug for slug in run.reader.named("s") if slug.startswith(key[0])]
-            sample = run.reader.sample(slug)
+            sample = run.reader.sample(slug(key))
             assert sample is not None and [one.key for one in sample.partners] == [other]
             page = site.sample_page(run, sample)
             shown = re.findall(r'<span class="what"[^>]*>(.*?)</span>', page)
