@@ -86,19 +86,6 @@ def test_metrics_that_are_not_asked_for_are_not_judged(tmp_path: Path):
         assert status == 422 and "no metric 'beauty'; there are: follows, keeps, overall (O)" in said["error"]
 
 
-def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def breaks(*_: object) -> None:
-        raise LookupError("no second wave today")
-
-    with serving(tmp_path / "run", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as client:
-        monkeypatch.setattr(type(client.service.setup.protocol), "_objects", breaks)
-        status, _, said = client.ask("/v1/judge", edit(1))
-    (finding,) = said["findings"]
-    assert (status, said["reward"]["value"]) == (200, None)
-    assert (finding["metric"], finding["status"]) == ("kept", "input_error")
-    assert "raised in plan: LookupError: no second wave today" in finding["reason"]
-
-
 def scored(metric: Metric, value: float | None, *, turn: int = 0) -> Score:
     missing, normalised = ("refused", None) if value is None else (None, metric.normalise(value))
     return Score(sample_id="a", turn=turn, metric=metric.id, value=value, normalised=normalised, missing=missing)
