@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,9 +48,6 @@ def view(
         places = ", ".join(map(str, named))
         what = f"{len(site.runs)} runs of {places}" if site.listed and any(map(_no_run, named)) else places
         say(f"Serving {what} at {server.url} (Ctrl-C ends it)")
-        if len(site.runs) == 1:
-            # A large run is read while the browser opens.
-            threading.Thread(target=site.prepare, daemon=True).start()
         if open_browser:
             webbrowser.open(server.url)
         serve_until_stopped(server)

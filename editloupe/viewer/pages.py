@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
@@ -27,7 +26,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
 from editloupe.backends.prices import Prices
-from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.errors import ConfigError
 from editloupe.figures.compare_tables import tables
 from editloupe.viewer.matrix import all_rows, first_rows, other_data
 from editloupe.viewer.numbers import Numbers
@@ -93,12 +92,6 @@ class Site:
     def newest(self) -> list[SiteRun]:
         """The runs, the one that was written to last first."""
         return sorted(self.runs, key=lambda run: -run.reader.written)
-
-    def prepare(self) -> None:
-        """Make what the first page of each run needs, so that it need not be waited for."""
-        with suppress(EditLoupeError):
-            for run in self.runs:
-                all_rows(self.numbers, run)
 
     def at(self, address: str, query: str = "") -> Response | None:
         """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does.

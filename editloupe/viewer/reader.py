@@ -9,7 +9,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -221,32 +221,24 @@ class RunReader:
             return None
 
     def _samples(self, store: RunStore, places: Iterable[tuple[str, str]]) -> Iterator[RunSample]:
-        by_key: dict[str, list[Finding]] = {}
-        beside: dict[str, list[Finding]] = {}
+        found, beside, people = dict[str, list[Finding]](), dict[str, list[Finding]](), dict[str, list[Given]]()
         for finding in store.current():
-            by_key.setdefault(finding.sample_key, []).append(finding)
+            found.setdefault(finding.sample_key, []).append(finding)
             if other := finding.about.beside:
                 beside.setdefault(other, []).append(finding)
-        return (self._sample(store, key, id_, by_key.get(key, []), beside.get(key, [])) for key, id_ in places)
-
-    def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding], beside: Sequence[Finding]) -> RunSample:
-        sample, row = store.samples.get(key), store.rejected.get(key)
-        named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
-        if sample is not None and (rated := self._rated.get(key)):
-            names = {**sample.human, **rated}
-            sample = replace(sample, human={n: {**sample.human.get(n, {}), **rated.get(n, {})} for n in names})
-        return RunSample(
-            key=key,
-            slug=slug(key),
-            id=id_,
-            editor=named,
-            sample=sample,
-            rejected=row,
-            findings=tuple(findings),
-            beside=tuple(beside),
-            partners=tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples),
-            people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
-        )
+        for given in store.people.values():
+            people.setdefault(given.finding.sample_key, []).append(given)
+        for key, id_ in places:
+            sample, row, own = store.samples.get(key), store.rejected.get(key), tuple(found.get(key, ()))
+            named = sample.editor if sample else str(row["editor"]) if row else own[0].editor if own else ""
+            if sample is not None and (rated := self._rated.get(key)):
+                names = {**sample.human, **rated}
+                sample = replace(sample, human={n: {**sample.human.get(n, {}), **rated.get(n, {})} for n in names})
+            partners = tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples)
+            yield RunSample(
+                key=key, slug=slug(key), id=id_, editor=named, sample=sample, rejected=row, findings=own,
+                beside=tuple(beside.get(key, ())), partners=partners, people=tuple(people.get(key, ())),
+            )  # fmt: skip
 
     def _read_people(self, human: Path) -> dict[str, dict[str, dict[str, float | str]]]:
         """The labels of a table by sample: metric of a turn → rater → label. Raises ConfigError, SampleError."""
@@ -267,14 +259,14 @@ class RunReader:
                 found.setdefault(sample_key(editor, id_), {}).setdefault(of_turn(turn, metric), {}).update(by_rater)
         return found
 
-    def refresh(self, *, now: bool = False) -> None:
-        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now.
+    def refresh(self) -> None:
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S.
 
         A page does not wait for a large run that is being read for another one.
         """
-        if self.live and self._lock.acquire(blocking=now):
+        if self.live and self._lock.acquire(blocking=False):
             try:
-                if now or time.monotonic() - self._looked >= _LOOK_S:
+                if time.monotonic() - self._looked >= _LOOK_S:
                     self._index.refresh()
                     self._look()
             finally:
@@ -292,8 +284,7 @@ class RunReader:
         self._stamp = stamp
         self._whole = self._all = None
         self.version += 1
-        keys = dict(self._index.keys())
-        self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
+        self._keys = {slug(key): (key, id_) for key, id_ in dict(self._index.keys()).items()}
         """Name in addresses → (key, id)."""
 
 

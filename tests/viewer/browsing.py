@@ -49,7 +49,7 @@ def watched(browser: Browser, roots: Sequence[str], **more: Any) -> Iterator[Pag
     page.on("request", lambda r: None if r.url.startswith(tuple(roots)) else trouble.append(f"request: {r.url}"))
     yield page
     context.close()
-    assert not trouble
+    assert not trouble, trouble
 
 
 def until(true: Callable[[], bool], *, seconds: float = 30) -> None:

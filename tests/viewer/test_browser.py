@@ -368,7 +368,7 @@ def test_the_first_screen_shows_instruction_verdicts_reasons_and_people(beside: 
 
 
 PAGES = {
-    "two": ["index.html", "small/index.html", "small/report.html", "compare.html", "compared.html", "nowhere.html"],
+    "two": ["index.html", "small/index.html", "small/report.html", "compare.html?run=small", "compared.html?run=small", "nowhere.html"],
     "beside": ["index.html", "a sample"],
 }
 

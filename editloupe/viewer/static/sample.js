@@ -240,7 +240,7 @@
       change(event.key === "ArrowRight" ? 1 : -1, true);
       return;
     }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea") || one("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea") || one("dialog[open]")) return;
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
       n: () => go("following"), p: () => go("previous"),
