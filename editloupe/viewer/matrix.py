@@ -25,9 +25,13 @@ _AT_ONCE: Final = 200
 """So many samples are shown at once."""
 
 
-def all_rows(numbers: Numbers, *runs: SiteRun) -> str:
-    """Return what the columns and filters of runs over the same data are, the means, and a row a sample."""
-    return numbers.once("rows", lambda: _List(numbers, runs).whole(), *(run.reader for run in runs))
+def all_rows(numbers: Numbers, *runs: SiteRun, at_root: bool = False) -> str:
+    """Return what the columns and filters of runs over the same data are, the means, and a row a sample.
+
+    at_root: for a page that lies above the runs' folders.
+    """
+    what = "rows at the root" if at_root else "rows"
+    return numbers.once(what, lambda: _List(numbers, runs, at_root=at_root).whole(), *(run.reader for run in runs))
 
 
 def first_rows(numbers: Numbers, run: SiteRun) -> str:
@@ -63,8 +67,8 @@ def other_data(readers: Sequence[RunReader]) -> str:
 class _List:
     """The list of some runs. A judge may stand in several of them; it is then another one in each."""
 
-    def __init__(self, numbers: Numbers, runs: Sequence[SiteRun]) -> None:
-        self._numbers, self._runs = numbers, runs
+    def __init__(self, numbers: Numbers, runs: Sequence[SiteRun], *, at_root: bool = False) -> None:
+        self._numbers, self._runs, self._at_root = numbers, runs, at_root
         self._metrics = {id_: metric for run in reversed(runs) for id_, metric in run.metrics.items()}
         self._mains = {f"{n} {id_}" for n, run in enumerate(runs) for id_ in run.reader.info.judges()}
         self._single = len(self._mains) == 1
@@ -78,7 +82,7 @@ class _List:
                 self._uris[key] = str(run.reader.info.listed_judge(id_).get("backend") or "")
                 if key in self._mains or not self._single:
                     shown = name if often[name] == 1 else f"{name} · {run.reader.name}"
-                    where = {"at": run.folder} if len(runs) > 1 else {}
+                    where = {"at": run.folder} if at_root else {}
                     self._judges[key] = {"name": safe(shown), "title": safe(titles[id_]), **where}
 
     def whole(self) -> str:
@@ -113,7 +117,7 @@ class _List:
         for key, sample in merged.items():
             own, run = own_scores(sample, scores.get(key, ()), self._mains), first[key]
             made = row(sample, list(columns), self._metrics, run.pictures, by, own, self._cost)
-            rows.append(compact(made | ({"at": run.folder} if len(self._runs) > 1 else {})))
+            rows.append(compact(made | ({"at": run.folder} if self._at_root else {})))
         head = {
             "version": sum(run.reader.version for run in self._runs),
             "questions": [self._question(id_, labels) for id_, labels in columns.items()],

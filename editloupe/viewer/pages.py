@@ -186,7 +186,7 @@ class Site:
         trouble = other_data(readers)
         shown: dict[str, Any] = {}
         if name == "compare.js":
-            return None if trouble else _script(all_rows(self.numbers, *chosen))
+            return None if trouble else _script(all_rows(self.numbers, *chosen, at_root=True))
         if name == "compared.html" and not trouble:
             found = self.numbers.comparison(readers)
             shown = {"comparison": found, "tables": list(tables(found))} if not isinstance(found, str) else {}

@@ -11,7 +11,6 @@ import polars
 import pytest
 
 from editloupe.backends.prices import ModelPrice, Prices
-from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
 from editloupe.exports.findings import COLUMNS, write_findings
 from editloupe.exports.inspect_log import write_inspect
@@ -56,16 +55,6 @@ def test_csv_and_parquet_hold_the_same_rows(native: Path, oracle: Path, tmp_path
         told = [{k: "" if v is None else str(v) for k, v in row.items()} for row in table.to_dicts()]
         assert rows == told
     assert sorted(row["part"] for row in rows if row["status"] == "ok") == ["", "target 1", "target 2"]
-
-
-def test_a_failure_has_neither_label_nor_value(native: Path, tmp_path: Path):
-    write_findings(Source(folder=native), tmp_path / "f.csv")
-    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    failed = [r for r in rows if r["status"] != "ok"]
-    # s01, s02 and s04, two criteria each.
-    assert len(failed) == 6
-    assert {(r["label"], r["value"], r["answer"]) for r in failed} == {("", "", "")}
 
 
 def test_prices_of_a_file_count(native: Path, tmp_path: Path):

@@ -239,7 +239,7 @@ def test_swipe_difference_and_blink_compare_the_two_images(page: Page, roots: di
     assert seen[round(spot[1]), round(spot[0])].max() > 200
     assert seen[round(frame["y"] + 0.8 * frame["height"]), round(frame["x"] + 0.8 * frame["width"])].max() < 12
     page.locator("#gain").fill("9")
-    assert page.locator("#gained").inner_text() == "×9" and page.locator("#readout").inner_text().startswith("Zoom ")
+    assert page.locator("#gained").inner_text() == "×9"
     page.keyboard.press("b")
     assert "edited" in page.locator("#readout").inner_text() and is_colour(pixels(page), *spot, (255, 0, 0))
 
@@ -367,10 +367,8 @@ def test_the_first_screen_shows_instruction_verdicts_reasons_and_people(beside: 
     assert (second["y"] > first["y"] + first["height"]) == (width == 390), "a narrow screen has one above the other"
 
 
-PAGES = {
-    "two": ["index.html", "small/index.html", "small/report.html", "compare.html?run=small", "compared.html?run=small", "nowhere.html"],
-    "beside": ["index.html", "a sample"],
-}
+SMALL_RUN = ["index.html", "small/index.html", "small/report.html", "compare.html?run=small", "compared.html?run=small"]
+PAGES = {"two": [*SMALL_RUN, "nowhere.html"], "beside": ["index.html", "a sample"]}
 
 
 @pytest.mark.parametrize(("root", "address"), [(root, address) for root in PAGES for address in PAGES[root]])
