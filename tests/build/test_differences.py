@@ -364,9 +364,7 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
     file = annotate(tmp_path / "photos", scenes(2))
     assert "name the stage: --set stage=1" in refused(editloupe, file)
-    assert "expected opencv or diffusers:MODEL" in refused(
-        editloupe, file, "--set", "stage=2", "--set", "inpainter=lama"
-    )
+    assert "expected opencv or diffusers:MODEL" in refused(editloupe, file, "--set", "stage=2", "--set", "inpainter=lama")
     assert "no such folder" in refused(editloupe, file, "--set", "stage=2", "--set", "images=nowhere")
     assert "no such file" in refused(editloupe, tmp_path / "none.json", "--set", "stage=2")
     assert not Path("set").exists()
