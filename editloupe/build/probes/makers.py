@@ -37,7 +37,7 @@ from editloupe.data.images import RGB
 from editloupe.data.probes import Band, Failure, Nuisance, Trap
 from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, to_lab
-from editloupe.models.inpaint.base import OpenCVInpainter
+from editloupe.models.inpaint import OpenCVInpainter
 from editloupe.values import Json
 
 IF: Final = "instruction_following"
