@@ -62,7 +62,7 @@ NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
     "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
 }
-"""Commands below a command → their functions. One in capitals stands for any other word, which it gets as its first one."""
+"""Commands below a command → their functions. One in capitals takes any other word as its first argument."""
 
 _OLD: Final[Mapping[str, str]] = {
     "retry": "judge RUN --retry",
@@ -71,7 +71,6 @@ _OLD: Final[Mapping[str, str]] = {
     "masks": "build masks",
     "fork": "replay RUN --at STEP --backend URI",
     "rescore": "replay RUN --rubric FILE",
-    "gc": "verify RUN --prune",
     "protocols": "list protocols",
     "rubrics": "list rubrics",
     "backends": "list backends",
@@ -119,7 +118,7 @@ class _Below(TyperGroup):
 
 
 class _Lazy(TyperGroup):
-    """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
+    """The commands. `--help` knows their lines; a command is imported when it is called, and returns its exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -218,6 +217,12 @@ def _code() -> int:
     except EditLoupeError as error:
         fail(str(error))
         return 1
+    except RuntimeError as error:
+        # What Path.resolve says of a ring of links, before Python 3.13.
+        if not str(error).startswith("Symlink loop from "):
+            raise
+        fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
+        return 2
     except OSError as error:
         if error.errno is None:
             raise

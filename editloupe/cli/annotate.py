@@ -12,13 +12,13 @@ from typer import Argument
 
 from editloupe.annotate.labels import write_labels
 from editloupe.annotate.questions import Annotation, begin
+from editloupe.annotate.replies import writable
 from editloupe.cli import options
 from editloupe.cli.judge import asked_name, data_name
 from editloupe.cli.options import OUTPUT, given, one_run, opt, words
 from editloupe.cli.output import many, note, say, slug, status, warn
 from editloupe.cli.serve import listen
 from editloupe.errors import ConfigError
-from editloupe.runs.people import writable
 
 
 def annotate(
@@ -68,7 +68,7 @@ def annotate(
 
 
 def serve(annotation: Annotation, listening: socket.socket) -> None:
-    """Serve the pages until the process is told to stop."""
+    """Serve the pages until the process is stopped."""
     import uvicorn
 
     from editloupe.annotate.page import make_app

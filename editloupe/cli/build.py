@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,7 +26,7 @@ from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, DataError, StorageError
+from editloupe.errors import ConfigError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.setup import models_of, open_setup, weights_of
@@ -108,7 +108,10 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they are.
     """
     run = one_run({**line, "protocol": training_set.PROTOCOL}, "build unicedit", own=_OF_QUALITY)
-    limits: dict[str, Any] = {name: _limit(name, str(run.option[name])) for name in _OF_QUALITY if name in run.option}
+    path = run.path or path
+    limits: dict[str, Any] = {name: run.option[name] for name in _OF_QUALITY if name in run.option}
+    if wrong := next((name for name, value in limits.items() if not 0 <= value < math.inf), None):
+        raise ConfigError(f"--set {wrong}={limits[wrong]}: expected a number of at least 0")
     option = {name: value for name, value in run.option.items() if name not in _OF_QUALITY}
     run = run.model_copy(update={"option": {**training_set.VERIFIER_ONLY, **option}})
     quality = None
@@ -122,22 +125,21 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     name = training_set.RUN if folder == out / training_set.RUN else str(folder)
     marker: dict[str, Json] = {"builder": UNICEDIT, "run": name, **({} if verified else {"path": str(path)})}
     marker |= {**dict.fromkeys(_OF_QUALITY), **limits} if limits else {}
-    _check_built(out, marker)
+    _mark(out, marker)
     code = 0
-    with _marked(out, marker):
-        if not verified:
-            setup = open_setup(run)
-            outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
-            code = exit_code(outcome, tolerated=run.fail_on_error)
-            if outcome.interrupted or outcome.ledger.refused:
-                return code
-        with closing(RunStore.read(folder)) as store:
-            warn(store.problems)
-            curated = training_set.curate(store, quality)
-        with stoppable() as stop, status("", hidden=as_json) as shown:
-            funnel: Mapping[str, Any] | None = training_set.write(
-                curated, out, run=name, stopped=stop.is_set, tell=shown.update
-            )
+    if not verified:
+        setup = open_setup(run)
+        outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
+        code = exit_code(outcome, tolerated=run.fail_on_error)
+        if outcome.interrupted or outcome.ledger.refused:
+            return code
+    with closing(RunStore.read(folder)) as store:
+        warn(store.problems)
+        curated = training_set.curate(store, quality)
+    with stoppable() as stop, status("", hidden=as_json) as shown:
+        funnel: Mapping[str, Any] | None = training_set.write(
+            curated, out, run=name, stopped=stop.is_set, tell=shown.update
+        )
     if funnel is None:
         note(_STOPPED)
         return 130
@@ -151,15 +153,6 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
             f"({training_set.LEFT_OUT} has each with its reason)."
         )
     return code or (0 if curated.triplets else 1)
-
-
-def _limit(name: str, text: str) -> float:
-    """Return a limit of quality. Raises ConfigError."""
-    kind: Any = _OF_QUALITY[name].annotation
-    with suppress(ValueError):
-        if 0 <= (value := float(kind(text))) < math.inf:
-            return int(value) if kind is int else value
-    raise ConfigError(f"--set {name}={text}: expected a number of at least 0")
 
 
 def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
@@ -189,8 +182,8 @@ def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, path: Pat
     settings = weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
     marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
-    _check_built(out, marker)
-    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
+    _mark(out, marker)
+    with stoppable() as stop, status("", hidden=as_json) as line:
         built = builder.build(path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update)
     if built is None:
         note(_STOPPED)
@@ -207,12 +200,10 @@ def _build(
     option = {key: value for key, value in run.option.items() if key in shared or key not in fields}
     run = run.model_copy(update={"path": path, "option": option})
     marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
-    _check_built(out, marker)
     setup = open_setup(run)
     builder.check(options, setup.models)
-    # The images, once the folder is marked as theirs.
-    with _marked(out, marker):
-        loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
+    _mark(out, marker)
+    loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
     if run.limit is not None:
         loaded = Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
     if said is not None:
@@ -276,21 +267,22 @@ def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bo
     return 0 if built.written else 1
 
 
-def _check_built(out: Path, marker: Mapping[str, Json]) -> None:
-    """Raise ConfigError for a folder that holds other files, or a set of other images or options."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
+def _mark(out: Path, marker: Mapping[str, Json]) -> None:
+    """Mark a folder as that of a set. Raises ConfigError for one that holds other files, or a set of other options."""
     try:
-        known = parse_json(files.read_bytes(out / MARKER))
-    except FileNotFoundError:
-        if others := sorted(path.name for path in out.iterdir()):
-            raise ConfigError(f"--out {out} holds other files ({others[0]}); name a new or an empty folder") from None
-        return
-    except (OSError, ValueError) as error:
+        held = sorted(path.name for path in out.iterdir()) if out.exists() else []
+        if held and MARKER not in held:
+            raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
+        if len(held) <= 1:
+            out.mkdir(parents=True, exist_ok=True)
+            files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
+        was, now = _flat(parse_json(files.read_bytes(out / MARKER))), _flat(marker)
+    except NotADirectoryError as error:
+        raise ConfigError(f"--out {out} is a file; name a new or an empty folder") from error
+    except ValueError as error:
         raise ConfigError(f"{out / MARKER} is not what this command writes ({error}); name another folder") from error
-    was, now = _flat(known), _flat(marker)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
     if other := next((name for name in now if was.get(name) != now[name]), None):
         raise ConfigError(
             f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
@@ -298,28 +290,7 @@ def _check_built(out: Path, marker: Mapping[str, Json]) -> None:
 
 
 def _flat(marker: Json) -> dict[str, Json]:
-    """Return what a set was made of, its options beside the rest; {} for what is no marker."""
+    """Return what a set was made of, with its options; {} if it is not a marker."""
     data = dict(marker) if isinstance(marker, Mapping) else {}
     options = data.pop("options", None)
     return {**data, **(options if isinstance(options, Mapping) else {})}
-
-
-@contextmanager
-def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
-    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
-    known, made = (out / MARKER).exists(), not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if not known:
-            files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror or error}; name another folder") from error
-    try:
-        yield
-    except (ConfigError, DataError):
-        if not known and [path.name for path in out.iterdir()] == [MARKER]:
-            (out / MARKER).unlink()
-            if made:
-                with suppress(OSError):
-                    out.rmdir()
-        raise

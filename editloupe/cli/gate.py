@@ -41,7 +41,7 @@ def gate(
     if not require:
         for name, meaning in gates.METRICS.items():
             note(f"{name}\n    {meaning}")
-        raise ConfigError("nothing is required; add --require 'unjudged<=0.02', of what is listed above")
+        raise ConfigError("nothing is required; add one of these, such as --require 'unjudged<=0.02'")
     store = RunStore.read(run)
     requirements = [gates.parse(text, store.metric_set()) for text in require]
     warn(store.problems)

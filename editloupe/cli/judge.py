@@ -35,7 +35,7 @@ from editloupe.runs.trust import Trust
 from editloupe.values import digest
 
 _OF_RETRY: Final = {"path", "backend", "trust", "set"}
-"""What a retry takes beside the run; the rest is recorded in it."""
+"""What a retry takes; the rest is recorded in the run."""
 
 
 def judge(
@@ -225,7 +225,7 @@ def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: An
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         note(f"{why} before everything was asked. The same command continues.")
-    if not as_json and setup.backend.traits.is_lmm and outcome.ledger.calls:
+    if not as_json and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
         say(judge_report.spent_message(outcome.ledger, setup.backend))
     return outcome
 

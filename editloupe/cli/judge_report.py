@@ -202,7 +202,7 @@ def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
     say_first(sorted(blocked), 10)
     tasks = many(len(ahead.due) + ahead.reused, "task")
     repeats = f" ({setup.repeats.count} repeats a question)" if setup.repeats.count > 1 else ""
-    begun = f", {ahead.begun} of them go on from where they stopped" if ahead.begun else ""
+    begun = f", {ahead.begun} of them continue" if ahead.begun else ""
     reused = f"{ahead.reused} are in {folder}" if ahead.reused else f"none is in {folder} yet"
     grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
     samples = many(len(ahead.loaded.samples), "sample")

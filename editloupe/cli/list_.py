@@ -63,7 +63,7 @@ def list_(
     else:
         table(*heads, rows=[row(one) for one in (known if name is None else [name])])
     if kind == "settings":
-        say("--set NAME=VALUE, a line of editloupe.yaml (NAME: VALUE), or a variable EDITLOUPE_NAME", "dim")
+        say("--set NAME=VALUE, or a line of editloupe.yaml (NAME: VALUE)", "dim")
         say("Further: --set role.ROLE=URI, and the protocol's own (editloupe list protocols NAME)", "dim")
     return 0
 
@@ -160,12 +160,8 @@ def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
     if isinstance(default, tuple | dict):
         default = ",".join(map(str, default))
-    return (
-        name,
-        type_name(field.annotation),
-        "–" if default in (None, "") else str(default),
-        " ".join((field.description or "").split()),
-    )
+    shown = "–" if default in (None, "") else str(default)
+    return name, type_name(field.annotation), shown, " ".join((field.description or "").split())
 
 
 def _print_options(options: Mapping[str, FieldInfo]) -> None:
@@ -174,4 +170,4 @@ def _print_options(options: Mapping[str, FieldInfo]) -> None:
 
 
 _SHOWN: Final[Mapping[str, Callable[[str], None]]] = {"protocols": _protocol, "rubrics": _rubric, "recipes": _recipe}
-"""Kinds of which one is shown with more than its row."""
+"""Kinds whose items have a page of their own."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -19,17 +17,16 @@ from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
 from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
-from editloupe.errors import ConfigError, did_you_mean, nearest
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.runs.trust import Trust
-from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
 
 PROJECT: Final = "editloupe.yaml"
 """Read by `judge` if no PATH is given. It may have come with the data, so it is trusted no more than `--config`."""
 OUTPUT: Final = "Output"
-"""The panel of what every command adds: --out, --format."""
+"""The panel of --out, --format and the like."""
 SETTINGS: Final = setting_fields()
-"""What `--set`, a variable EDITLOUPE_NAME, and a line of editloupe.yaml may name."""
+"""What `--set` and a line of editloupe.yaml may name."""
 _NOT_SET: Final = ("config", "trust", "judges_file")
 """Those of them that only an option gives."""
 
@@ -46,7 +43,7 @@ def _setting(name: str, metavar: str, panel: str) -> Any:
     if field.default not in (None, "", 0, "auto") and isinstance(field.default, int | float | str):
         shown += f" Default: {field.default}."
     # Numbers are read as `--set` reads them, so that both are refused in the same words.
-    how = {"parser": functools.partial(value_of, name, flag)} if kind_of(field.annotation) in (int, float) else {}
+    how = {"parser": functools.partial(value_of, field, flag)} if kind_of(field.annotation) in (int, float) else {}
     return opt(flag, metavar, shown, panel, **how)
 
 
@@ -67,10 +64,9 @@ def type_name(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
-def value_of(name: str, flag: str, text: str) -> Any:
+def value_of(field: FieldInfo, flag: str, text: str) -> Any:
     """Return the value of a setting that is given as text. Raises ConfigError."""
-    annotation = SETTINGS[name].annotation
-    kind = kind_of(annotation)
+    kind = kind_of(field.annotation)
     try:
         if kind in (int, float):
             return kind(text)
@@ -79,7 +75,7 @@ def value_of(name: str, flag: str, text: str) -> Any:
     except (ValueError, KeyError):
         expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
         raise ConfigError(f"{flag}: expected {expected}, found {text!r}") from None
-    return [text] if name == "sample" else text
+    return [text] if field is SETTINGS["sample"] else text
 
 
 DataPath = Annotated[Path | None, Argument(metavar="PATH", help=SETTINGS["path"].description, show_default=False)]
@@ -146,8 +142,8 @@ def given(context: typer.Context) -> dict[str, Any]:
 
 
 def runs(given: dict[str, Any], *, project: bool = False, own: Mapping[str, FieldInfo] | None = None) -> list[RunConfig]:
-    """Return the runs that a command line describes, one a judge. An option goes before a variable, and a variable before
-    a file of settings. Raises ConfigError.
+    """Return the runs that a command line describes, one a judge. An option goes before a file of settings.
+    Raises ConfigError.
 
     project: whether editloupe.yaml is read if no path is named.   own: options of a recipe, which `--set` may name.
     """
@@ -191,11 +187,9 @@ def one_run(given: dict[str, Any], command: str, *, own: Mapping[str, FieldInfo]
 
 
 def _with_sets(given: Mapping[str, Any], protocol: str, own: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return what is given with what `--set` and the environment's variables say. Raises ConfigError."""
+    """Return what is given with what `--set` says. Raises ConfigError."""
     found = {name: value for name, value in given.items() if name != "set"}
     texts = [(f"--set {text}", *text.partition("=")) for text in given.get("set", ())]
-    said = {name for _, name, _, _ in texts} | set(found)
-    texts += [(f"{variable}={text}", name, "=", text) for variable, name, text in variables() if name not in said]
     protocol = str(found.get("protocol") or next((t for _, n, _, t in texts if n == "protocol"), "") or protocol)
     option, role = dict(found.pop("option", {})), dict(found.pop("role", {}))
     for source, name, equals, text in texts:
@@ -205,17 +199,21 @@ def _with_sets(given: Mapping[str, Any], protocol: str, own: Mapping[str, FieldI
         if name in given:
             raise ConfigError(f"{source}: {name} is given by its option too; give it once")
         group, dot, rest = name.partition(".")
-        if dot and group in ("role", "option"):
-            (role if group == "role" else option)[rest] = text
+        if dot and group == "role":
+            role[rest] = text
+        elif dot and group == "option":
+            option[rest] = value_of(own[rest], source, text) if rest in own else text
         elif name in SETTINGS and name not in (*own, *_NOT_SET):
-            found[name] = value_of(name, source, text)
+            found[name] = value_of(SETTINGS[name], source, text)
         else:
             option[name] = _of_protocol(name, text, source, protocol, own)
     return {**found, "option": option, **({"role": role} if role else {})}
 
 
-def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[str, FieldInfo]) -> str:
-    """Return the text of an option of the protocol or recipe. Raises ConfigError, with the nearest name, for others."""
+def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[str, FieldInfo]) -> Any:
+    """Return the value of a recipe's option, or the text of one of the protocol. Raises ConfigError for others."""
+    if name in own:
+        return value_of(own[name], source, text)
     found: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
     options = found.Options
     known = [*own, *(field.alias or name for name, field in options.model_fields.items())]
@@ -223,24 +221,6 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
         return text
     hint = did_you_mean(name, [*SETTINGS, *known])
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
-
-
-OF_TOOLS: Final = tuple(field.name for field in fields(ToolSettings))
-"""Settings whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
-
-
-def variables() -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, setting, text) for the settings that the environment names; it warns of a variable of no setting."""
-    for variable, text in sorted(os.environ.items()):
-        name = variable.removeprefix("EDITLOUPE_").lower()
-        if name == variable.lower() or name in (*OF_TOOLS, "serve_token") or not text.strip():
-            continue
-        if name in SETTINGS and name not in _NOT_SET:
-            yield variable, name, text
-        else:
-            near = nearest(name, SETTINGS)
-            hint = f"; did you mean EDITLOUPE_{near.upper()}?" if near else ""
-            note(f"warning: {variable} is set and has no effect: there is no such setting{hint}")
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def show_table(shown: Table) -> None:
 
 
 def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "name one with --table NAME") -> None:
-    """Print tables, or the one of a name.   choose: what to do where there are several and CSV is asked for.
+    """Print tables, or the one of a name.   choose: what to do if there are several and CSV is asked for.
 
     Raises ConfigError: no table of this name; several in one CSV.
     """
@@ -237,7 +237,7 @@ def slug(text: str) -> str:
 
 
 def tell_traces(wanted: bool) -> None:
-    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError where they cannot."""
+    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError if they cannot be sent."""
     if wanted:
         from editloupe.backends.langsmith import announcement
 

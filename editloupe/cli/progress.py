@@ -6,16 +6,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rich.cells import cell_len
-from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.text import Text
 
 from editloupe.cli.output import err, many, note, print_json
 from editloupe.figures.escape import plain
@@ -28,13 +25,11 @@ LEAST_S: Final = 1.0
 """No two follow faster, except the last one."""
 _RECENT_S: Final = 60.0
 """The rate is that of the last minute."""
-_BAR: Final = (10, 40)
-"""Least and most columns of the panel's bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Where a run stands at one moment, and what is said of it."""
+    """The state of a run at one moment, and what is said of it."""
 
     progress: Progress
     elapsed_s: float
@@ -105,7 +100,7 @@ class Watch:
             self._last = replace(progress, finding=None)
 
     def state(self) -> State:
-        """Return where the run stands now."""
+        """Return the state of the run now."""
         with self._lock:
             now, recent = self._clock(), self._recent
             while len(recent) > 2 and now - recent[1][0] > _RECENT_S:
@@ -115,7 +110,7 @@ class Watch:
             return State(progress=self._last, elapsed_s=now - self._began, rate=rate)
 
     def due(self) -> State | None:
-        """Return the state if it is to be told: a new phase, some seconds or per cent after the last one, or the end."""
+        """Return the state if a line is due: a new phase, some seconds or per cent after the last one, or the end."""
         now, told = self.state(), self._told
         since = now.elapsed_s - (told.elapsed_s if told.progress.total else 0)
         moved = (
@@ -127,27 +122,13 @@ class Watch:
         return now
 
 
-def panel(state: State, width: int) -> RenderableType:
-    """Return the panel of a terminal, with the figures of a log's line.   width: of the terminal, in columns."""
+def panel(state: State) -> Text:
+    """Return the panel of a terminal, with the figures of a log's line."""
     progress = state.progress
     if not progress.total:
         return plain(f"{progress.phase} … {_clock(state.elapsed_s)}", "cyan")
-    first, (least, most) = Table.grid(padding=(0, 1)), _BAR
-    long = max(least, min(most, width - 2 - cell_len(progress.phase)))
-    first.add_row(plain(progress.phase, "cyan"), ProgressBar(total=progress.total, completed=progress.done, width=long))
-    lines = [plain(line, style) for style, parts in state.parts().items() for line in _folded(parts, width - 1)]
-    return Group(first, *lines)
-
-
-def _folded(parts: Sequence[str], width: int) -> list[str]:
-    """Return parts side by side, on as many lines as they need."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and cell_len(f"{lines[-1]} · {part}") <= width:
-            lines[-1] += f" · {part}"
-        else:
-            lines.append(part)
-    return lines
+    lines = (plain(" · ".join(parts), style) for style, parts in state.parts().items() if parts)
+    return Text("\n").join([plain(progress.phase, "cyan"), *lines])
 
 
 @contextmanager
@@ -186,7 +167,7 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
         yield listen_for_programs if events else lambda progress: None
     elif in_panel:
         # Rich calls for the panel four times a second, and prints what is noted meanwhile above it.
-        with Live(get_renderable=lambda: panel(watch.state(), err().width), console=err(), transient=True,
+        with Live(get_renderable=lambda: panel(watch.state()), console=err(), transient=True,
                   redirect_stdout=False):  # fmt: skip
             yield listen
     else:

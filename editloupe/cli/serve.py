@@ -24,11 +24,11 @@ TOKEN: Final = "EDITLOUPE_SERVE_TOKEN"
 EXTRA: Final = ("prometheus_client", "httpx")
 """What the extra `serve` brings."""
 MAX_PIXELS: Final = 40_000_000
-"""Of an image that a client sends."""
+"""Maximum pixels of an image that a client sends."""
 TIMEOUT_S: Final = 600.0
-"""For one edit, waiting included; then 504."""
+"""Seconds for one edit, waiting included; then 504."""
 GRACE_S: Final = 30
-"""To finish in when told to stop."""
+"""Seconds to finish in when stopped."""
 
 
 def serve(

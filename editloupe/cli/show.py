@@ -17,7 +17,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
 from editloupe.runs.folders import Listed, runs_below
 from editloupe.runs.judges import names_of
-from editloupe.runs.lock import writer
+from editloupe.runs.lock import is_written
 from editloupe.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -82,9 +82,8 @@ def _list(folder: Path, as_json: bool) -> None:
     from editloupe.figures.closing import Standing, standing_of_run  # with it come the protocols, which others need not
 
     if not (found := list(runs_below(folder))):
-        raise ConfigError(f"{folder} is no run, and no run is below it; judge something first: editloupe judge PATH")
+        raise ConfigError(f"{folder} is not a run, and no run is below it; judge something first: editloupe judge PATH")
     rows: list[Sequence[str]] = []
-    tagged = any(one.tags for one in found)
     for one in found:
         standing = Standing() if one.problem else standing_of_run(one.folder)
         state = _status(one, standing)
@@ -95,12 +94,11 @@ def _list(folder: Path, as_json: bool) -> None:
         warn(
             [one.problem if one.problem.startswith(str(one.folder)) else f"{one.folder}: {one.problem}"] * bool(one.problem)
         )
-        tags = [", ".join(one.tags) or "–"] if tagged else []
         counts = f"{one.asked} of {one.samples}", f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         told = (one.mode or "–", _means(standing.means, one.judges), *counts, when) if not one.problem else "–––––"
-        rows.append((str(one.folder), *tags, "\n".join(one.judges.values()) or "–", state, *told))
-    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
+        rows.append((str(one.folder), "\n".join(one.judges.values()) or "–", state, *told))
+    heads = ("Run", "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
     if not as_json:
         table(*heads, "Last written", rows=rows)
 
@@ -109,8 +107,8 @@ def _status(one: Listed, standing: Standing) -> str:
     """Return how far a run is, in words."""
     if one.problem:
         return "cannot be read"
-    if (process := writer(one.folder)) is not None:
-        return f"under way (process {process})"
+    if is_written(one.folder):
+        return "under way"
     if not one.judges:
         return "no judge"
     left = one.samples - one.asked if standing.to_go is None else standing.to_go
@@ -186,7 +184,7 @@ def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, 
 
 
 def _answers(repeats: list[Finding]) -> str:
-    """Return the answer to one question, or why there is none; of repeats each answer with its number."""
+    """Return the answer to one question, or its status; of repeats each answer with its number."""
     words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     first = repeats[0]
     scope = f"{first.about.scope}: " if first.turn or first.part else ""

@@ -42,7 +42,8 @@ def targets(
     limit: options.Limit = None,
     max_cost: options.MaxCost = None,
     boxes: Annotated[
-        Path | None, opt("--write", "FILE.jsonl", "Boxes beside the data: metadata, or boxes.jsonl (dlebench).", OUTPUT)
+        Path | None,
+        opt("--write", "FILE.jsonl", "Write boxes next to the data: boxes.jsonl for dlebench.", OUTPUT),
     ] = None,
     format: Form = "table",
     sets: options.Sets = None,
@@ -109,7 +110,7 @@ def _notes(found: TargetTable, setup: Setup, absent: str) -> Iterator[str]:
 
 
 def _checked(boxes: Path, path: Path, run: RunConfig) -> BoxFile | None:
-    """Return the file from which the layout reads boxes beside its data; None if the metadata itself has them.
+    """Return the file from which the layout reads boxes; None if the metadata itself has them.
 
     Raises ConfigError and DataError if what is written would not be read again.
     """
@@ -135,7 +136,7 @@ def _checked(boxes: Path, path: Path, run: RunConfig) -> BoxFile | None:
 
 
 def _write(boxes: Path, path: Path, keys: BoxFile | None, found: TargetTable, outcome: Outcome) -> None:
-    """Write the boxes that a detector found beside the data."""
+    """Write the boxes that a detector found."""
     version = outcome.setup.models.versions(("detect",))["detect"]
     if keys is not None:
         text, count = made.sidecar(outcome.loaded.samples, found.rows, keys=keys, detector=version)

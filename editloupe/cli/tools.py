@@ -16,11 +16,12 @@ from typer import Argument
 from editloupe import plugins
 from editloupe.cli.options import opt, words
 from editloupe.cli.output import Form, fail, note, print_json, say, table
+from editloupe.config import pairs
 from editloupe.errors import ConfigError, ToolError, ToolFailed
 from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json, parse_json
+from editloupe.values import Json, finite_json
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
@@ -167,26 +168,15 @@ def _call(
 def _arguments(tool: Tool, given: list[str]) -> dict[str, Json]:
     """Return the arguments of --arg: text if the tool's schema takes text, else JSON if it is any.
 
-    Raises ConfigError: no KEY=VALUE, one argument twice, NaN or Infinity.
+    Raises ConfigError: no KEY=VALUE, one argument twice.
     """
     properties = tool.Args.model_json_schema().get("properties", {})
-    found: dict[str, Json] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            raise ConfigError(f"--arg {text!r}: expected KEY=VALUE, for example --arg phrase='red mug'")
-        if key in found:
-            raise ConfigError(f"the argument {key!r} is given twice")
-        found[key] = value
+    found: dict[str, Json] = {**pairs(given, "--arg", "KEY=VALUE, such as phrase='red mug'")}
+    for key, text in found.items():
         if properties.get(key, {}).get("type") != "string":
-
-            def refuse(word: str, text: str = text) -> Json:
-                raise ConfigError(f"--arg {text}: {word} is not a JSON number; expected finite numbers")
-
             # What is not JSON stays text: the tool says what it expected instead.
             with suppress(ValueError):
-                found[key] = parse_json(value, parse_constant=refuse)
+                found[key] = finite_json(str(text))
     return found
 
 

@@ -122,7 +122,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "1 by whole image" in said
     assert "no mask: grey: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
     assert "no mask: unnamed: no box, and no phrase in the column 'target_name'" in said
-    assert "left out: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
+    assert "rejected: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
     assert "look at them before you rely on them" in told
     assert "can be judged" in editloupe("check", "masked")[1]
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_required_is_refused(editloupe: Run, run: Path, tmp_path:
     some = ("--require", "asked>=0")
     for words, told in (
         ((run,), "share(C, LABEL) share of this label among the verdicts of C, 0..1"),
-        ((run,), "nothing is required; add --require 'unjudged<=0.02', of what is listed above"),
+        ((run,), "nothing is required; add one of these, such as --require 'unjudged<=0.02'"),
         ((tmp_path / "nowhere", *some), "is no run folder"),
         ((run, *some, "--judge", "gpt"), "no judge 'gpt'"),
     ):

@@ -131,16 +131,3 @@ def test_a_run_of_others_downloads_nothing(editloupe: Editloupe, hub: list[str],
     asked = list(hub)
     code, _, err = editloupe("judge", "--config", config, "--out", "again")
     assert code == 2 and "no such folder" in err and hub == asked
-
-
-def test_a_download_that_breaks_off_leaves_nothing(
-    editloupe: Editloupe, hub: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def broken(self: Saved, folder: str) -> None:
-        (Path(folder) / "data-00000-of-00001.arrow").write_bytes(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Saved, "save_to_disk", broken)
-    code, _, err = editloupe("check", "hf://owner/Name:test")
-    assert code == 2 and "cannot be downloaded (no space left)" in err
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from editloupe.figures.run import Run
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
@@ -95,21 +94,6 @@ def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     assert code == 2 and "run belongs to another run" in words(err) and "importer: was unicbench, is not set" in words(err)
     assert editloupe("replay", "run")[0] == 2
     assert sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*")) == before
-
-
-def test_the_same_command_again_adds_what_is_new(folder: Path, editloupe: Program) -> None:
-    first = folder / "results" / "bagel" / "eval_output" / "gpt-4.1" / "Subject_Removal_en_results.jsonl"
-    kept = first.read_bytes()
-    first.unlink()
-    command = ("import", "unicbench", "results", "--data", "unic", "--out", "run")
-    code, out, err = editloupe(*command)
-    assert code == 0 and "46 findings" in out and "6 of 8 samples have an entry; not judged yet: 2" in err
-    assert Counter(score for score in Run("run").frame()["missing"].to_list())["not judged yet"] == 8
-    first.write_bytes(kept)
-    code, out, _ = editloupe(*command)
-    assert code == 0 and "6 findings in run; 46 were there already." in out
-    code, out, _ = editloupe(*command)
-    assert code == 0 and "0 findings in run; 52 were there already." in out
 
 
 def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Program) -> None:

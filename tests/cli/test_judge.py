@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,31 +49,13 @@ def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: 
         assert word in shown
 
 
-def test_the_example_folder_names_the_way_to_an_lmm_and_cached_calls(editloupe: Run) -> None:
-    code, said, _ = editloupe("judge", Path(__file__).parents[2] / "examples" / "edits", "--limit", "4")
-    assert code == 0 and "8 of 8 findings judged" in said
-    assert "follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL" in said
-    assert re.search(r"Tools: \d+ calls, \d+ from cache\.", said)
-
-
-def test_each_format_prints_the_same_figures(editloupe: Run, edits: Edits, script: Script) -> None:
-    words = ("judge", edits(2), "--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
-    for form, told in (("csv", "33.33"), ("md", "| 33.33 (2/2) |"), ("latex", "33.33 (2/2)")):
-        code, said, notes = editloupe(*words, "--format", form)
-        assert code == 0 and told in said and "findings judged" in notes and "findings judged" not in said, form
-    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
-    assert events[-1]["summary"]["means"][0]["mean"] == pytest.approx(100 / 3)
-
-
 def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Script) -> None:
     words = ("--backend", script(final("Superb")), "--criteria", "if", "--format", "json")
     code, said, _ = editloupe("judge", edits(2), *words)
     assert code == 1
     events = [json.loads(line) for line in said.splitlines()]
-    assert {event["event"] for event in events} == {"progress", "finding", "done"}
+    assert {event["event"] for event in events} == {"finding", "done"}
     assert [e["status"] for e in events if e["event"] == "finding"] == ["backend_failed", "backend_failed"]
-    last = [event for event in events if event["event"] == "progress"][-1]
-    assert (last["done"], last["total"], last["failures"], last["left_s"]) == (2, 2, {"backend_failed": 2}, 0.0)
     done = events[-1]
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
     assert done["summary"]["means"][0]["mean"] is None
@@ -138,17 +119,6 @@ def test_a_run_of_unreadable_files_says_to_correct_them(editloupe: Run, tmp_path
     code, said, _ = editloupe("check", folder)
     assert code == 1 and "s01" in said and "1 of 2 samples can be judged" in said
     assert json.loads(editloupe("check", folder, "--format", "json")[1])["errors"] == 1
-
-
-def test_a_relative_script_is_found_from_another_folder(
-    editloupe: Run, edits: Edits, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("--backend", script(final("Wrong Action")), "--criteria", "if", "--out", "run")
-    assert editloupe("judge", edits(1), *words)[0] == 0
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    code, said, told = editloupe("judge", tmp_path / "run", "--retry")
-    assert code == 0 and "1 of 1 findings judged, 1 of them from before" in said, told
 
 
 RUBRIC = """

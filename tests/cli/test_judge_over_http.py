@@ -103,16 +103,6 @@ def test_a_key_in_the_uri_is_refused_before_anything_is_sent_or_written(
     assert (server.seen, run.exists()) == ([], False)
 
 
-def test_a_seed_and_a_bound_of_the_reply_are_asked_for_unless_others_are_named(
-    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
-):
-    server, folder = serve(answers_either_criterion), edits(1)
-    words = ("judge", folder, "--backend", uri(server), "--criteria", "if")
-    assert editloupe(*words, "--out", tmp_path / "a")[0] == 0
-    assert editloupe(*words, "--out", tmp_path / "b", "--set", "seed=7", "--set", "max_reply_tokens=900")[0] == 0
-    assert [(body["seed"], body.get("max_tokens")) for body in server.seen] == [(0, None), (7, 900)]
-
-
 def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
 ):

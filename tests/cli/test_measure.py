@@ -98,25 +98,6 @@ def test_a_run_is_measured_by_what_it_keeps(editloupe: Run, edits: Path) -> None
     assert editloupe("verify", "judged")[0] == 0
 
 
-def test_how_it_is_measured_can_be_said(editloupe: Run, edits: Path) -> None:
-    line = ("measure", edits)
-    for out, words in {
-        "none": ("--mask", "none"),
-        "official": ("--mask", "official"),
-        "apply": ("--mask", "apply"),
-        "own": ("--set", "side=0"),
-    }.items():
-        editloupe(*line, *words, "--out", out)
-    none, official, apply, own = (found(name) for name in ("none", "official", "apply", "own"))
-    # The published scripts' mask has no effect on MSE.
-    assert official["square", "mse"].value == none["square", "mse"].value > 100
-    assert official["square", "ssim"].value > apply["square", "ssim"].value > none["square", "ssim"].value
-    assert own["square", "ssim"].value != apply["square", "ssim"].value
-    assert apply["shifted", "mse"].status == "not_defined" and "no mask" in apply["shifted", "mse"].reason
-    code, _, told = editloupe(*line, "--mask", "none", "--out", "apply")
-    assert code == 2 and "apply belongs to another run, with other settings. --set " in told
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

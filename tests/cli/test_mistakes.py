@@ -39,7 +39,7 @@ MISTAKES = {
     "judge edits --limit abc": "--limit: expected a whole number, found 'abc'",
     "judge edits --limit 0": "limit: Input should be greater than or equal to 1; found 0",
     "judge edits --max-cost nan": "max_cost: Input should be a finite number",
-    "judge edits --columns photo=source": "ROLE=COLUMN",
+    "judge edits --columns photo=source": "the role comes first: source=photo",
     "judge edits --out edits": "holds other files and is no run",
     "judge edits --detector no/such/folder/of/weights": "weights",
     "judge edits --format jsn": "'jsn'",

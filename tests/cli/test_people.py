@@ -7,16 +7,12 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import OF_TOOLS
-from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.tools.settings import ToolSettings
 from tests.conftest import final
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -31,26 +27,10 @@ def replies(tmp_path: Path) -> Callable[[str, str], str]:
     return write
 
 
-def test_variables_of_tools_are_those_of_their_settings() -> None:
-    assert {field.name for field in fields(ToolSettings)} == set(OF_TOOLS)
-
-
-def test_a_name_without_a_backend_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--backend 'small=': expected NAME=provider/model"):
-        RunConfig.each_judge({"backend": ["small="]})
-
-
 def test_a_backend_that_is_nearly_right_is_guessed_in_words() -> None:
     for uri, meant in (("opanai/gpt-4.1", "openai"), ("basline", "baseline"), ("googel/gemini-2.5-pro", "google")):
         with pytest.raises(ConfigError, match=f"did you mean {meant!r}[?] known here: baseline"):
             open_backend(uri)
-
-
-def test_options_have_one_name_on_the_command_line_and_in_files() -> None:
-    (run,) = RunConfig.each_judge({"task_tokens": 500, "run_tokens": 900, "max_reply_tokens": 77, "layout": "pairs"})
-    assert (run.max_tokens, run.max_run_tokens, run.judge.reply_tokens, run.format) == (500, 900, 77, "pairs")
-    with pytest.raises(ConfigError, match="are the same option; give one of them"):
-        RunConfig.each_judge({"task_tokens": 500, "max_tokens": 500})
 
 
 @pytest.fixture

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
-from rich.console import Console
 
 from editloupe.cli.progress import State, Watch, panel
 from editloupe.runs.outcome import Progress, Spent
@@ -40,15 +36,10 @@ def state(**given: Any) -> State:
     return State(progress=Progress(**{**usual, **given}), elapsed_s=192, rate=2.0)
 
 
-@pytest.mark.parametrize("width", [120, 80, 60, 40])
-def test_the_panel_says_what_the_log_says_and_fits_the_terminal(width: int) -> None:
-    file = io.StringIO()
-    Console(file=file, width=width).print(panel(state(), width))
-    lines = file.getvalue().splitlines()
-    assert max(map(len, lines)) <= width
-    assert lines[0].startswith("judging ━")
-    told = [part for line in lines[1:] for part in line.split(" · ")]
-    assert told == STANDS + COSTS + TROUBLES
+def test_the_panel_says_what_the_log_says() -> None:
+    lines = panel(state()).plain.splitlines()
+    assert lines[0] == "judging"
+    assert [part for line in lines[1:] for part in line.split(" · ")] == STANDS + COSTS + TROUBLES
 
 
 def test_a_line_is_due_after_ten_seconds_or_five_per_cent() -> None:
@@ -73,19 +64,6 @@ def test_a_line_is_due_after_ten_seconds_or_five_per_cent() -> None:
     assert len(said) == 4, "two lines are a second apart"
     arrives(12.1, done=1000, total=1000)
     assert said[-1].startswith("judging: 1,000 of 1,000 questions (100%), 0:12 elapsed, ") and "left" not in said[-1]
-
-
-def test_an_event_says_where_the_run_stands() -> None:
-    clock = Clock()
-    watch = Watch(clock)
-    watch.take(Progress(done=0, total=2))
-    clock.now = 4
-    watch.take(Progress(done=2, total=2, failures={"refused": 1}, rejected=1, spent=lambda: BUSY))
-    assert watch.state().to_json() == {
-        "event": "progress", "phase": "judging", "done": 2, "total": 2, "grows": False, "elapsed_s": 4, "left_s": 0.0,
-        "rate": 0.5, "calls": 40, "in_flight": 18, "retries": 7, "waits_s": 64.6,
-        "tokens": 1204331, "cost_usd": 3.412, "failures": {"refused": 1}, "rejected_rows": 1,
-    }  # fmt: skip
 
 
 def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -95,28 +95,6 @@ def test_scores_rank_and_the_next_criterion_breaks_ties(editloupe: Run, pictures
     assert "| 3 | p | 100.0 | 33.3 |" in (tmp_path / "run" / "report" / "ranking.md").read_text()
 
 
-def test_what_could_not_be_judged_stands_below_with_its_status(editloupe: Run, pictures, answering, tmp_path: Path):
-    def answer(c: str, e: str) -> Line | str:
-        if e == "q" and c == "vc":
-            return Reply(text="No.", finish="refusal")
-        return "Wrong Action" if c == "if" else "Perfect Consistency"
-
-    answering(answer)
-    (tmp_path / "broken.png").write_bytes(b"no image")
-    edits = [pictures["p"], pictures["q"], pictures["r"], tmp_path / "broken.png"]
-    words = ("rank", "--source", pictures["source"], *WORDS, *edits)
-    code, out, _ = editloupe(*words, "--format", "json")
-    assert code == 3
-    assert places(out) == [(1, True, "p"), (1, True, "r"), (None, False, "q")]
-    (ranking,) = json.loads(out)["rankings"]
-    assert ranking["places"][-1]["missing"] == "visual_consistency: refused"
-    (unread,) = json.loads(out)["unreadable"]
-    assert unread["edit"] == "broken" and "not an image" in unread["missing"]
-    # By IF alone q has a place.
-    code, out, _ = editloupe(*words, "--by", "if", "--format", "json", "--out", "other", "--set", "fail_on_error=0.5")
-    assert code == 0 and places(out) == [(1, True, "p"), (1, True, "q"), (1, True, "r")]
-
-
 PAIRS = {
     ("p", "q"): "p", ("p", "r"): "p", ("q", "r"): "tie", ("p", "s"): "first shown", ("q", "s"): "q", ("r", "s"): "refused",
 }  # fmt: skip

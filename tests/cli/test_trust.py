@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from editloupe.errors import ConfigError
-from editloupe.runs.studio import graph
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import draw_edits, final
 
@@ -67,16 +65,6 @@ def test_no_key_goes_to_an_address_that_only_the_run_names(
     if name not in ("replay", "fork"):
         # run.json and the traces hold no env=.
         assert "A run's env= is never obeyed" in " ".join(told.split())
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if "replay" not in name])
-def test_a_model_that_the_command_line_names_is_asked_as_it_says(
-    editloupe: Run, server: OpenAIServer, foreign: Path, name: str
-):
-    words = [word.replace("RUN", str(foreign)) for word in COMMANDS[name]]
-    code, _, told = editloupe(*words, "--backend", f"openai/{server.model}?base_url={server.url}&env=CLOUD_SECRET")
-    assert code in (0, 1), told
-    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {THEIRS}"}
 
 
 def test_an_editloupe_yaml_that_lies_here_is_trusted_no_more_than_another_file(
@@ -165,15 +153,3 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
     # Its pages say why there is no score.
     assert editloupe("export", "run", "--html", "new")[0] == 0
     assert "names the file '/etc/stranger.toml'" in (own.with_name("new") / "rows.js").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("backend", ["openai/m?base_url=http://stranger.invalid/v1", "openai/m?env=CLOUD_SECRET"])
-def test_the_graph_of_studio_asks_no_address_and_sends_no_key_that_its_context_names(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("OPENAI_API_KEY", MINE)
-    monkeypatch.setenv("CLOUD_SECRET", THEIRS)
-    edits = draw_edits(tmp_path / "edits", 1)
-    question = {"source": str(edits / "source/s00.png"), "edited": str(edits / "edited/s00.png"), "instruction": "Red."}
-    with pytest.raises(ConfigError, match="which only the server's environment may"):
-        graph().invoke(question, context={"backend": backend})
