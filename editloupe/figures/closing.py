@@ -60,8 +60,7 @@ def means_table(
     spec = replace(first, title="Means of all samples", name="means", columns="metric", metrics=(), transposed=False)
     if first.apart:
         return spec_table(replace(spec, overall=False), frame, protocol.metrics, drawing=drawing)
-    cell = first.cell if first.cell in ("rate", "geometric_mean", "count") else "mean"
-    spec = replace(spec, rows="editor", order=(), cell=cell, overall=together)
+    spec = replace(spec, rows="editor", order=(), cell="rate" if first.cell == "rate" else "mean", overall=together)
     return spec_table(spec, frame, protocol.metrics, drawing=drawing)
 
 

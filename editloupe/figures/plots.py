@@ -14,7 +14,6 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 from xml.sax.saxutils import escape
@@ -30,7 +29,6 @@ from editloupe.stats.table import (
     HistogramPlot,
     MeansPlot,
     Plot,
-    RadarPlot,
     ScatterPlot,
     SizePlot,
 )
@@ -77,39 +75,6 @@ _STYLE: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shares:
-    """Shares of the image, above 0 up to 1.
-
-    Raises ValueError: a value outside 0 < v ≤ 1.
-    """
-
-    name: str
-    values: tuple[float, ...]
-    unknown: int = 0
-    """How many more have no share that is known."""
-    of: str = "target"
-    """What is counted, in the singular."""
-
-    def __post_init__(self) -> None:
-        wrong = next((value for value in self.values if not 0 < value <= 1), None)
-        if wrong is not None:
-            raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong!r}")
-
-    @property
-    def counted(self) -> str:
-        """Return how many are known, and how many more are not, in words."""
-        known = f"{len(self.values):,} {self.of}{'s' * (len(self.values) != 1)}"
-        return f"{known}, {self.unknown:,} more of unknown area" if self.unknown else known
-
-    @property
-    def steps(self) -> list[tuple[float, float, int]]:
-        """(from, to, how many) in equal steps of the logarithm, which begin at their left edge."""
-        # What is an edge on paper may lie a bit below it in floating point.
-        counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in self.values)
-        return [(10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS), n) for step, n in sorted(counts.items())]
-
-
 def available() -> bool:
     """Return whether plots can be drawn."""
     return find_spec("matplotlib") is not None
@@ -138,7 +103,7 @@ def picture(plot: Plot, form: Literal["pdf", "png"]) -> bytes:
 
 def _figure(plot: Plot, width: float) -> Figure:
     drawn: dict[type, Callable[[Any, float], Figure]] = {
-        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, ScatterPlot: _scatter, SizePlot: _sizes,
+        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, ScatterPlot: _scatter, SizePlot: _sizes,
         HistogramPlot: _areas,
     }  # fmt: skip
     return drawn[type(plot)](plot, width)
@@ -234,37 +199,33 @@ def _heat(plot: HeatPlot, width: float) -> Figure:
     return figure
 
 
-def _radar(plot: RadarPlot, width: float) -> Figure:
-    """Figures of 0 to 100 on axes of their own, a line a series; a figure that is missing leaves a gap."""
-    figure, axes = _canvas(width, width / _DPI * 0.75, projection="polar")
-    angles = [2 * math.pi * i / max(1, len(plot.axes)) for i in range(len(plot.axes))]
-    for number, (name, values) in enumerate(plot.series):
-        line = [math.nan if value is None else value for value in (*values, *values[:1])]
-        style = {"color": _of(COLOURS, number), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
-        axes.plot([*angles, *angles[:1]], line, label=_label(name), markersize=4, **style)
-    axes.set_xticks(angles, [safe(name) for name in plot.axes])
-    axes.set_ylim(0, 100)
-    axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
-    _legend(axes)
-    return figure
-
-
 def _areas(plot: HistogramPlot, width: float) -> Figure:
     """How many samples have which area, and the share that has at most it (DLEBench, Figures 4 and 3)."""
     figure, axes = _canvas(width, 2.8)
-    shares = _shares(plot)
-    for low, high, count in shares.steps:
+    for low, high, count in _steps(plot):
         bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
         axes.bar_label(bar, padding=1)
-    if values := sorted(shares.values):
+    if values := sorted(plot.shares):
         line = axes.twinx()
         line.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", color=COLOURS[1])
         line.set_ylim(0, 103)
         line.set_ylabel("Of at most this area, %")
     _log_shares(axes, values)
-    axes.set_ylabel(f"{shares.of.capitalize()}s")
-    axes.set_title(shares.counted, fontsize=9.5, loc="left")
+    axes.set_ylabel("Samples")
+    axes.set_title(_counted(plot), fontsize=9.5, loc="left")
     return figure
+
+
+def _steps(plot: HistogramPlot) -> list[tuple[float, float, int]]:
+    """(from, to, how many) in equal steps of the logarithm, which begin at their left edge."""
+    # What is an edge on paper may lie a bit below it in floating point.
+    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in plot.shares)
+    return [(10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS), n) for step, n in sorted(counts.items())]
+
+
+def _counted(plot: HistogramPlot) -> str:
+    known = f"{len(plot.shares):,} sample{'s' * (len(plot.shares) != 1)}"
+    return f"{known}, {plot.unknown:,} more of unknown area" if plot.unknown else known
 
 
 def _scatter(plot: ScatterPlot, width: float) -> Figure:
@@ -355,10 +316,6 @@ def _filled(number: int, good: float | None = None) -> dict[str, Any]:
     return {"color": _colour(number, good), "hatch": hatch, "edgecolor": _INK, "linewidth": 0.4}
 
 
-def _shares(plot: HistogramPlot) -> Shares:
-    return Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
-
-
 def _told(plot: Plot) -> str:
     """What is read out in the picture's place."""
     match plot:
@@ -368,11 +325,7 @@ def _told(plot: Plot) -> str:
             counts = ", ".join(f"{group.name} {len(group.points)}" for group in plot.groups)
             return f"{plot.title}: {counts}. {plot.note}"
         case HistogramPlot():
-            return _told_areas(plot.title, _shares(plot))
+            steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in _steps(plot))
+            return f"{plot.title}: {'; '.join(filter(None, (_counted(plot), steps)))}."
         case _:
             return f"{plot.title}; the table has its numbers."
-
-
-def _told_areas(title: str, shares: Shares) -> str:
-    steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in shares.steps)
-    return "; ".join(filter(None, (f"{title}: {shares.counted}", steps))) + "."

@@ -5,7 +5,6 @@ Every number is `stats.bootstrap.aggregate` of rows of the frame of scores.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -122,21 +121,10 @@ class TableScores:
         """
         judged = self.frame.drop_nulls("shown")
         base = Estimate(value=None, judged=len(judged), asked=len(self.frame))
-        if self.spec.cell == "count":
-            return replace(base, value=float(len(judged)))
         if judged["metric"].n_unique() < len(self.metrics) or not len(judged):
             return replace(base, why="nothing was judged")
         alike = [*(["metric"] if len(self.metrics) > 1 else []), *over]
-        geometric, frame = self.spec.cell == "geometric_mean", self.frame
-        if geometric:
-            if (least := min(judged["shown"])) <= 0:
-                return replace(base, value=0.0 if least == 0 else None)
-            frame = frame.with_columns(shown=frame["shown"].log())
-        found = aggregate(frame, over=alike, value="shown", drawing=self.drawing)[()]
-        if not geometric:
-            return found
-        value, low, high = (None if x is None else math.exp(x) for x in (found.value, found.low, found.high))
-        return replace(found, value=value, low=low, high=high)
+        return aggregate(self.frame, over=alike, value="shown", drawing=self.drawing)[()]
 
     @property
     def listed(self) -> list[str]:

@@ -18,8 +18,6 @@ from editloupe.values import Json
 if TYPE_CHECKING:
     import polars
 
-_KINDS: Final = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}
-"""Kinds of cells whose figure has a name of its own; the others are means."""
 _WORST: Final = ", missing outputs as the worst"
 
 
@@ -68,7 +66,7 @@ class _Pivot:
         self.spec, self.metrics, self.scores = found.spec, found.metrics, found
         self.by_metric = self.spec.columns == "metric"
         self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
-        self.drawn = found.drawing is not None and self.spec.cell != "count"
+        self.drawn, self.rate = found.drawing is not None, found.spec.cell == "rate"
         # A row over the only row would say the same again.
         self.sums = self.spec.overall and (bool(self.spec.order) or len(found.rows) > 1)
 
@@ -134,7 +132,7 @@ class _Pivot:
         def row(sentence: str, key: str, cells: Iterable[Cell]) -> Row:
             return Row(cells=(words(sentence + reading), *cells), keys={spec.rows: key + reading}, strong=True)
 
-        sentence = f"{_KINDS.get(spec.cell, 'Mean')} of all samples"
+        sentence = f"{'Rate' if self.rate else 'Mean'} of all samples"
         every = row(sentence, sentence.lower(), (self._cell(column, column.scores.number()) for column in columns))
         there = [len(column.scores.whole_rows) for column in columns if column.scores.listed]
         if not there or spec.cell != "macro":
@@ -154,19 +152,19 @@ class _Pivot:
         return [over, every] if set(self.scores.rows) == set(spec.order) else [every, over]
 
     def _cell(self, column: _Figures, found: Estimate | None) -> Cell:
-        first, kind = (column.scores.metrics or self.metrics)[0], self.spec.cell
+        first = (column.scores.metrics or self.metrics)[0]
         hundred, bounds = on_hundred(self.spec, first), first.domain.bounds
         found = found or Estimate(value=None, judged=0, asked=0)
         value = found.value
         narrow = max(map(abs, bounds)) <= 1 if bounds is not None else value is not None and abs(value) < 1
-        digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
+        digits = 3 if narrow and not hundred and not self.rate else 2
         return Cell(
             value=value,
-            name=kind if kind in _KINDS else "mean",
+            name="rate" if self.rate else "mean",
             digits=digits,
             low=found.low,
             high=found.high,
-            interval_digits=1 if hundred or kind == "rate" else digits,
+            interval_digits=1 if hundred or self.rate else digits,
             bounds=("low", "high") if self.drawn else None,
             judged=found.judged,
             asked=found.asked,
@@ -174,8 +172,8 @@ class _Pivot:
         )
 
     def _caption(self) -> str:
-        kinds = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
-        what = kinds.get(self.spec.cell, "Scores 0 to 100" if self.hundred else "Means in the unit of the metric")
+        what = "Scores 0 to 100" if self.hundred else "Means in the unit of the metric"
+        what = "Rates in percent" if self.rate else what
         shorts = [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]
         what += f" ({', '.join(shorts)} on 0 to 100)" if shorts and not self.hundred else ""
         drawn = " with their 95 % interval, resampled by source image, where there is one" if self.drawn else ""
