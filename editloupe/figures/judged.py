@@ -96,13 +96,13 @@ class Judged:
         return tuple(f for f in self.findings if f.role != "measure")
 
     def describe(self) -> str:
-        """Return who judged what and how, in one line."""
+        """Return who judged what and how, and how far a judge that was asked several times agrees with itself."""
         judge = titled(self.title or self.backend, self.backend)
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
         mode = f"; mode {self.mode}{hidden}" if self.mode else hidden.replace(", ", "; ", 1)
         name = self.protocol.name
         asked = f"rubric {self.metrics.id}" if hasattr(self.protocol.options, "rubric") else f"protocol {name}"
-        return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
+        return ". ".join([f"Judge: {judge}{mode}; {asked}; run {self.folder}", *self_agreement(self.scores, self.repeats)])
 
 
 def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
@@ -218,7 +218,7 @@ def judged_in(store: RunStore) -> list[Judged]:
                 people=tuple(given for given in store.people.values() if given.finding.part),
                 people_scores=by_people,
                 published=tuple(one for one in published if one.judge_id == judge_id),
-                notes=(*self_agreement(scores, rule), *(f"{folder}: {problem}" for problem in problems)),
+                notes=tuple(f"{folder}: {problem}" for problem in problems),
             )
         )
     return found
