@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.build.dice.inpainted import COLOURS
+from editloupe.build.paint import PAINTS
 from editloupe.data.images import ImageStore
 from editloupe.models.inpaint import open as inpainters
 from editloupe.models.inpaint.base import OpenCVInpainter, within
@@ -196,7 +196,7 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
             gone, there = before if one["op"] == "ADD" else after, after if one["op"] == "ADD" else before
             assert (there == PAINT[category]).all()
             if one["op"] == "EDIT":
-                assert one["how"].partition(" ")[2] in COLOURS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
+                assert one["how"].partition(" ")[2] in PAINTS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
             else:
                 assert np.abs(gone.astype(int) - GREY).max() <= 6 and one["how"].startswith("removed by OpenCV")
         assert np.array_equal(source[~around], original[~around]) and np.array_equal(edited[~around], original[~around])
