@@ -201,7 +201,7 @@ class SetRecipe(BaseProtocol):
             what = "a box" if row.quads else "a mask"
             raise RowError("row", f"column 'target_name': there is {what}; expected the name of what it is of")
         # Several rows may be about one image.
-        quads, masks = [list(quad.values) for quad in row.quads], [one.name for one in row.masks.values()]
+        quads, masks = [list(quad) for quad in row.quads], [one.name for one in row.masks.values()]
         about = digest([named, quads, masks, row.extra.get("question")])
         return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{about[:8]}"))
 

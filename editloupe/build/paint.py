@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.imaging.colour_names import leading, share_of, shares, to_lab
+from editloupe.imaging.color_names import leading, share_of, shares, to_lab
 
 Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float32]

@@ -13,8 +13,8 @@ from PIL import Image
 
 from editloupe.build.paint import PAINTS
 from editloupe.data.images import ImageStore
-from editloupe.models.inpaint import open as inpainters
-from editloupe.models.inpaint.base import OpenCVInpainter, within
+from editloupe.models import inpaint as inpainters
+from editloupe.models.inpaint import OpenCVInpainter, within
 from tests.build.conftest import lines as rows_of
 from tests.build.conftest import written
 from tests.build.toys import Finder, MeanColour
@@ -336,7 +336,7 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
     second = ("--set", "stage=2")
     for path, words, told in (
         (file, (), "name the stage: --set stage=1"),
-        (file, (*second, "--set", "inpainter=lama"), "expected opencv, opencv:ns or diffusers:MODEL"),
+        (file, (*second, "--set", "inpainter=lama"), "expected opencv or diffusers:MODEL"),
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
         (tmp_path / "none.json", second, "no such file"),
         (damaged, second, "is no JSON"),

@@ -16,7 +16,7 @@ from editloupe.build.probes.makers import FAILURES, TRUTHS
 from editloupe.data.images import ImageStore
 from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
-from editloupe.imaging.colour_names import shares, to_lab
+from editloupe.imaging.color_names import shares, to_lab
 
 Run = Callable[..., tuple[int, str, str]]
 PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "grey": (128, 128, 128)}

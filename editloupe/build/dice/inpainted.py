@@ -24,7 +24,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging.colour_names import leading
 from editloupe.measures.base import Models
-from editloupe.models.inpaint.base import Inpainter
+from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
 

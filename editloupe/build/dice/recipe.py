@@ -48,7 +48,7 @@ class DifferenceSetOptions(Options):
     unchanged: Number = Field(default=0.2, ge=0, le=1)
     """Stage 2: share of images that stay as they are."""
     inpainter: str = "opencv"
-    """Stage 2: what removes an object: opencv, opencv:ns or diffusers:MODEL, which puts in another one, too."""
+    """Stage 2: what removes an object: opencv or diffusers:MODEL, which puts in another one, too."""
     jpeg: Number = Field(default=0.5, ge=0, le=1)
     """Stage 2: probability that an image is compressed, with a quality from 50 to 95."""
 

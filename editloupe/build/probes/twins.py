@@ -21,7 +21,7 @@ from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, he
 from editloupe.build.probes.scenes import Scene
 from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance, Trap
-from editloupe.imaging.colour_names import NAMES, SYNONYMS, to_lab
+from editloupe.imaging.color_names import NAMES, SYNONYMS, to_lab
 from editloupe.values import Json
 
 Varied: TypeAlias = tuple[RGB, Mapping[str, Json], bytes]
