@@ -22,7 +22,7 @@ from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
-from editloupe.imaging.colour_names import leading
+from editloupe.imaging.color_names import leading
 from editloupe.measures.base import Models
 from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
