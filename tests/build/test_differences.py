@@ -338,7 +338,7 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
         (file, (), "name the stage: --set stage=1"),
         (file, (*second, "--set", "inpainter=lama"), "expected opencv or diffusers:MODEL"),
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
-        (tmp_path / "none.json", second, "no such file"),
+        (tmp_path / "none.json", second, "none.json: is no JSON"),
         (damaged, second, "is no JSON"),
     ):
         assert told in refused(editloupe, path, *words)
