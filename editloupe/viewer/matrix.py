@@ -13,10 +13,9 @@ from editloupe.findings import Finding
 from editloupe.tasks import STATUSES
 from editloupe.values import Json
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.reader import RunReader, RunSample, SiteRun
 from editloupe.viewer.render import compact
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, questions, row, tone
-from editloupe.viewer.site_run import SiteRun
 
 _FIRST: Final = 24
 """Rows of a large run that a page shows before it has all: more than a tall window does."""
