@@ -148,9 +148,7 @@ def test_an_export_leaves_nothing_of_an_earlier_one_behind_and_nothing_of_others
     assert (tmp_path / "precious").exists()
 
 
-def test_a_trace_that_leads_out_of_the_run_is_not_read(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_trace_that_leads_out_of_the_run_is_not_read(copy: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside.jsonl"
     first = json.loads((copy / "findings.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     shutil.copy(copy / first["trace"], outside)
@@ -216,9 +214,7 @@ def test_pages_are_written_through_no_link(run: Path, tmp_path: Path) -> None:
     assert (outside / "run.js").read_text() == "precious" and not (out / "rows.js").is_symlink()
 
 
-def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_fork_stands_behind_what_it_continues(copy: Path, tmp_path: Path) -> None:
     finding = RunReader(copy).samples()[1].findings[0]
     events = [json.loads(line) for line in (copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()]
     shared = [e["hash"] for e in events if e["kind"] == "message"][2]
@@ -247,9 +243,7 @@ def test_a_fork_stands_behind_what_it_continues(run: Path, tmp_path: Path) -> No
     assert (out / name).is_file()
 
 
-def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_damaged_trace_costs_its_own_lines_only(copy: Path) -> None:
     reader = RunReader(copy)
     entry = reader.samples()[1]
     trace = copy / str(entry.findings[0].trace)
@@ -261,9 +255,7 @@ def test_a_damaged_trace_costs_its_own_lines_only(run: Path, tmp_path: Path) -> 
     assert "First thought" in text
 
 
-def test_a_picture_that_is_gone_is_said_to_be_gone(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_picture_that_is_gone_is_said_to_be_gone(copy: Path) -> None:
     shutil.rmtree(copy / "blobs")
     site = Site.of([RunReader(copy)])
     text = site.sample_page(site.runs[0], site.runs[0].reader.samples()[1])
