@@ -5,10 +5,7 @@ Playwright drives the Chromium that CHROMIUM names, or the one on the path; it n
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -434,7 +431,6 @@ def test_a_run_under_way_is_followed(browser: Browser, run: Path, tmp_path: Path
     findings = copy / "findings.jsonl"
     lines = findings.read_bytes().splitlines(keepends=True)
     findings.write_bytes(b"".join(lines[:-1]))
-    (copy / "run.owner").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}), encoding="utf-8")
     lock = FileLock(copy / "run.lock")
     with lock, served(copy) as viewer, watched(browser, [viewer.url]) as page:
         page.goto(viewer.url)
