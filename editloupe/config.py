@@ -283,8 +283,6 @@ class RunConfig(_Strict):
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Share of findings that may fail before exit code 3."""
-    tags: Words = ()
-    """Comma-separated words by which lists of runs show the run, such as nightly,v2."""
     langsmith: bool = False
     """Send traces of the loop to LangSmith, for this command only; no file of settings turns it on."""
 

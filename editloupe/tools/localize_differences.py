@@ -335,7 +335,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             "rims, and was not compared."
         )
     if found.tone_most >= 2:
-        r, g, b = found.tone.at_mid_grey
+        r, g, b = found.tone.at_mid_gray
         lines.append(
             f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
@@ -402,7 +402,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "farthest_corner": round(motion.most, 3),
             "unseen": [round(v, 5) for v in alignment.unseen],
             "drift": round(alignment.wander, 3),
-            "tone": [round(v, 2) for v in found.tone.at_mid_grey],
+            "tone": [round(v, 2) for v in found.tone.at_mid_gray],
             "tone_most": round(found.tone_most, 2),
         },
     }

@@ -85,14 +85,13 @@ def test_a_word_goes_before_a_variable_and_that_before_the_file(
 
 def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
     folder = edits(3, instruction=ANSWERED)
-    line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false", "--set", "tags=a,b")
+    line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false")
     assert editloupe("judge", folder, "--criteria", "if", "--limit", "1", *line, "--out", "one")[0] == 0
     assert yaml.safe_load(Path("one/config.yaml").read_text()) == {
         "path": str(folder),
         "limit": 1,
         "option": {"mask_pad": "0.2", "criteria": "if"},
         "max_tokens": 90000,
-        "tags": ["a", "b"],
         "remind_answers": False,
     }
     code, said, _ = editloupe("judge", "--config", "one/config.yaml", "--out", "two")

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("toys")
         ("edival-build", {"grounding": "none", "turns": 9}),
         ("dlebench-build", {"grounding": "given"}),
         ("giebench-build", {"masks": "given", "edits": 9}),
-        ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
+        ("measures", {"measures": "mse,l1,toy-share", "align": "sift"}),
         *(("dice", given) for given in ({}, {"form": "lines"}, {"detector": "localize"}, {"patch": "coherent"})),
         *((name, {}) for name in ("unicbench", "unicverify")),
     ],

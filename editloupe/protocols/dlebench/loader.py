@@ -146,7 +146,7 @@ def _with_format(rows: Sequence[Row], way: str, notes: list[str]) -> list[Row]:
     if not with_boxes:
         notes.append("no row has a box; the oracle-guided mode needs them")
     if bare := [row for row in with_boxes if not (row.bbox_format or way)]:
-        seen = [list(quad.values) for row in bare for quad in row.quads][:_SHOWN]
+        seen = [list(quad) for row in bare for quad in row.quads][:_SHOWN]
         raise ConfigError(
             f"{len(bare)} rows have boxes, such as {', '.join(map(str, seen))}, and nothing says how they are written; "
             f'state it in a mapping file (--fields): layout = "dlebench", [options] bbox_format = "xyxy" (one of '
