@@ -277,7 +277,7 @@ class RunConfig(_Strict):
     max_run_seconds: Number | None = Field(default=None, gt=0)
     """Time budget of the whole run."""
     max_cost: Number | None = Field(default=None, ge=0)
-    """Budget of the whole run."""
+    """Budget of the whole run, in USD."""
 
     prices: Path | None = None
     """Prices (TOML) of models that no list has."""

@@ -91,18 +91,6 @@ def test_a_figure_is_what_it_says(editloupe: Run, run: Path) -> None:
         assert found["verdict"] == ("passed" if value >= 0.5 else "failed") and code == (0 if value >= 0.5 else 100)
 
 
-def test_bounds_are_met_exactly(editloupe: Run, run: Path) -> None:
-    for require, code in (
-        ("mean(if)>=60", 0),
-        ("mean(if)<=60", 0),
-        ("mean(if)>60", 100),
-        ("mean(if)<60", 100),
-        ("mean(if)>=6e1", 0),
-        ("bias(human, if)>=-.2", 0),
-    ):
-        assert editloupe("gate", run, "--require", require, *human_of(run, require))[0] == code, require
-
-
 def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_path: Path) -> None:
     human = ("--human", run.parent / "human.csv")
     words = ("--require", "unjudged<=0.02", "--require", "mean(if)>=60", "--require", "exact(human)>=0.9")
@@ -146,34 +134,16 @@ WORST = (
 
 def test_a_failed_requirement_names_the_samples_that_it_failed_by(editloupe: Run, run: Path, tmp_path: Path) -> None:
     for require, worst in WORST:
-        words, summary = ("gate", run, "--require", require, *human_of(run, require)), tmp_path / "summary.md"
+        words = ("gate", run, "--require", require, *human_of(run, require))
         code, out, err = editloupe(*words, "--format", "json")
         (found,) = json.loads(out)["checked"]
         assert (code, found["verdict"], found["worst"]) == (100, "failed", worst), require
-        summary.unlink(missing_ok=True)
-        _, _, err = editloupe(*words, "--junit", tmp_path / "junit.xml", "--summary", summary)
+        _, _, err = editloupe(*words, "--junit", tmp_path / "junit.xml")
         if worst:
             assert f"by {', '.join(worst)}; look at the first: editloupe show {run} {worst[0]}" in err
-            assert ", ".join(worst) in summary.read_text()
             assert f"failed by {', '.join(worst)}" in (tmp_path / "junit.xml").read_text()
         else:
             assert "look at" not in err
-
-
-def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path) -> None:
-    human = ("--human", run.parent / "human.csv")
-    for require, why in (
-        ("kappa(human, vc)>=-1", "gave one value only"),
-        ("spearman(human, vc)>=-1", "gave one value only"),
-        ("f1(human, if)>=0", "say from which label on"),
-    ):
-        code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
-        assert code == 2 and "undefined" in err and why in err, err
-        (case,) = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
-        assert [child.tag for child in case] == ["error"]
-    # Beside a requirement that fails, that one decides.
-    code, _, err = editloupe("gate", run, "--require", "kappa(human, vc)>=0", "--require", "mean(if)>=99", *human)
-    assert code == 100 and err.count("error:") == 2
 
 
 REFUSED = (
@@ -209,38 +179,9 @@ def test_what_cannot_be_required_is_refused(editloupe: Run, run: Path, tmp_path:
     some = ("--require", "asked>=0")
     for words, told in (
         ((run,), "share(C, LABEL) share of this label among the verdicts of C, 0..1"),
-        ((run,), "nothing is required; add --require 'unjudged<=0.02', of what is listed above"),
+        ((run,), "nothing is required; add one of these, such as --require 'unjudged<=0.02'"),
         ((tmp_path / "nowhere", *some), "is no run folder"),
         ((run, *some, "--judge", "gpt"), "no judge 'gpt'"),
-        ((run, *some, "--editor", "qwen"), "no editor 'qwen'"),
     ):
         code, _, err = editloupe("gate", *words)
         assert code == 2 and told in " ".join(err.split()), err
-
-
-def test_the_summary_is_appended_where_github_wants_it(
-    editloupe: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    summary = tmp_path / "summary.md"
-    summary.write_text("# Job\n\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert editloupe("gate", run, "--require", "mean(if)>=60", "--require", "unjudged<=0.02")[0] == 100
-    lines = summary.read_text().splitlines()
-    assert lines[0] == "# Job" and lines[2].endswith("1 of 2 requirements hold")
-    assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
-
-
-def test_a_criterion_that_was_not_asked_is_refused(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
-    with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
-        judge.judge_all(load(edits(2), store=ImageStore()).samples)
-    for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
-        code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
-        assert code == 2 and "no metric 'vc'; there are: instruction_following (IF)" in err
-
-
-def test_the_scale_of_a_bound_is_that_of_the_run(editloupe: Run, tmp_path: Path) -> None:
-    assert editloupe("measure", draw_edits(tmp_path / "edits", 2), "--measures", "mse,ssim", "--out", "m")[0] in (0, 3)
-    # SSIM is -1 to 1.
-    assert "mean(ssim) is a number of -1 to 1, so that nothing can meet it" in editloupe(
-        "gate", "m", "--require", "mean(ssim)>=70"
-    )[2].replace("\n", " ")

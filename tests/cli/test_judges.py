@@ -216,26 +216,3 @@ def test_repeats_from_the_command_line(editloupe: Run, serve: Serve, edits: Edit
     assert "Self-consistency: 3 repeats a question" in editloupe("report", out)[1]
     assert editloupe("judge", out, "--retry", "--trust")[0] == 0
     assert len(server.seen) == 6
-
-
-def test_a_dry_run_tells_of_each_judge_and_of_all_together(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
-    first, second, out = serve(looks("Wrong Action")), serve(looks("Flawless Execution")), tmp_path / "run"
-    words = ("judge", edits(2), "--criteria", "if", "--max-turns", "2", "--repeats", "3", "--out", out)
-    both = (*words, "--backend", uri(first), "--backend", uri(second))
-    code, said, _ = editloupe(*both, "--dry-run", "--format", "json")
-    lines = [json.loads(line) for line in said.splitlines()]
-    assert (code, [line["event"] for line in lines]) == (0, ["dry_run", "dry_run", "dry_run_total"])
-    # Two questions, three times each; two turns, two reminders and a last word are five calls.
-    assert [(o["tasks"], o["repeats"], o["to_ask"], o["least"]["calls"], o["most"]["calls"]) for o in lines[:2]] == [
-        (6, 3, 6, 6, 30)
-    ] * 2
-    assert (lines[2]["judges"], lines[2]["least"]["calls"], lines[2]["most"]["calls"]) == (2, 12, 60)
-    assert lines[2]["most"]["output_tokens"] == sum(line["most"]["output_tokens"] for line in lines[:2])
-    assert (lines[2]["most"]["input_tokens"], lines[2]["most"]["cost_usd"]) == (None, None), "unknown for a model 'm'"
-    assert (len(first.seen), len(second.seen), out.exists()) == (0, 0, False)
-    assert editloupe(*words, "--backend", uri(first))[0] == 0
-    code, said, _ = editloupe(*both, "--dry-run")
-    assert code == 0
-    assert f"2 samples, 6 tasks (3 repeats a question): 6 stand in {out}, 0 to ask." in said
-    assert f"2 samples, 6 tasks (3 repeats a question): none stands in {out} yet, 6 to ask." in said
-    assert ("Judge 2 of 2:" in said, "All 2 judges together" in said, second.seen) == (True, True, [])

@@ -347,11 +347,11 @@ def test_what_is_under_way_is_finished_at_shutdown(tmp_path: Path) -> None:
 def test_a_wrong_option_is_named_before_anything_is_served(editloupe: Cli) -> None:
     needs_extra()
     for option, value, told in (
-        ("--root", "nowhere", "--root nowhere: is no folder"),
+        ("--root", "nowhere", "--root nowhere: is not a folder"),
         ("--token-file", "nowhere", "--token-file nowhere cannot be read"),
         ("--backend", "no-such/model", "unknown backend"),
         ("--mode", "guess", "Input should be 'tool', 'oracle' or 'plain'; found 'guess'"),
-        ("--host", "203.0.113.1", "cannot listen there"),
+        ("--host", "203.0.113.1", "cannot listen at"),
     ):
         code, _, said = editloupe("serve", "--out", "run", option, value)
         assert code == 2 and told in said

@@ -87,7 +87,7 @@ def resident_mb(pid: int) -> float:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
 def test_no_answer_is_lost_or_crossed_memory_stays_and_it_stops_cleanly(tmp_path: Path):
     run = tmp_path / "run"
-    words = ("--out", str(run), "--backend", "scripted/x", "--concurrency", "24", "--max-queue", "30", "--grace", "20")
+    words = ("--out", str(run), "--backend", "scripted/x", "--concurrency", "24", "--max-queue", "30")
     with command(*words, code=SERVER) as (process, service):
         clients = Clients(service)
         for thread in clients.threads:
