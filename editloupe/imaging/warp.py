@@ -21,7 +21,7 @@ from editloupe.imaging.register import Floats
 from editloupe.values import Json
 
 How: TypeAlias = Literal["none", "sift"]
-"""none: brought to the source's size.   sift: SIFT keypoints, FLANN matches, a similarity by least median of squares."""
+"""none: brought to the source's size alone.   sift: SIFT keypoints, FLANN, a similarity by least median of squares."""
 
 _RATIO: Final = 0.7
 """A match counts if its distance is below this share of the second best."""

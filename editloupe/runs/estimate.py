@@ -1,8 +1,7 @@
 """What a visit to a run would do and cost, without asking anybody and without writing anything.
 
-How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Between them
-lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens roughly: a token for every few
-characters of the question, REPLY_TOKENS a reply, and in each turn an observation and a crop.
+How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Calls are
+counted exactly, tokens roughly: one for every few characters, REPLY_TOKENS a reply, and a crop and words in each turn.
 """
 
 from __future__ import annotations
@@ -96,11 +95,8 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
     schedule = driver.planned(loaded.samples)
     due = schedule.ready
     asked = [place.task for place in due if place.task.kind == "ask" and place.task.blocked is None]
-    least = most = CostBound()
-    for role, respondent in setup.respondents.items():
-        ends = _ends(setup, respondent, [task for task in asked if task.role == role], prices)
-        least, most = least + ends[0], most + ends[1]
-    again = driver.in_other_words(schedule)
+    ends = [_ends(setup, task, prices) for task in asked]
+    remarks = added(setup, store, {entry.judge.id for entry in entries}), driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
         due=tuple(due),
@@ -108,45 +104,43 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
         reused=schedule.reused,
         begun=sum(map(driver.goes_on, due)),
         grows=schedule.grows,
-        remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
-        least=least,
-        most=most,
+        remarks=tuple(filter(None, remarks)),
+        least=sum((least for least, _ in ends), CostBound()),
+        most=sum((most for _, most in ends), CostBound()),
     )
 
 
-def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:
-    """Return both ends of one role."""
-    least, most = CostBound(), CostBound()
-    backend = respondent.backend
-    for task in tasks:
-        # One who is no LMM is sent nothing.
-        message = _first_message(setup, respondent, task) if backend.traits.is_lmm else None
-        least += _conversation(backend, message, 1, 0)
-        most += _conversation(backend, message, most_calls(respondent, task), task.budget.max_turns if task.tools else 0)
-    return _priced(least, backend, prices), _priced(most, backend, prices)
+def _ends(setup: Setup, task: Ask, prices: Prices) -> tuple[CostBound, CostBound]:
+    """Return both ends of one conversation."""
+    respondent = setup.respondents[task.role]
+    backend, most = respondent.backend, most_calls(respondent, task)
+    if not backend.traits.is_lmm:
+        return CostBound(calls=1), CostBound(calls=most)  # one who is no LMM is sent nothing
+    context = Context(
+        backend=backend,
+        judge=respondent.spec,
+        toolbox=setup.toolbox,
+        images=ImageStore(),
+        recorder=TraceRecorder.resume(TraceWriter(None)),
+        task=task,
+    )
+    message = first_message(context, {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views})
+    turns = task.budget.max_turns if task.tools else 0
+    return _talk(backend, message, prices, calls=1, turns=0), _talk(backend, message, prices, calls=most, turns=turns)
 
 
-def _conversation(backend: LMM, message: Message | None, calls: int, turns: int) -> CostBound:
+def _talk(backend: LMM, message: Message, prices: Prices, *, calls: int, turns: int) -> CostBound:
     """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
-    if message is None:
-        return CostBound(calls=calls)
     sent, policy, rule = 0, backend.traits.image_policy, backend.traits.image_tokens
-    text = len(message.text) // CHARACTERS_A_TOKEN
     sizes = [(part.image.width, part.image.height) for part in message.images]
     for call in range(calls):
         crops = min(call, turns)
-        sent += text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS
-        shown = [policy.size(*size) for size in (*sizes, *[CROP_PX] * crops)]
-        sent += 0 if rule is None else sum(rule.count(*size) for size in shown)
+        sent += len(message.text) // CHARACTERS_A_TOKEN + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS
+        sent += sum(rule.count(*policy.size(*size)) for size in (*sizes, *[CROP_PX] * crops)) if rule else 0
     known = rule is not None or not (sizes or turns)
-    return CostBound(calls=calls, input_tokens=sent if known else None, output_tokens=calls * REPLY_TOKENS)
-
-
-def _priced(end: CostBound, backend: LMM, prices: Prices) -> CostBound:
-    if not backend.traits.is_lmm:
-        return end
-    usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
-    return replace(end, cost_usd=None if end.input_tokens is None else prices.of(backend, usage))
+    bound = CostBound(calls=calls, input_tokens=sent if known else None, output_tokens=calls * REPLY_TOKENS)
+    usage = Usage(input_tokens=bound.input_tokens, output_tokens=bound.output_tokens)
+    return replace(bound, cost_usd=prices.of(backend, usage) if known else None)
 
 
 def most_calls(respondent: Respondent, task: Ask) -> int:
@@ -156,15 +150,3 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
         reminders = budget.max_reminders if budget.max_turns or respondent.spec.remind_answers else 0
         return budget.max_turns + reminders + 1
     return 1 + budget.max_reminders
-
-
-def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> Message:
-    context = Context(
-        backend=respondent.backend,
-        judge=respondent.spec,
-        toolbox=setup.toolbox,
-        images=ImageStore(),
-        recorder=TraceRecorder.resume(TraceWriter(None)),
-        task=task,
-    )
-    return first_message(context, {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views})

@@ -202,8 +202,8 @@ def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
     if trace.tampering or not calls:
         raise TraceError(next(iter(trace.tampering), f"{finding.trace} holds no reply"))
     asked, judge = task_from_json(trace.header.task), trace.header.judge
-    if isinstance(spec, OneOf) and asked.kind == "ask" and _letters(asked.answer) != _letters(spec):
-        raise TraceError("its options were shown under other letters")
+    if isinstance(spec, OneOf) and asked.kind == "ask" and asked.answer != spec:
+        raise TraceError("its options were others")
     reply = max(calls, key=lambda call: call.ordinal).content
     if judge.get("bare_replies"):
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
@@ -224,11 +224,6 @@ def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
 
 def _unusable(finding: Finding, status: str, *reasons: str) -> Finding:
     return replace(finding, status=cast(Status, status), answer=None, evidence=(), reason=": ".join(filter(None, reasons)))
-
-
-def _letters(spec: AnswerSpec) -> dict[str, str]:
-    """Return letter → option; {} for options without letters."""
-    return dict(zip(spec.marks, spec.options, strict=True)) if isinstance(spec, OneOf) and spec.marks else {}
 
 
 def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:

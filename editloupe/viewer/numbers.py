@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, TypeVar
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
@@ -16,16 +17,13 @@ from editloupe.figures.compare import Comparison, compare, rated_by_people
 from editloupe.figures.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.figures.plots import NARROW, WIDTH, draw
 from editloupe.figures.report import Report, make_report
-from editloupe.figures.summary import specs
 from editloupe.findings import Finding
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.stats.bootstrap import DRAWING
+from editloupe.stats.table import Cell, Column
 from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
-
-_FEW = 4
-"""So many editors have a mean of their own in the overview."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +56,16 @@ class RunFacts:
         return self.wall_s * self.waiting / self.scored if self.scored and self.waiting else None
 
 
+def _remembered(make: Callable[[Numbers, RunReader], Made]) -> Callable[[Numbers, RunReader], Made]:
+    """Let a method make what it returns anew only after a change of the run."""
+
+    @wraps(make)
+    def remembered(self: Numbers, reader: RunReader) -> Made:
+        return self.once(make.__name__, lambda: make(self, reader), reader)
+
+    return remembered
+
+
 @dataclass(kw_only=True)
 class Numbers:
     """Tables and plots of runs."""
@@ -66,45 +74,40 @@ class Numbers:
     _kept: dict[tuple[object, ...], tuple[list[int], Any]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @_remembered
     def overview(self, reader: RunReader) -> list[dict[str, Any]]:
         """Return the means of every judge of a run, or why there are none, as JSON.
 
-        A judge has `rows`: first all samples together (its name is ""), then each editor if there are few; the first table
-        of a protocol whose rows are never put together has those rows alone.
+        A judge has `rows`: all samples together (its name is "") if its protocol ever puts them together, then each editor.
         """
+        known, problem = self._judges(reader)
+        return [
+            {
+                "judge": id_,
+                "rows": _means(known[id_]) if id_ in known else [],
+                "problem": "" if id_ in known else problem,
+            }
+            for id_ in reader.info.judges() or known
+        ]
 
-        def made() -> list[dict[str, Any]]:
-            known, problem = self._judges(reader)
-            found: list[dict[str, Any]] = []
-            for id_ in reader.info.judges() or known:
-                judged = known.get(id_)
-                rows = [] if judged is None else _means(judged)
-                found.append({"judge": id_, "rows": rows, "problem": "" if judged is not None else problem})
-            return found
-
-        return self.once("overview", made, reader)
-
+    @_remembered
     def facts(self, reader: RunReader) -> RunFacts:
         """Return what the list of runs says of one."""
-
-        def made() -> RunFacts:
-            overview, known = self.overview(reader), self._judges(reader)[0]
-            findings = [f for sample in reader.samples() for f in sample.findings]
-            costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
-            missing = [score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores]
-            return RunFacts(
-                scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
-                cost=sum(costs) if costs else None,
-                wall_s=reader.wall_s(),
-                scored=len(missing) - sum(missing),
-                waiting=sum(missing),
-                failed=sum(f.status not in ("ok", "not_defined") for f in findings),
-                problem="nothing judged yet"
-                if not findings
-                else next((one["problem"] for one in overview if one["problem"]), ""),
-            )
-
-        return self.once("facts", made, reader)
+        overview, known = self.overview(reader), self._judges(reader)[0]
+        findings = [f for sample in reader.samples() for f in sample.findings]
+        costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
+        missing = [score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores]
+        return RunFacts(
+            scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
+            cost=sum(costs) if costs else None,
+            wall_s=reader.wall_s(),
+            scored=len(missing) - sum(missing),
+            waiting=sum(missing),
+            failed=sum(f.status not in ("ok", "not_defined") for f in findings),
+            problem="nothing judged yet"
+            if not findings
+            else next((one["problem"] for one in overview if one["problem"]), ""),
+        )
 
     def cost(self, reader: RunReader, finding: Finding) -> float | None:
         """Return what a finding cost in USD; None for a judge without a price, and for one that is no model."""
@@ -118,40 +121,31 @@ class Numbers:
         except ConfigError:
             return None
 
+    @_remembered
     def scores(self, reader: RunReader) -> dict[str, list[tuple[str, Score]]]:
         """Return every judge's scores of each sample: sample key → (judge id, score); empty if there are none."""
+        found: dict[str, list[tuple[str, Score]]] = {}
+        for judged in self._judges(reader)[0].values():
+            for score in judged.scores:
+                found.setdefault(score.key, []).append((judged.judge_id, score))
+        return found
 
-        def by_sample() -> dict[str, list[tuple[str, Score]]]:
-            found: dict[str, list[tuple[str, Score]]] = {}
-            for judged in self._judges(reader)[0].values():
-                for score in judged.scores:
-                    found.setdefault(score.key, []).append((judged.judge_id, score))
-            return found
-
-        return self.once("scores", by_sample, reader)
-
+    @_remembered
     def report(self, reader: RunReader) -> Report | None:
         """Return the report of a run; None if nothing can be said yet."""
+        judged = self._judges(reader)[0]
+        return make_report(list(judged.values())) if judged else None
 
-        def made() -> Report | None:
-            judged = self._judges(reader)[0]
-            return make_report(list(judged.values())) if judged else None
-
-        return self.once("report", made, reader)
-
+    @_remembered
     def plots(self, reader: RunReader) -> dict[str, str]:
         """Return the report's plots as SVG, by the name of their file without its ending; of each a narrow one, too."""
-
-        def made() -> dict[str, str]:
-            report = self.report(reader)
-            return {
-                f"{n}-{name}{kind}": svg
-                for n, section in enumerate(report.sections if report else (), start=1)
-                for kind, width in (("", WIDTH), ("-narrow", NARROW))
-                for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
-            }
-
-        return self.once("plots", made, reader)
+        report = self.report(reader)
+        return {
+            f"{n}-{name}{kind}": svg
+            for n, section in enumerate(report.sections if report else (), start=1)
+            for kind, width in (("", WIDTH), ("-narrow", NARROW))
+            for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
+        }
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
         """Return all judges of all runs against each other, or why they cannot be compared."""
@@ -159,7 +153,8 @@ class Numbers:
         def made() -> Comparison | str:
             try:
                 judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
-                people, notes = rated_by_people(judges, next((r.human for r in readers if r.human), None))
+                table, columns = next(((r.human, r.columns) for r in readers if r.human), (None, {}))
+                people, notes = rated_by_people(judges, table, columns)
                 found = compare(judges, prices=self.prices, people=people)
                 return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
@@ -167,16 +162,13 @@ class Numbers:
 
         return self.once("comparison", made, *readers)
 
+    @_remembered
     def _judges(self, reader: RunReader) -> tuple[dict[str, Judged], str]:
         """The judges of a run by id with their scores, or why there are none."""
-
-        def read() -> tuple[dict[str, Judged], str]:
-            try:
-                return {j.judge_id: j for j in judged_in(reader.store)}, ""
-            except EditLoupeError as error:
-                return {}, str(error)
-
-        return self.once("judges", read, reader)
+        try:
+            return {j.judge_id: j for j in judged_in(reader.store)}, ""
+        except EditLoupeError as error:
+            return {}, str(error)
 
     def has(self, what: str, *readers: RunReader) -> bool:
         """Return whether `once` would have it at once. Waits for nobody who is making something."""
@@ -187,45 +179,32 @@ class Numbers:
         """Return what `make` returns, made anew only after a change of the runs."""
         # One at a time: whoever asks for the same waits for it instead of making it again.
         with self._lock:
-            return self.kept(what, make, *readers)
-
-    def kept(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
-        """Return the same as `once`, of what is made in no time. Waits for nobody who is making something."""
-        versions = [reader.version for reader in readers]
-        found = self._kept.get((what, *readers))
-        if found is None or found[0] != versions:
-            found = self._kept[what, *readers] = versions, make()
-        made: Made = found[1]
-        return made
+            versions = [reader.version for reader in readers]
+            found = self._kept.get((what, *readers))
+            if found is None or found[0] != versions:
+                found = self._kept[what, *readers] = versions, make()
+            made: Made = found[1]
+            return made
 
 
 def _means(judged: Judged) -> list[dict[str, Any]]:
-    """The means of one judge: all samples, then each editor if there are few."""
+    """The means of one judge: all samples, then each editor."""
     table = means_table(judged.protocol, judged.frame, together=True, drawing=DRAWING)
     if table is None:
         return []
     rows = [
         {
             "name": "" if row.strong or len(table.rows) == 1 else str(row.cells[0].value),
-            "cells": [
-                {
-                    "metric": column.keys.get("metric", ""),
-                    "short": column.title,
-                    "text": "–" if cell.value is None else f"{cell.value:.{cell.digits or 0}f}",
-                    "value": cell.value,
-                    "low": cell.low,
-                    "high": cell.high,
-                    "digits": cell.interval_digits,
-                    "judged": cell.judged,
-                    "asked": cell.asked,
-                    "meter": cell.meter,
-                }
-                for column, cell in zip(table.columns[1:], row.cells[1:], strict=True)
-            ],
+            "cells": [_mean(column, cell) for column, cell in zip(table.columns[1:], row.cells[1:], strict=True)],
         }
         for row in table.rows
     ]
-    editors = [row for row in rows if row["name"]]
-    return [row for row in rows if not row["name"]] + (
-        editors if len(editors) <= _FEW or specs(judged.protocol)[0].apart else []
-    )
+    return sorted(rows, key=lambda row: bool(row["name"]))
+
+
+def _mean(column: Column, cell: Cell) -> dict[str, Any]:
+    return {
+        "metric": column.keys.get("metric", ""), "short": column.title, "value": cell.value, "low": cell.low,
+        "high": cell.high, "digits": cell.interval_digits, "judged": cell.judged, "asked": cell.asked, "meter": cell.meter,
+        "text": "–" if cell.value is None else f"{cell.value:.{cell.digits or 0}f}",
+    }  # fmt: skip

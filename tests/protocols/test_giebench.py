@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars
 import pytest
 
 from editloupe.answers import Choice, OneOf
@@ -18,9 +16,8 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ReplyError
-from editloupe.protocols.base import make_protocol
 from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
-from editloupe.protocols.giebench.tables import EDIT_TYPES, preservation
+from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -94,54 +91,6 @@ def judged(tmp_path: Path) -> Callable[..., Outcome]:
     return run
 
 
-def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Outcome]) -> None:
-    replies = {0: "Red", 1: "Green", 2: "Red or Blue", 3: "Purple", 4: "", 5: ABSTAIN}
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(8)]
-    rows[7]["expected_answer"] = "Purple"
-
-    def answer(prompt: str) -> str:
-        return next(reply for n, reply in replies.items() if f"mug {n}?" in prompt)
-
-    outcome = judged(answer, *rows, without=(6,))
-    found = [score.missing or score.value for score in sorted(outcome.scores, key=lambda score: score.sample_id)]
-    read = [1.0, 0.0, "contradictory", "off_menu", "unparsed", "abstained"]
-    assert found == [*read, "missing_output", "input_error"]
-    # What the key says was not asked of anybody: it stands in the run, and is not counted as judged.
-    assert not any(f.metric == "key" for f in outcome.findings) and outcome.asked == 8
-    keys = [f for f in outcome.store.findings.values() if f.metric == "key"]
-    assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
-    kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
-    assert kinds == {"key"}
-
-
-def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli) -> None:
-    def done(*words: str) -> tuple[str, str]:
-        code, said, err = editloupe(*words)
-        assert code == 0, said + err
-        return said, err
-
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(4)]
-    rows[3]["edit_type"] = "Scene Change"
-    write(tmp_path / "gie", rows)
-    for number in range(4):
-        draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
-    (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
-    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
-    assert "4 of 4 findings judged" in done("judge", "gie", "--edited", "omni=omni", *words)[0]
-    done("report", "run")
-    csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
-    scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
-    assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
-    said, _ = done("show", "run", "omni/0")
-    assert "Judge: key, key/key" in said and "Verdict: Red" in said
-    assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("replay", "run", "--set", "abstain=wrong", "--out", "again")
-    assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
-    # A letter is not read again by another order.
-    _, err = done("replay", "run", "--set", "shuffle_options=1", "--out", "other")
-    assert "its options were shown under other letters" in err
-
-
 # ---- The paper's own counts ------------------------------------------------------------------------------------------
 
 
@@ -178,34 +127,6 @@ def score(editor: str, sample: str, metric: str, value: float | None, reason: st
     missing = None if value is not None else "not_defined"
     known = {"editor": editor, "sample": sample, "source": sample, "metric": metric}
     return {**known, "value": value, "missing": missing, "reason": reason}
-
-
-def test_preservation_of_correct_edits_stands_beside_that_of_all_and_mse_is_scaled_over_all_editors() -> None:
-    values = {"a": [(1.0, 100.0, 0.9), (0.0, 300.0, 0.5)], "b": [(1.0, 500.0, 0.7), (1.0, None, None)]}
-    rows = [
-        score(editor, str(n), metric, value)
-        for editor, edits in values.items()
-        for n, measured in enumerate(edits)
-        for metric, value in zip(("accuracy", "masked_mse", "masked_ssim"), measured, strict=True)
-    ]
-    rows.append(score("b", "1", "masked_psnr", None, "PSNR is infinite"))
-    metrics = make_protocol("giebench", {"measures": "ssim,psnr,mse"}).metrics[1:]
-    table = preservation(polars.DataFrame(rows, infer_schema_length=None), metrics=metrics)
-    assert table is not None
-    heads = [column.title for column in table.columns]
-    a, b = (dict(zip(heads, line.cells, strict=True)) for line in table.rows)
-    assert (a["SSIM, all"].value, a["SSIM, correct"].value) == (pytest.approx(0.7), 0.9)
-    assert (a["SSIM, correct"].judged, a["SSIM, all"].judged) == (1, 2)
-    assert (b["MSE, correct"].value, b["MSE, correct"].judged, b["MSE, correct"].asked) == (500.0, 1, 2)
-    # The least MSE is 100 and the largest 500, so that 300 is 0.5.
-    assert (a["Inverted MSE, all"].value, a["Inverted MSE, correct"].value) == (0.75, 1.0)
-    assert b["Inverted MSE, all"].value == 0.0 and b["PSNR (dB), all"].value is None
-    for said in ("Inverted MSE is 1 at 100 and 0 at 500", "PSNR is infinite, and counted apart, 1"):
-        assert said in table.caption
-    same = [row for row in rows if row["metric"] != "masked_mse"]
-    same += [score(editor, "0", "masked_mse", 7.0) for editor in values]
-    table = preservation(polars.DataFrame(same, infer_schema_length=None), metrics=metrics)
-    assert table is not None and "All MSE are 7, so that there is no inverted MSE" in table.caption
 
 
 def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, editloupe: Cli) -> None:

@@ -27,7 +27,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunReader
+from editloupe.viewer.reader import RunReader, slug
 from tests.conftest import final
 from tests.guards.old_run import unpacked
 
@@ -157,8 +157,7 @@ def test_the_pages_of_both_edits_of_a_pair_show_both_edits_and_all_that_was_said
         if read_whole:
             run.reader.samples()
         for key, other in (("a/s", "b/s"), ("b/s", "a/s")):
-            (slug,) = [slug for slug in run.reader.named("s") if slug.startswith(key[0])]
-            sample = run.reader.sample(slug)
+            sample = run.reader.sample(slug(key))
             assert sample is not None and [one.key for one in sample.partners] == [other]
             page = site.sample_page(run, sample)
             shown = re.findall(r'<span class="what"[^>]*>(.*?)</span>', page)
@@ -192,33 +191,6 @@ def test_a_measure_is_shown_with_name_version_arguments_pictures_and_value(pixel
     # Less is better for the share; the other has no scale.
     assert (share["tone"], red["tone"]) == ("tone-0", "tone-plain")
     assert "own-score" not in page_of(pixels), "a score that is the measure's own number is not said twice"
-
-
-def test_show_tells_turns_parts_roles_and_measures(
-    turns: Path, objects: Path, pixels: Path, editloupe: Callable[..., tuple[int, str, str]]
-) -> None:
-    code, told, _ = editloupe("show", turns)
-    assert code == 0
-    assert "turn 1: yes" in told and "turn 2: no" in told and "Right (intermediate)" in told
-    code, told, _ = editloupe("show", turns, "s", "--criterion", "right")
-    assert code == 0
-    assert (
-        "s: right, turn 1 ─" in told
-        and "s: right, turn 2 ─" in told
-        and "s: visible" not in told.replace("Planned from s: visible", "")
-    )
-    assert "Planned from s: visible, turn 2: yes" in told and "Instruction 2: Do it, second." in told
-    code, told, _ = editloupe("show", objects, "s")
-    assert (code, told.count("Verdict: "), "(role parser)" in told, "(text alone, no pictures)" in told) == (
-        0,
-        3,
-        True,
-        True,
-    )
-    assert '"objects": [\n    "cup",\n    "spoon"\n  ]' in told
-    code, told, _ = editloupe("show", pixels, "s")
-    assert code == 0
-    assert 'Measure: toy-share, version 1, arguments {"above":8}' in told and "Verdict: 255\n" in told
 
 
 def test_exports_keep_turns_parts_roles_and_measures_apart(
@@ -259,17 +231,3 @@ def test_a_run_has_all_its_pages(made_by: str, tmp_path: Path) -> None:
         assert page.count('<section class="verdict"') == len(sample.findings)
         assert "cannot be shown" not in page and "an intermediate question" not in page
     assert len(rows_of(site)) == len(site.runs[0].reader.samples())
-
-
-def test_ratings_are_shown_whether_their_column_names_the_metric_by_id_or_short(edits: Path, tmp_path: Path) -> None:
-    for name in ("source", "first"):
-        (tmp_path / f"{name}.png").write_bytes((edits / f"{name}.png").read_bytes())
-    row = {"id": "s", "source_file_name": "source.png", "edited_file_name": "first.png", "instruction": "Make it red."}
-    rated = row | {"human_if_ann": "Wrong Action", "human_instruction_following_ben": "Flawless Execution"}
-    (tmp_path / "metadata.jsonl").write_text(json.dumps(rated) + "\n")
-    setup = open_setup(RunConfig(path=tmp_path, judge=JudgeConfig(backend=ScriptedLMM([final("x")])), concurrency=1))
-    drive(setup, tmp_path / "run")
-    grid = page_of(tmp_path / "run").partition('<table class="labels">')[2].partition("</table>")[0]
-    words = " ".join(re.sub(r"<[^>]*>", " ", grid).split())
-    assert "Question Answer ann person ben person Instruction Following" in words
-    assert "Wrong Action Flawless Execution Visual Consistency" in words
