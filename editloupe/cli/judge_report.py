@@ -92,6 +92,7 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
             "reused": outcome.reused,
             "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
             "interrupted": outcome.interrupted,
+            **({"waiting": outcome.waiting} if outcome.waiting else {}),
             "spent": outcome.ledger.to_json(),
             "seconds": round(outcome.seconds, 3),
             "summary": summary,
@@ -127,6 +128,8 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         say(f"{why}. The same command continues.")
     elif stopped := stopped_message(outcome):
         say(stopped)
+    elif outcome.waiting:
+        say(f"{many(outcome.waiting, 'question')} wait for the answers of batches. The same command goes on (exit code 5).")
     elif outcome.failed:
         _tell_failures(outcome, folder)
 
