@@ -115,6 +115,15 @@ class RunBatches:
         self._asked[backend.uri] = Batched(backend, self)
         return self._asked[backend.uri]
 
+    @property
+    def waves(self) -> int:
+        """How many steps of a conversation go into batches."""
+        return self._waves
+
+    def door(self, backend: LMM) -> Batches:
+        """Return the batch endpoint of a backend of the setup."""
+        return self._doors[backend.uri][1]
+
     # What is known from before
 
     def fetch(self) -> None:

@@ -18,11 +18,12 @@ from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
-from editloupe.chat import Message, Usage
+from editloupe.chat import Message, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.imaging.views import size_of
+from editloupe.imaging.views import make_view, size_of
 from editloupe.protocols.base import looks_at_outputs
+from editloupe.runs.batches import RunBatches
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.outcome import added
 from editloupe.runs.run import Driver
@@ -30,13 +31,15 @@ from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.tasks import Ask
+from editloupe.tasks import Ask, Recipe
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
 REPLY_TOKENS: Final = 300
 OBSERVATION_TOKENS: Final = 250
 CROP_PX: Final = (768, 768)
+WEIGHED: Final = 20
+"""Questions whose lines are made, to know what files of all of them weigh."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,29 @@ class CostBound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilesAhead:
+    """What --batch would send first, and its price."""
+
+    files: int = 0
+    bytes: int = 0
+    """Of all files, by the lines of some questions."""
+    least_usd: float | None = 0.0
+    most_usd: float | None = 0.0
+    """Both ends with the steps that go into batches at half the price; None if unknown."""
+
+    def __add__(self, other: FilesAhead) -> FilesAhead:
+        def added(one: float | None, two: float | None) -> float | None:
+            return None if one is None or two is None else one + two
+
+        return FilesAhead(
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+            least_usd=added(self.least_usd, other.least_usd),
+            most_usd=added(self.most_usd, other.most_usd),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ahead:
     """What a visit would do, found without writing, and what that takes."""
 
@@ -81,6 +107,8 @@ class Ahead:
     """One call a task."""
     most: CostBound
     """Every turn, every reminder and the last word used."""
+    batch: FilesAhead | None = None
+    """With --batch alone."""
 
 
 def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[JudgeEntry] = ()) -> Ahead:
@@ -97,9 +125,14 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
     due = schedule.ready
     asked = [place.task for place in due if place.task.kind == "ask" and place.task.blocked is None]
     least = most = CostBound()
+    batches = RunBatches(setup, out) if setup.config.batch else None
+    by_batch = FilesAhead()
     for role, respondent in setup.respondents.items():
-        ends = _ends(setup, respondent, [task for task in asked if task.role == role], prices)
+        own = [task for task in asked if task.role == role]
+        ends = _ends(setup, respondent, own, prices)
         least, most = least + ends[0], most + ends[1]
+        if batches is not None and own:
+            by_batch += _files(setup, respondent, own, prices, batches, ends)
     again = driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
@@ -111,6 +144,38 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
         remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
+        batch=by_batch if batches else None,
+    )
+
+
+def _files(
+    setup: Setup,
+    respondent: Respondent,
+    tasks: Sequence[Ask],
+    prices: Prices,
+    batches: RunBatches,
+    ends: tuple[CostBound, CostBound],
+) -> FilesAhead:
+    """Return the files of the first wave of one role, and both ends of its price by batch."""
+    backend, door, images = respondent.backend, batches.door(respondent.backend), ImageStore()
+    some = tasks[:: max(1, len(tasks) // WEIGHED)]
+    sizes = [door.size(Request(messages=(_first_message(setup, respondent, task, images),)), images) for task in some]
+    size = sum(sizes) * len(tasks) // len(sizes)
+
+    def priced(end: CostBound, steps: int) -> float | None:
+        """Return an end with its first steps at half the price."""
+        early = CostBound()
+        for task in tasks:
+            calls, turns = (min(steps, most_calls(respondent, task)), task.budget.max_turns if task.tools else 0)
+            early += _conversation(backend, _first_message(setup, respondent, task), calls, turns)
+        saved = _priced(early, backend, prices).cost_usd
+        return None if end.cost_usd is None or saved is None else end.cost_usd - saved / 2
+
+    return FilesAhead(
+        files=door.limits.files(len(tasks), size, ends[0].input_tokens or 0),
+        bytes=size,
+        least_usd=priced(ends[0], 1),
+        most_usd=priced(ends[1], batches.waves),
     )
 
 
@@ -158,7 +223,8 @@ def most_calls(respondent: Respondent, task: Ask) -> int:
     return 1 + budget.max_reminders
 
 
-def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> Message:
+def _first_message(setup: Setup, respondent: Respondent, task: Ask, images: ImageStore | None = None) -> Message:
+    """Return the question.   images: where its pictures are made; None for their sizes alone."""
     context = Context(
         backend=respondent.backend,
         judge=respondent.spec,
@@ -167,4 +233,8 @@ def _first_message(setup: Setup, respondent: Respondent, task: Ask) -> Message:
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
     )
-    return first_message(context, {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views})
+
+    def shown(recipe: Recipe) -> View:
+        return View.whole(size_of(recipe)) if images is None else make_view(recipe, images)
+
+    return first_message(context, {recipe.alias: shown(recipe) for recipe in task.views})

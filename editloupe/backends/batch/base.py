@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.limits import limit_of
@@ -32,12 +33,16 @@ class Limits:
     tokens: int = 2_500_000
     """Of input, estimated. A bound of ours: providers have one for all files of an account, by its tier."""
 
-    SHARE = 0.9
+    SHARE: ClassVar[float] = 0.9
     """How much of `bytes` is used."""
 
     def hold(self, lines: int, size: int, tokens: int) -> bool:
         """Return whether a file may be so large."""
         return lines <= self.lines and size <= self.SHARE * self.bytes and tokens <= self.tokens
+
+    def files(self, lines: int, size: int, tokens: int) -> int:
+        """Return into how many files so much goes."""
+        return max(ceil(lines / self.lines), ceil(size / (self.SHARE * self.bytes)), ceil(tokens / self.tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +73,15 @@ class BatchState:
 
 
 class Batches(Protocol):
-    """A batch endpoint. Each method but `line` and `answer` calls the provider, and raises BackendError."""
+    """A batch endpoint. Each method but `size` and `answer` may call the provider, and raises BackendError."""
 
     limits: Limits
 
     def line(self, id: str, request: Request, images: ImageStore) -> bytes:
         """Return a question as a line. Raises BackendError and ImageError."""
+
+    def size(self, request: Request, images: ImageStore) -> int:
+        """Return the bytes of a question's line, without a call."""
 
     def answer(self, line: bytes) -> BatchAnswer:
         """Read a line of a file of answers. Raises ValueError for what is none."""

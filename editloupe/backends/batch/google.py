@@ -51,6 +51,10 @@ class GoogleBatches:
         body = self._backend.body_of(request, images, lambda ref: self._picture(ref, images))
         return compact_bytes({"key": id})[:-1] + b',"request":' + body + b"}\n"
 
+    def size(self, request: Request, images: ImageStore) -> int:
+        shown = {"file_data": {"mime_type": "image/png", "file_uri": f"{self._backend.endpoint}/v1beta/files/0123456789ab"}}
+        return 100 + len(self._backend.body_of(request, images, lambda ref: shown))
+
     def _picture(self, ref: ImageRef, images: ImageStore) -> dict[str, Any]:
         """Return the part that names an image, which is uploaded where it is not there."""
         policy = self._backend.traits.image_policy

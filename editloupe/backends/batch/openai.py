@@ -37,6 +37,9 @@ class Lines:
         head = compact_bytes({"custom_id": id, "method": "POST", "url": _URL})
         return head[:-1] + b',"body":' + self._backend.body_of(request, images) + b"}\n"
 
+    def size(self, request: Request, images: ImageStore) -> int:
+        return len(self.line("0" * 64, request, images))
+
     def answer(self, line: bytes) -> BatchAnswer:
         data = json.loads(line)
         id_, response, status = at(data, "custom_id"), at(data, "response"), at(data, "response", "status_code")
