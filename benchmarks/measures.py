@@ -1,6 +1,6 @@
 """How fast the measures of an edit are, beside GIE-Bench's published functions, and whether they give the same numbers.
 
-    python -m benchmarks.measures --data EDITS            # a folder of real edits; 200 pairs, 3 rounds
+    python -m benchmarks.measures --data EDITS            # a folder of real edits; at most 200 pairs, 3 rounds
     python -m benchmarks.measures --data EDITS --write    # and put the table into benchmarks/README.md
 
 Four measures: MSE, PSNR and L1 of the whole image (the scripts' mask has no effect on them), and SSIM as published.
@@ -8,8 +8,8 @@ Four measures: MSE, PSNR and L1 of the whole image (the scripts' mask has no eff
 functions are written anew from their description with OpenCV and scikit-image: each script reads both files and aligns them
 for itself; L1, which none has, is counted in PSNR's. FLANN's trees are random: OpenCV gets the same seed for every pair in
 all ways, without which the scripts' numbers differ from call to call. Ways take turns, each round in a process of its own;
-medians of the rounds. Where there are fewer than 200 edits, mirrored copies follow. Edits that OpenCV and Pillow read
-differently (transparency, colour profiles) and those of two sizes are left out.
+medians of the rounds. Edits that OpenCV and Pillow read differently (transparency, color profiles) and those of two sizes
+are left out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from benchmarks.pages import put
 from editloupe.data.images import ImageStore
@@ -61,40 +60,22 @@ def main() -> None:
         put("measures", text)
 
 
-def prepare(data: Path, folder: Path, wanted: int) -> int:
+def prepare(data: Path, folder: Path, most: int) -> int:
     """Write pairs with a mask of 224×224 px as a folder of edits; return how many."""
     samples = load(data, store=ImageStore(cache_bytes=0)).samples
     pairs = [(s.source.path, s.edited.path) for s in samples if s.edited and s.source.path and s.edited.path]
-    usable = [pair for pair in pairs if alike(*pair)]
     rows = []
-    for number in range(min(wanted, 4 * len(usable))):
-        turn, place = divmod(number, len(usable))
-        names = []
-        for role, path in zip(("source", "edited"), usable[place], strict=True):
-            name = f"{role}-{number}{path.suffix if turn == 0 else '.png'}"
-            if turn == 0:
-                (folder / name).write_bytes(path.read_bytes())
-            else:
-                image = Image.open(path).convert("RGB")
-                flips: list[Callable[[Image.Image], Image.Image]] = [ImageOps.mirror, ImageOps.flip]
-                for flip in flips[:turn] if turn < 3 else [ImageOps.flip]:
-                    image = flip(image)
-                image.save(folder / name)
-            names.append(name)
+    for number, paths in enumerate([pair for pair in pairs if alike(*pair)][:most]):
+        names = [f"{role}-{number}{path.suffix}" for role, path in zip(("source", "edited"), paths, strict=True)]
+        for name, path in zip(names, paths, strict=True):
+            (folder / name).write_bytes(path.read_bytes())
         rng = np.random.default_rng(number)
         mask = np.zeros((224, 224), np.uint8)
         x, y, w, h = (int(v) for v in (*rng.integers(20, 120, 2), *rng.integers(30, 90, 2)))
         mask[y : y + h, x : x + w] = 255
         Image.fromarray(mask).save(folder / f"mask-{number}.png")
-        rows.append(
-            {
-                "id": f"{number:03d}",
-                "source_file_name": names[0],
-                "edited_file_name": names[1],
-                "mask_file_name": f"mask-{number}.png",
-                "instruction": "?",
-            }
-        )
+        files = dict(zip(("source_file_name", "edited_file_name"), names, strict=True))
+        rows.append({"id": f"{number:03d}", **files, "mask_file_name": f"mask-{number}.png", "instruction": "?"})
     (folder / "metadata.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return len(rows)
 

@@ -2,7 +2,8 @@
 
     python -m tests.clients NAME...      makes the environments where they are missing and prints their folders
 
-They lie in ~/.cache/editloupe/clients (or XDG_CACHE_HOME). Tests of what cannot be installed are skipped, as NOT RUN.
+They lie in ~/.cache/editloupe/clients (or XDG_CACHE_HOME), one of each name. An environment of this package borrows the
+packages of the tests' own. Tests of what cannot be installed are skipped, as NOT RUN.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -61,21 +63,27 @@ def run(*words: str | Path, timeout: float = 300, **more: object) -> str:
 def _environment(name: str) -> Path | str:
     """Return the folder of an environment, or the last line of what pip said."""
     wanted = CLIENTS[name]
+    ours = "-e" in wanted
     # What this package declares changes: its entry points are those of the day on which it was installed.
-    declared = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() if "-e" in wanted else ""
+    declared = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest() if ours else ""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "editloupe" / "clients"
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = base / f"{name}-{hashlib.sha256(' '.join((python, *wanted)).encode()).hexdigest()[:8]}"
+    told = " ".join((python, *wanted, *([sys.prefix] if ours else [])))
+    folder = base / f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
     base.mkdir(parents=True, exist_ok=True)
-    with (base / f"{folder.name}.lock").open("w") as lock:
+    with (base / f"{name}.lock").open("w") as lock:
         # Two test processes may want one at the same time.
         fcntl.flock(lock, fcntl.LOCK_EX)
         done_file = folder / "done"
         if done_file.exists() and done_file.read_text(encoding="utf-8") == declared:
             return folder
         if not done_file.exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            for older in base.glob(f"{name}-*"):
+                shutil.rmtree(older, ignore_errors=True)
             subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            if ours:
+                site = folder / "lib" / f"python{python}" / "site-packages"
+                (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", "install"]
         done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
         if done.returncode:

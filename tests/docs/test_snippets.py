@@ -57,17 +57,30 @@ def reader_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path}
 
 
-LONG = ("--ablate", "--sft")
-"""What takes long in a block that is run by `slow` tests alone: other tests do it with fewer samples, or beside others."""
+SHOWN = list(dict.fromkeys(b.page for b in RUN))
 
 
-@pytest.mark.parametrize(
-    "block", [pytest.param(b, marks=pytest.mark.slow) if any(w in b.text for w in LONG) else b for b in RUN], ids=str
-)
-def test_a_block_runs_as_it_stands(block: Block, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch):
-    """Each line that begins with `editloupe` runs in this process, and the lines between them in bash."""
-    prepare(block, workplace)
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
+def test_the_first_block_of_a_page_runs_as_it_stands(
+    page: Path, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(workplace)
+    run_block(next(b for b in RUN if b.page == page), workplace, editloupe)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
+def test_all_blocks_of_a_page_run_as_they_stand(
+    page: Path, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(workplace)
+    for block in (b for b in RUN if b.page == page):
+        run_block(block, workplace, editloupe)
+
+
+def run_block(block: Block, workplace: Path, editloupe: Cli) -> None:
+    """Run each line that begins with `editloupe` in this process, and the lines between them in bash."""
+    prepare(block, workplace)
     if block.info == "python":
         exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
         return
@@ -84,8 +97,8 @@ def test_a_block_runs_as_it_stands(block: Block, workplace: Path, editloupe: Cli
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", RUN, ids=str)
-def test_a_block_runs_as_it_stands_in_a_shell(block: Block, workplace: Path):
+@pytest.mark.parametrize("block", [b for b in RUN if b.page.name == "README.md"], ids=str)
+def test_a_block_of_the_readme_runs_in_a_shell(block: Block, workplace: Path):
     prepare(block, workplace)
     runner = ["bash", "-euo", "pipefail", "-c"] if block.info == "sh" else [sys.executable, "-c"]
     in_a_process([*runner, block.text], workplace)
