@@ -54,7 +54,7 @@ class _Handler(LoopbackHandler):
 
 
 class BatchServer(LoopbackServer):
-    """What both dialects share.   most_lines, most_bytes: of a file.   reject: which batches, from 0, are rejected whole."""
+    """What both dialects share.   most_lines, most_bytes: of a file.   reject: says which batches are rejected whole."""
 
     def __init__(self, says: Says, *, most_lines: int = 50_000, most_bytes: int = 200_000_000) -> None:
         super().__init__()
@@ -85,7 +85,14 @@ class BatchServer(LoopbackServer):
     def taken(self, file: str, id_: str, extra: Body) -> Body:
         """Open a batch over a file, which is rejected where it breaks a rule."""
         wrong = self.wrong(file) or ("the file is refused" if self.reject(len(self.batches)) else "")
-        batch = {"id": id_, "file": file, "state": "rejected" if wrong else "open", "wrong": wrong, "at": time.time(), **extra}
+        batch = {
+            "id": id_,
+            "file": file,
+            "state": "rejected" if wrong else "open",
+            "wrong": wrong,
+            "at": time.time(),
+            **extra,
+        }
         self.batches[id_] = batch
         if not wrong:
             self.asked.update(self.id_of(line) for line in self.lines(file))
@@ -174,16 +181,28 @@ class _OpenAI(_Handler):
     def _fields(self) -> dict[str, bytes]:
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + self.body())
-        return {str(p.get_param("name", header="content-disposition")): p.get_payload(decode=True) for p in message.iter_parts()}
+        return {
+            str(p.get_param("name", header="content-disposition")): p.get_payload(decode=True) for p in message.iter_parts()
+        }
 
     def _file(self, name: str) -> Body:
         size = len(self.house.files[name])
-        told = {"object": "file", "bytes": size, "created_at": 1, "filename": "a.jsonl", "purpose": "batch", "status": "processed"}
+        told = {
+            "object": "file",
+            "bytes": size,
+            "created_at": 1,
+            "filename": "a.jsonl",
+            "purpose": "batch",
+            "status": "processed",
+        }
         return {"id": name, **told}
 
     def _batch(self, batch: Body) -> Body:
         status = {"open": "in_progress", "rejected": "failed"}.get(batch["state"], batch["state"])
-        wrong = {"object": "list", "data": [{"code": "invalid_file", "message": batch["wrong"], "line": None, "param": None}]}
+        wrong = {
+            "object": "list",
+            "data": [{"code": "invalid_file", "message": batch["wrong"], "line": None, "param": None}],
+        }
         return {
             "id": batch["id"],
             "object": "batch",
@@ -222,7 +241,10 @@ class OpenAIBatchServer(BatchServer):
         return {"id": "x", "custom_id": line["custom_id"], "response": response, "error": None}
 
     def unasked(self, line: Body) -> Body:
-        error = {"code": "batch_expired", "message": "This request could not be executed before the completion window expired."}
+        error = {
+            "code": "batch_expired",
+            "message": "This request could not be executed before the completion window expired.",
+        }
         return {"id": "x", "custom_id": line["custom_id"], "response": None, "error": error}
 
 
@@ -234,7 +256,10 @@ class _Gemini(_Handler):
         if method == "POST" and path == "/upload/v1beta/files":
             told = camel(json.loads(self.body()))["file"]
             house.pending.append(told)
-            to = {"X-Goog-Upload-URL": f"{house.address}/upload-to/{len(house.pending) - 1}", "X-Goog-Upload-Status": "active"}
+            to = {
+                "X-Goog-Upload-URL": f"{house.address}/upload-to/{len(house.pending) - 1}",
+                "X-Goog-Upload-Status": "active",
+            }
             self.tell({}, headers=to)
         elif path.startswith("/upload-to/"):
             number, data = path.rpartition("/")[2], self.body()
