@@ -80,15 +80,20 @@ def test_a_command_works_on_a_run_that_is_not_spoiled(
     assert (code, asked) == (0, []), out + err
 
 
+def when(number: int, command: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Return when a kind meets a command.
+
+    By default each kind meets `show`, and every third `report`; `slow` tests give each kind two commands more; the campaign
+    (`python -m tests.hostile`) has them all.
+    """
+    if command == "show" or (command == "report" and number % 3 == 0):
+        return ()
+    return (pytest.mark.slow if (list(COMMANDS).index(command) - 2 * number) % len(COMMANDS) < 2 else pytest.mark.campaign,)
+
+
 @pytest.mark.parametrize(
     ("kind", "command"),
-    [
-        # By default `show` meets each kind, and `report` a third of them.
-        pytest.param(kind, command, marks=[] if daily else pytest.mark.slow)
-        for number, kind in enumerate(KINDS)
-        for command in COMMANDS
-        for daily in [command == "show" or (command == "report" and number % 3 == 0)]
-    ],
+    [pytest.param(kind, command, marks=when(number, command)) for number, kind in enumerate(KINDS) for command in COMMANDS],
 )
 def test_a_spoiled_run_ends_in_a_message(kind: str, command: str, run: Path, program: Program, asked: list[object]) -> None:
     outside = run.parent / "outside"
