@@ -10,7 +10,7 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.output import many, print_json, say, say_first, table
 from editloupe.figures.closing import Heading
-from editloupe.runs.estimate import Ahead, CostBound, FilesAhead, look_ahead
+from editloupe.runs.estimate import Ahead, CostBound, look_ahead
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.setup import Setup
 from editloupe.values import Json, sample_key
@@ -63,9 +63,9 @@ def _of_judge(setup: Setup, heading: Heading, ahead: Ahead, folder: Path, prices
         say(line, "yellow")
     say(_of_run(folder, ahead, setup.repeats.count))
     say("")
-    _table((ahead.least, ahead.most), "Estimate", is_lmm=is_lmm, batch=ahead.batch)
-    if ahead.batch is not None:
-        say(f"The first wave: {many(ahead.batch.files, 'file')}, {ahead.batch.bytes / 1e6:,.1f} MB.")
+    _table((ahead.least, ahead.most), "Estimate", is_lmm=is_lmm, by_batch=ahead.wave is not None)
+    if ahead.wave is not None:
+        say(f"The first wave: {many(ahead.wave.files, 'file')}, {ahead.wave.bytes / 1e6:,.1f} MB.")
     if is_lmm:
         say(f"Prices: {prices.basis(setup.backend)}.", "dim")
 
@@ -78,21 +78,20 @@ def _of_run(folder: Path, ahead: Ahead, repeats: int) -> str:
     return f"{many(len(ahead.loaded.samples), 'sample')}, {tasks}: {reused}, {ahead.asked} to ask{begun}.{grows}"
 
 
-def _table(ends: tuple[CostBound, CostBound], title: str, *, is_lmm: bool, batch: FilesAhead | None = None) -> None:
+def _table(ends: tuple[CostBound, CostBound], title: str, *, is_lmm: bool, by_batch: bool = False) -> None:
     rows = [
         ["Calls", *(f"{end.calls:,}" for end in ends)],
         ["Input tokens", *("unknown" if end.input_tokens is None else f"{end.input_tokens:,}" for end in ends)],
         ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
-        ["Cost in USD", *(_usd(end.cost_usd) for end in ends)],
+        ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
     ]
-    if batch is not None:
-        rows.append(["Cost by batch in USD", _usd(batch.least_usd), _usd(batch.most_usd)])
+    if by_batch:
+        least, most = (end.cost_usd for end in ends)
+        # At least the first step of each conversation goes into a batch.
+        known = [] if least is None or most is None else [f"{least / 2:.4g}", f"at most {most - least / 2:.4g}"]
+        rows.append(["Cost by batch in USD", *(known or ["unknown"] * 2)])
     heads = ("One call a task", "Every turn used")
     table("", *heads, rows=rows if is_lmm else rows[:1], title=title, right=heads)
-
-
-def _usd(cost: float | None) -> str:
-    return "unknown" if cost is None else f"{cost:.4g}"
 
 
 def _list(title: str, lines: list[str]) -> None:
@@ -121,7 +120,7 @@ def _as_json(setup: Setup, folder: Path, heading: Heading, ahead: Ahead, basis: 
         "absent_tools": dict(setup.toolbox.absent),
         "least": ahead.least.to_json(),
         "most": ahead.most.to_json(),
-        **({"batch": dict(vars(ahead.batch))} if ahead.batch else {}),
+        **({"wave": dict(vars(ahead.wave))} if ahead.wave else {}),
         "prices": basis,
         "notes": [*heading.notes, *ahead.remarks, *ahead.loaded.notes],
     }

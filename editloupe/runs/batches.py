@@ -30,6 +30,8 @@ from editloupe.runs.setup import Setup
 from editloupe.values import compact_bytes
 
 FOLDER: Final = "batches"
+TOO_LARGE: Final = 413
+"""HTTP status of a file that is rejected before a batch is made of it."""
 REASON: Final = "waits for the answer of a batch; the same command goes on"
 
 
@@ -69,6 +71,28 @@ class _Spool:
     ids: list[str] = field(default_factory=list)
     bytes: int = 0
     tokens: int = 0
+
+
+def records_of(folder: Path) -> list[Batch]:
+    """Return the batches of a run, in their order. Raises DataError."""
+    found = []
+    for path in folder.glob("*.json"):
+        try:
+            found.append(TypeAdapter(Batch).validate_json(files.read_bytes(path)))
+        except ValueError as error:
+            raise DataError(
+                f"{path} is no record of a batch ({error}); put a copy back, or delete it: its questions are sent again"
+            ) from error
+    return sorted(found, key=lambda batch: batch.number)
+
+
+def told_open(run: Path) -> str:
+    """Return what a visit that asks live should say of batches that are open; "" without any."""
+    count = sum(batch.state in ("sending", "open") for batch in records_of(run / FOLDER))
+    if not count:
+        return ""
+    are = "1 batch of this run is" if count == 1 else f"{count} batches of this run are"
+    return f"{are} still open: what is asked live now may be paid twice. --batch takes their answers"
 
 
 class RunBatches:
@@ -115,11 +139,6 @@ class RunBatches:
         self._asked[backend.uri] = Batched(backend, self)
         return self._asked[backend.uri]
 
-    @property
-    def waves(self) -> int:
-        """How many steps of a conversation go into batches."""
-        return self._waves
-
     def door(self, backend: LMM) -> Batches:
         """Return the batch endpoint of a backend of the setup."""
         return self._doors[backend.uri][1]
@@ -131,7 +150,7 @@ class RunBatches:
         with files.writing(self._run):
             for path in sorted(self._folder.glob("*.questions.jsonl")):
                 files.unlink(path, below=self._run)
-            self.records = self._read_records()
+            self.records = records_of(self._folder)
         self._check_answers()
         for batch in self.records:
             if batch.backend in self._doors:
@@ -141,17 +160,6 @@ class RunBatches:
                 if fresh:
                     self._look(batch, door)
                 self._settle(batch, door, fresh=fresh)
-
-    def _read_records(self) -> list[Batch]:
-        found = []
-        for path in self._folder.glob("*.json"):
-            try:
-                found.append(TypeAdapter(Batch).validate_json(files.read_bytes(path)))
-            except ValueError as error:
-                raise DataError(
-                    f"{path} is no record of a batch ({error}); put a copy back, or delete it: its questions are sent again"
-                ) from error
-        return sorted(found, key=lambda batch: batch.number)
 
     def _check_answers(self) -> None:
         for _, door in self._doors.values():
@@ -170,22 +178,13 @@ class RunBatches:
         batch.id = batch.id or door.find(batch.token, batch.sent_at)
         if batch.id is None:
             batch.state, batch.words = "ended", "was not sent"
-        elif isinstance(door, RunBatchFiles):
-            if not (lines := door.lines_of(batch.ids)):
-                batch.state, batch.words = "open", door.state(batch.id).words
-            else:
-                self._keep(batch, lines)
         else:
-            state = door.state(batch.id)
+            state = door.state(batch.id, batch.ids)
             batch.state, batch.words = state.kind, state.words
             if state.kind == "ended":
-                self._keep(batch, b"".join(door.results(name) for name in state.results))
+                with files.writing(self._run):
+                    files.write_whole(self._answers_of(batch), state.answers, below=self._run)
         self._write(batch)
-
-    def _keep(self, batch: Batch, lines: bytes) -> None:
-        batch.state = "ended"
-        with files.writing(self._run):
-            files.write_whole(self._answers_of(batch), lines, below=self._run)
 
     def _settle(self, batch: Batch, door: Batches, *, fresh: bool) -> None:
         """Say of each question of a batch what is to be done.   fresh: whether its answers came at this visit."""
@@ -306,15 +305,18 @@ class RunBatches:
         try:
             batch.id, batch.state = door.send(path, batch.token, batch.sent_at), "open"
         except BackendError as error:
-            if error.retryable:
+            if error.status == TOO_LARGE:
+                batch.state, batch.words = "rejected", str(error)
+            elif error.retryable:
                 # It may have come through: the next visit looks for it.
                 self.remarks.append(
                     f"Batch {batch.number} could not be sent for certain ({error}); the same command looks."
                 )
                 return
-            batch.state, batch.words = "ended", f"was not sent: {error}"
-            self._write(batch)
-            raise Rejected(f"no batch is taken: {error}. Leave --batch out to ask live", for_all=True) from error
+            else:
+                batch.state, batch.words = "ended", f"was not sent: {error}"
+                self._write(batch)
+                raise Rejected(f"no batch is taken: {error}. Leave --batch out to ask live", for_all=True) from error
         except OSError as error:
             raise ConfigError(f"--set batch_file={self._config.batch_file}: {files.write_cure(error)}") from error
         self._write(batch)
@@ -325,11 +327,6 @@ class RunBatches:
             spool.file.close()
             with suppress(OSError):
                 files.unlink(spool.path, below=self._run)
-
-    @property
-    def open(self) -> list[Batch]:
-        """The batches that have answers to give."""
-        return [batch for batch in self.records if batch.state in ("open", "sending")]
 
 
 class Batched:

@@ -16,6 +16,7 @@ from editloupe.agent.judge import first_message
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
+from editloupe.backends.batch.base import Batches
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Request, Usage
@@ -64,26 +65,12 @@ class CostBound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesAhead:
-    """What --batch would send first, and its price."""
+class FirstWave:
+    """What --batch would send first."""
 
     files: int = 0
     bytes: int = 0
     """Of all files, by the lines of some questions."""
-    least_usd: float | None = 0.0
-    most_usd: float | None = 0.0
-    """Both ends with the steps that go into batches at half the price; None if unknown."""
-
-    def __add__(self, other: FilesAhead) -> FilesAhead:
-        def added(one: float | None, two: float | None) -> float | None:
-            return None if one is None or two is None else one + two
-
-        return FilesAhead(
-            files=self.files + other.files,
-            bytes=self.bytes + other.bytes,
-            least_usd=added(self.least_usd, other.least_usd),
-            most_usd=added(self.most_usd, other.most_usd),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +94,7 @@ class Ahead:
     """One call a task."""
     most: CostBound
     """Every turn, every reminder and the last word used."""
-    batch: FilesAhead | None = None
+    wave: FirstWave | None = None
     """With --batch alone."""
 
 
@@ -126,13 +113,13 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
     asked = [place.task for place in due if place.task.kind == "ask" and place.task.blocked is None]
     least = most = CostBound()
     batches = RunBatches(setup, out) if setup.config.batch else None
-    by_batch = FilesAhead()
+    waves: list[FirstWave] = []
     for role, respondent in setup.respondents.items():
         own = [task for task in asked if task.role == role]
         ends = _ends(setup, respondent, own, prices)
         least, most = least + ends[0], most + ends[1]
         if batches is not None and own:
-            by_batch += _files(setup, respondent, own, prices, batches, ends)
+            waves.append(_wave(setup, respondent, own, batches.door(respondent.backend), ends[0].input_tokens or 0))
     again = driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
@@ -144,39 +131,16 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
         remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
         least=least,
         most=most,
-        batch=by_batch if batches else None,
+        wave=FirstWave(files=sum(w.files for w in waves), bytes=sum(w.bytes for w in waves)) if batches else None,
     )
 
 
-def _files(
-    setup: Setup,
-    respondent: Respondent,
-    tasks: Sequence[Ask],
-    prices: Prices,
-    batches: RunBatches,
-    ends: tuple[CostBound, CostBound],
-) -> FilesAhead:
-    """Return the files of the first wave of one role, and both ends of its price by batch."""
-    backend, door, images = respondent.backend, batches.door(respondent.backend), ImageStore()
-    some = tasks[:: max(1, len(tasks) // WEIGHED)]
-    sizes = [door.size(Request(messages=(_first_message(setup, respondent, task, images),)), images) for task in some]
-    size = sum(sizes) * len(tasks) // len(sizes)
-
-    def priced(end: CostBound, steps: int) -> float | None:
-        """Return an end with its first steps at half the price."""
-        early = CostBound()
-        for task in tasks:
-            calls, turns = (min(steps, most_calls(respondent, task)), task.budget.max_turns if task.tools else 0)
-            early += _conversation(backend, _first_message(setup, respondent, task), calls, turns)
-        saved = _priced(early, backend, prices).cost_usd
-        return None if end.cost_usd is None or saved is None else end.cost_usd - saved / 2
-
-    return FilesAhead(
-        files=door.limits.files(len(tasks), size, ends[0].input_tokens or 0),
-        bytes=size,
-        least_usd=priced(ends[0], 1),
-        most_usd=priced(ends[1], batches.waves),
-    )
+def _wave(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], door: Batches, tokens: int) -> FirstWave:
+    """Return the files of the first wave of one role."""
+    images, some = ImageStore(), tasks[:: max(1, len(tasks) // WEIGHED)]
+    asked = [Request(messages=(_first_message(setup, respondent, task, images),)) for task in some]
+    size = sum(door.size(request, images) for request in asked) * len(tasks) // len(asked)
+    return FirstWave(files=door.limits.files(len(tasks), size, tokens), bytes=size)
 
 
 def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:

@@ -29,7 +29,7 @@ from editloupe.data.samples import Loaded, RejectedRow
 from editloupe.errors import BackendError, ImageError, Interrupted, Parked, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
-from editloupe.runs.batches import REASON, RunBatches
+from editloupe.runs.batches import REASON, RunBatches, told_open
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import JudgeEntry
@@ -314,6 +314,8 @@ class _Visit:
         if self._batches is not None:
             self._tell(Progress(phase="looking at batches"))
             self._batches.fetch()
+        elif told := told_open(self._out):
+            self._tell(Progress(remark=told))
         self._images.write()
         for mask in (mask for sample in self._loaded.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.

@@ -332,7 +332,6 @@ def main(folder: str, out: str, address: str) -> None:
             for kind, name in (
                 (InBatches, "called"),
                 (RunBatches, "_write"),
-                (RunBatches, "_keep"),
                 (RunBatches, "_settle"),
             ):
                 setattr(kind, name, killing(getattr(kind, name), left) if left else getattr(kind, name))

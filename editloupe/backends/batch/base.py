@@ -7,7 +7,7 @@ an answer into a Reply by the same code as a live call.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -68,8 +68,8 @@ class BatchState:
     """Rejected: the file as a whole; nothing of it was asked."""
     words: str = ""
     """The provider's name of it, and its reason."""
-    results: tuple[str, ...] = ()
-    """Names of the files of answers."""
+    answers: bytes = b""
+    """The lines of answers, once it has ended."""
 
 
 class Batches(Protocol):
@@ -92,11 +92,8 @@ class Batches(Protocol):
     def find(self, token: str, since: float) -> str | None:
         """Return the id of a batch that was sent with this token, after `since` (epoch, in s); None if none was."""
 
-    def state(self, id: str) -> BatchState:
-        """Return how far a batch is."""
-
-    def results(self, name: str) -> bytes:
-        """Return a file of answers."""
+    def state(self, id: str, questions: Sequence[str]) -> BatchState:
+        """Return how far a batch of these questions is."""
 
 
 def question_id(backend: str, request: Request) -> str:
@@ -175,3 +172,14 @@ class InBatches(Remote):
                 return self._translated(call)
 
         return retry.call(once, policy=self._policy, limit=limit_of(self.endpoint))[0]
+
+    def created(self, create: Callable[[], str], find: Callable[[], str | None]) -> str:
+        """Return what a call makes, which is made once: an answer that was lost on its way may have been a batch."""
+        attempts = 0
+
+        def once() -> str:
+            nonlocal attempts
+            attempts += 1
+            return (find() if attempts > 1 else None) or create()
+
+        return self.called(once)

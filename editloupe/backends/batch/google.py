@@ -6,6 +6,7 @@ import io
 import json
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,19 +86,13 @@ class GoogleBatches:
         return BatchAnswer(id=id_, status=status, body=json.dumps({"error": error}).encode())
 
     def send(self, path: Path, token: str, since: float) -> str:
-        told = {"mime_type": "application/jsonl", "display_name": token}
+        told = {"mime_type": "jsonl", "display_name": token}
         name = self._backend.called(lambda: str(self._client.files.upload(file=str(path), config=told).name))
-        attempts = 0
 
-        def created() -> str:
-            nonlocal attempts
-            attempts += 1
-            # An answer that was lost on its way may have been a batch.
-            if attempts > 1 and (found := self._found(token, since)) is not None:
-                return found
+        def create() -> str:
             return str(self._client.batches.create(model=self._model, src=name, config={"display_name": token}).name)
 
-        return self._backend.called(created)
+        return self._backend.created(create, lambda: self._found(token, since))
 
     def find(self, token: str, since: float) -> str | None:
         return self._backend.called(lambda: self._found(token, since))
@@ -110,7 +105,7 @@ class GoogleBatches:
                 break
         return None
 
-    def state(self, id: str) -> BatchState:
+    def state(self, id: str, questions: Sequence[str]) -> BatchState:
         job = self._backend.called(lambda: self._client.batches.get(name=id))
         name = "" if job.state is None else str(job.state.value).removeprefix("JOB_STATE_")
         words = one_line(f"{name.lower()} {(job.error and job.error.message) or ''}")
@@ -118,8 +113,6 @@ class GoogleBatches:
             return BatchState(kind="rejected", words=words)
         if not name.endswith(_ENDED):
             return BatchState(kind="open", words=words)
-        written = job.dest.file_name if job.dest is not None else None
-        return BatchState(kind="ended", words=words, results=(written,) if written else ())
-
-    def results(self, name: str) -> bytes:
-        return self._backend.called(lambda: bytes(self._client.files.download(file=name)))
+        file = job.dest.file_name if job.dest is not None else None
+        lines = self._backend.called(lambda: bytes(self._client.files.download(file=file))) if file else b""
+        return BatchState(kind="ended", words=words, answers=lines)

@@ -6,9 +6,12 @@ A line is `{custom_id, method, url, body}`; a line of an answer `{custom_id, res
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from editloupe import files
 from editloupe.backends.batch.base import BatchAnswer, BatchState, InBatches, Limits
 from editloupe.backends.payload import at, one_line
 from editloupe.chat import Request
@@ -65,19 +68,16 @@ class OpenAIBatches(Lines):
             with path.open("rb") as file:
                 return self._sdk.files.create(file=(f"{token}.jsonl", file), purpose="batch").id
 
-        uploaded_id, attempts = self._backend.called(uploaded), 0
+        uploaded_id = self._backend.called(uploaded)
 
-        def created() -> str:
-            nonlocal attempts
-            attempts += 1
-            # An answer that was lost on its way may have been a batch.
-            if attempts > 1 and (found := self._found(token, since)) is not None:
-                return found
-            return self._sdk.batches.create(
-                input_file_id=uploaded_id, endpoint=_URL, completion_window="24h", metadata={_TOKEN: token}
-            ).id
+        def create() -> str:
+            told = {_TOKEN: token}
+            made = self._sdk.batches.create(
+                input_file_id=uploaded_id, endpoint=_URL, completion_window="24h", metadata=told
+            )
+            return made.id
 
-        return self._backend.called(created)
+        return self._backend.created(create, lambda: self._found(token, since))
 
     def find(self, token: str, since: float) -> str | None:
         return self._backend.called(lambda: self._found(token, since))
@@ -90,17 +90,18 @@ class OpenAIBatches(Lines):
                 break
         return None
 
-    def state(self, id: str) -> BatchState:
+    def state(self, id: str, questions: Sequence[str]) -> BatchState:
         batch = self._backend.called(lambda: self._sdk.batches.retrieve(id))
         errors = (batch.errors.data if batch.errors else None) or []
         words = one_line("; ".join([batch.status, *(f"{e.code}: {e.message}" for e in errors)]))
         if batch.status == "failed":
             return BatchState(kind="rejected", words=words)
-        ended = batch.status in ("completed", "expired", "cancelled")
-        names = tuple(name for name in (batch.output_file_id, batch.error_file_id) if name) if ended else ()
-        return BatchState(kind="ended" if ended else "open", words=words, results=names)
+        if batch.status not in ("completed", "expired", "cancelled"):
+            return BatchState(kind="open", words=words)
+        names = [name for name in (batch.output_file_id, batch.error_file_id) if name]
+        return BatchState(kind="ended", words=words, answers=b"".join(map(self._file, names)))
 
-    def results(self, name: str) -> bytes:
+    def _file(self, name: str) -> bytes:
         return self._backend.called(lambda: self._sdk.files.content(name).read())
 
 
@@ -112,34 +113,25 @@ class RunBatchFiles(Lines):
 
     def __init__(self, backend: InBatches, *, write: Path | None, read: Path | None) -> None:
         super().__init__(backend)
-        self.writes, self._read = write, read
-        self._answers: dict[str, tuple[bytes, Path]] = {}
+        self._write, self._read = write, read
+        self._answers: dict[str, tuple[BatchAnswer, bytes, str]] = {}
         for path in sorted(read.glob("*.jsonl")) if read is not None else ():
-            for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-                self._take(line, path, number)
+            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+                if line.strip():
+                    self._take(line + b"\n", f"{path}, line {number}")
 
-    def _take(self, line: bytes, path: Path, number: int) -> None:
-        if not line.strip():
-            return
+    def _take(self, line: bytes, where: str) -> None:
         try:
             found = self.answer(line)
         except ValueError as error:
-            raise ValueError(f"{path}, line {number} is no answer of a batch: {error}") from None
-        if not found.status or self._same(found, path):
-            return
-        self._answers[found.id] = line if line.endswith(b"\n") else line + b"\n", path
-
-    def _same(self, found: BatchAnswer, path: Path) -> bool:
-        """Return whether an answer adds nothing. Raises ValueError for two that differ."""
+            raise ValueError(f"{where} is no answer of a batch: {error}") from None
         known = self._answers.get(found.id)
-        before = None if known is None else self.answer(known[0])
-        if before is None or known is None or not before.good:
-            return False
-        if found.good and found.body != before.body:
-            raise ValueError(
-                f"{known[1]} and {path} hold different answers to the question {found.id}; take one of them out"
-            )
-        return True
+        if known is not None and known[0].good:
+            if found.good and found.body != known[0].body:
+                told = f"{known[2]} and {where} hold different answers to the question {found.id}; take one of them out"
+                raise ValueError(told)
+        elif found.status:
+            self._answers[found.id] = found, line, where
 
     def check(self, known: set[str]) -> int:
         """Return how many answers belong to no question. Raises ValueError where all do."""
@@ -151,26 +143,17 @@ class RunBatchFiles(Lines):
             )
         return len(strange)
 
-    def lines_of(self, ids: list[str]) -> bytes:
-        """Return the answers to these questions."""
-        return b"".join(self._answers[id_][0] for id_ in ids if id_ in self._answers)
-
     def send(self, path: Path, token: str, since: float) -> str:
-        assert self.writes is not None
-        self.writes.mkdir(parents=True, exist_ok=True)
-        target, part = self.writes / f"{token}.jsonl", self.writes / f"{token}.part"
-        with path.open("rb") as source, part.open("wb") as file:
-            while data := source.read(2**20):
-                file.write(data)
-        part.replace(target)
+        assert self._write is not None
+        target = self._write / f"{token}.jsonl"
+        with files.whole(target) as file, path.open("rb") as questions:
+            shutil.copyfileobj(questions, file)
         return str(target)
 
     def find(self, token: str, since: float) -> str | None:
-        found = None if self.writes is None else self.writes / f"{token}.jsonl"
+        found = None if self._write is None else self._write / f"{token}.jsonl"
         return str(found) if found is not None and found.exists() else None
 
-    def state(self, id: str) -> BatchState:
-        return BatchState(kind="open", words=f"the file {id} waits for its answers")
-
-    def results(self, name: str) -> bytes:
-        return b""
+    def state(self, id: str, questions: Sequence[str]) -> BatchState:
+        lines = b"".join(self._answers[one][1] for one in questions if one in self._answers)
+        return BatchState(kind="ended" if lines else "open", words=f"the file {id}", answers=lines)
