@@ -64,7 +64,7 @@ def main() -> None:
             ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
             ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
             ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
-            ("`verify --prune`", *_timed("verify", run, "--prune")),
+            ("`verify`", *_timed("verify", run)),
             ("`view`, to its first page", *_viewed(run, "index.html")),
             ("`view`, to all rows", *_viewed(run, "index.html", "rows.json")),
         ]
@@ -147,7 +147,7 @@ def _compile(folder: Path) -> None:
         ("export", run, "--findings", folder / "small.csv"),
         ("merge", folder / "joined", run),
         ("judge", edits, "--limit", 1, "--out", folder / "one"),
-        ("verify", run, "--prune"),
+        ("verify", run),
     ):
         _timed(*words)
     _viewed(run, "index.html", "rows.json")
@@ -155,7 +155,7 @@ def _compile(folder: Path) -> None:
 
 def _half(run: Path, shard: Path, editor: str) -> Path:
     """A shard that holds what a run holds of one editor."""
-    shutil.copytree(run, shard, ignore=shutil.ignore_patterns("run.lock", "run.owner"))
+    shutil.copytree(run, shard, ignore=shutil.ignore_patterns("run.lock"))
     for name in ("samples.jsonl", "findings.jsonl"):
         lines = (run / name).read_bytes().splitlines(keepends=True)
         (shard / name).write_bytes(b"".join(line for line in lines if json.loads(line)["editor"] == editor))

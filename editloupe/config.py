@@ -111,13 +111,7 @@ def _backend(value: Any) -> Any:
     raise ValueError(f"expected provider/model, such as openai/gpt-4.1, or {OWN_BACKEND}")
 
 
-def _on_off(value: Any) -> Any:
-    return ("off", "on")[value] if isinstance(value, bool) else value
-
-
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_off)]
-"""YAML reads either word as a truth value unless it is quoted."""
 Whole = Annotated[int, Strict(), AfterValidator(_stored)]
 """A whole number that every program can store."""
 Number = Annotated[float, Strict()]
@@ -250,13 +244,11 @@ class RunConfig(_Strict):
     aesthetic: str | None = None
     """Head over CLIP that says how an image pleases, for the measure aesthetic: a file."""
     editor: str | None = None
-    """Image editor: drawing, an address, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
+    """Image editor: drawing, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     segmenter: str | None = None
     """Segmenter that makes masks of boxes: a folder or hub id of SAM or SAM 2. Default: SAM from the local cache."""
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
-    marks: OnOff | None = None
-    """Outline regions and label panels in the pictures of localize_differences. Default: on."""
 
     max_turns: Whole = Field(default=6, ge=0, le=100)
     """Turns with tool calls in one task."""
@@ -302,8 +294,6 @@ class RunConfig(_Strict):
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
     """Share of findings that may fail before exit code 3."""
-    tags: Words = ()
-    """Comma-separated words by which lists of runs show the run, such as nightly,v2."""
     langsmith: bool = False
     """Send traces of the loop to LangSmith, for this command only; no file of settings turns it on."""
 

@@ -13,11 +13,12 @@ import cv2
 import numpy as np
 
 from benchmarks.localize.ablations import STAGES, without
-from benchmarks.localize.classes import CLASSES, draw
+from benchmarks.localize.classes import CLASSES, Class, draw
 from benchmarks.localize.peers import ssim_map
+from benchmarks.localize.scenes import Scene
 from benchmarks.localize.words import said
 from editloupe.data.images import RGB, ImagePolicy, ImageStore, decode
-from editloupe.imaging.differences import localize
+from editloupe.imaging.differences import Differences, localize
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.values import Box, View
@@ -52,23 +53,28 @@ class Tally:
         return self.ap50, float(np.mean(self.false or [0])), float(np.mean(self.words or [False]))
 
 
-def measure(n: int, seed: int, names: Sequence[str], shared: Path | None, stage: str = "") -> dict[str, Tally]:
-    """Return the tallies of n pairs of each class, perhaps without one stage."""
-    tallies = {name: Tally() for name in names}
-    for name, tally in tallies.items():
+def measure(
+    n: int, seed: int, names: Sequence[str], shared: Path | None, stages: Sequence[str] = ("",)
+) -> dict[str, dict[str, Tally]]:
+    """Return the tallies of n pairs of each class without each of these stages; "" takes none out."""
+    tallies = {stage: {name: Tally() for name in names} for stage in stages}
+    for name in names:
         for index in range(n):
             scene = draw(name, seed, index, shared)
-            with without(stage):
-                found = localize(scene.before, scene.after)
-            tally.words.append(bool(said(found) - CLASSES[name].true))
-            if not CLASSES[name].counts:
-                continue
-            boxes = [(r.box, r.strength) for r in found.regions]
-            tally.asked += len(scene.boxes)
-            tally.hits += _matched(boxes, scene.boxes)
-            if not scene.boxes:
-                tally.false.append(len(boxes))
+            for stage in stages:
+                with without(stage):
+                    _count(tallies[stage][name], CLASSES[name], scene, localize(scene.before, scene.after))
     return tallies
+
+
+def _count(tally: Tally, kind: Class, scene: Scene, found: Differences) -> None:
+    tally.words.append(bool(said(found) - kind.true))
+    if not kind.counts:
+        return
+    tally.asked += len(scene.boxes)
+    tally.hits += _matched([(r.box, r.strength) for r in found.regions], scene.boxes)
+    if not scene.boxes:
+        tally.false.append(len(found.regions))
 
 
 def _matched(found: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> list[tuple[float, bool]]:
@@ -105,15 +111,13 @@ def _means(tallies: Mapping[str, Tally]) -> tuple[str, str, str]:
 
 def by_stage(n: int, seed: int, names: Sequence[str], shared: Path | None) -> str:
     """Return a Markdown table of what taking each stage out does, and in which class most."""
-    whole = measure(n, seed, names, shared)
+    whole, *others = measure(n, seed, names, shared, ("", *STAGES)).values()
     lines = ["| without | AP50 | false | words | most lost in |", "|---|---|---|---|---|"]
     lines.append(f"| (nothing) | {' | '.join(_means(whole))} | |")
-    for stage in STAGES:
-        left = measure(n, seed, names, shared, stage)
+    for stage, left in zip(STAGES, others, strict=True):
         losses = sorted(((whole[name].ap50 - left[name].ap50, name) for name in names), reverse=True)[:3]
         lost = ", ".join(f"{name} −{loss:.2f}" for loss, name in losses if loss >= 0.01)
         lines.append(f"| {stage} | {' | '.join(_means(left))} | {lost} |")
-        print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
@@ -180,7 +184,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     names = [name for name in CLASSES if args.only in name]
     if args.what == "classes":
-        print(by_class(measure(args.n, args.seed, names, args.shared, args.without)))
+        print(by_class(measure(args.n, args.seed, names, args.shared, [args.without])[args.without]))
     elif args.what == "stages":
         print(by_stage(args.n, args.seed, names, args.shared))
     else:

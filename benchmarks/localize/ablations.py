@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from editloupe.imaging.colour import Tone
+import numpy as np
+
+from editloupe.imaging.color import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.register import STILL
 
@@ -16,8 +18,12 @@ STAGES: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "another frame": ("align.find_placement", lambda *_: None),
     "motion": ("align.register", lambda *_: STILL),
     "tone": ("align.estimate_tone", lambda *_: Tone()),
+    "tone that mixes channels": ("color._mix", lambda *_: None),
+    "power of a tone": ("color._power", lambda *_: 1.0),
+    "bends of a tone": ("color._bend", lambda *_: np.zeros(256)),
     "drift": ("align.estimate_drift", lambda *_: None),
     "sharpness match": ("residual.sharpness_match", lambda *_: (0.0, 0.0)),
+    "large edits told from noise": ("significance.unchanged", lambda residual: residual.shown),
     "slips explained": ("differences.unexplained", lambda *_: 1.0),
     "fragments joined": ("differences.joined", lambda objects, **_: list(objects)),
     "light told apart": ("differences.apart", lambda found, *_, **__: [found]),

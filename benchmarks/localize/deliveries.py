@@ -63,8 +63,8 @@ def exposed(rgb: RGB, rng: Generator) -> RGB:
 def saturated(rgb: RGB, rng: Generator) -> RGB:
     """Change saturation by 15 to 40 %, either way."""
     factor = 1 + float(rng.uniform(0.15, 0.4) * rng.choice([-1, 1]))
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)[..., None].astype(np.float32)
-    return _levels(grey + factor * (rgb - grey))
+    gray = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)[..., None].astype(np.float32)
+    return _levels(gray + factor * (rgb - gray))
 
 
 def resized(rgb: RGB, rng: Generator) -> RGB:

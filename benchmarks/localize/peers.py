@@ -21,8 +21,8 @@ def absolute_difference(first: RGB, second: RGB) -> Found:
 
 
 def ssim_map(first: RGB, second: RGB) -> Found:
-    greys = [cv2.cvtColor(v, cv2.COLOR_RGB2GRAY) for v in (first, _sized(first, second))]
-    _, similarity = structural_similarity(*greys, full=True, data_range=255)
+    grays = [cv2.cvtColor(v, cv2.COLOR_RGB2GRAY) for v in (first, _sized(first, second))]
+    _, similarity = structural_similarity(*grays, full=True, data_range=255)
     low = cv2.morphologyEx((similarity < 0.5).astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     return _components(cv2.dilate(low, np.ones((5, 5), np.uint8)), 1 - similarity)
 

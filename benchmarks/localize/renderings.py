@@ -24,7 +24,7 @@ _Picture = NDArray[np.float32]
 
 SIDE: Final = (800, 600)
 """px."""
-KINDS: Final = ("recoloured, bounce", "added, bounce", "removed, bounce", "added, shadow", "removed, shadow")
+KINDS: Final = ("recolored, bounce", "added, bounce", "removed, bounce", "added, shadow", "removed, shadow")
 """What is done to the object, and what around it follows."""
 _FINER: Final = 2
 """Pictures are drawn at twice their size and reduced, so that edges are as smooth as a renderer's."""
@@ -43,7 +43,7 @@ class Rendering:
 
 @dataclass(frozen=True, kw_only=True)
 class _Thing:
-    """mask: H×W float32, 0..1.   shade: H×W float32, 0..1.3.   x, y, size: its centre and its side, px."""
+    """mask: H×W float32, 0..1.   shade: H×W float32, 0..1.3.   x, y, size: its center and its side, px."""
 
     mask: _Picture
     shade: _Picture
@@ -60,20 +60,20 @@ def draw(seed: int, kind: str) -> Rendering:
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     ground = _ground(rng)
     for _ in range(3):
-        ground = _put(ground, _thing(rng), _colour(rng))
-    thing, colours = _thing(rng), [_colour(rng), _colour(rng)]
-    while np.abs(colours[0] - colours[1]).max() < 80:
-        colours[1] = _colour(rng)
+        ground = _put(ground, _thing(rng), _color(rng))
+    thing, colors = _thing(rng), [_color(rng), _color(rng)]
+    while np.abs(colors[0] - colors[1]).max() < 80:
+        colors[1] = _color(rng)
     edit, light = kind.split(", ")
     share, reach = float(rng.uniform(0.03, 0.3)), float(rng.uniform(2, 5))
     lit = _bounce(thing, reach) if light == "bounce" else _shadow(thing, reach, rng)
-    there = {"recoloured": (True, True), "added": (False, True), "removed": (True, False)}[edit]
+    there = {"recolored": (True, True), "added": (False, True), "removed": (True, False)}[edit]
     pictures = []
-    for colour, present in zip(colours, there, strict=True):
-        # Bounce light takes on the object's colour; a shadow takes light away.
-        tint = share * (colour - 128) if light == "bounce" else -share * ground
+    for color, present in zip(colors, there, strict=True):
+        # Bounce light takes on the object's color; a shadow takes light away.
+        tint = share * (color - 128) if light == "bounce" else -share * ground
         under = ground + tint * lit[..., None] if present else ground
-        pictures.append(_reduced(_put(under, thing, colour) if present else under))
+        pictures.append(_reduced(_put(under, thing, color) if present else under))
     before, after = pictures
     object_alone = cv2.resize(thing.mask, SIDE, interpolation=cv2.INTER_AREA) > 0.5
     changed = np.abs(after.astype(int) - before).max(axis=2) >= _VISIBLE
@@ -102,7 +102,7 @@ def _ground(rng: Generator) -> _Picture:
     return np.asarray(slope[..., None] * (wall * (1 - below) + floor * below), dtype=np.float32)
 
 
-def _colour(rng: Generator) -> _Picture:
+def _color(rng: Generator) -> _Picture:
     return np.asarray(rng.uniform(20, 240, 3), dtype=np.float32)
 
 
@@ -122,9 +122,9 @@ def _thing(rng: Generator) -> _Thing:
     return _Thing(mask=np.asarray(mask, np.float32), shade=np.asarray(shade, np.float32), x=cx, y=cy, size=size)
 
 
-def _put(ground: _Picture, thing: _Thing, colour: _Picture) -> _Picture:
+def _put(ground: _Picture, thing: _Thing, color: _Picture) -> _Picture:
     share = thing.mask[..., None]
-    return np.asarray(ground * (1 - share) + thing.shade[..., None] * colour * share, dtype=np.float32)
+    return np.asarray(ground * (1 - share) + thing.shade[..., None] * color * share, dtype=np.float32)
 
 
 def _bounce(thing: _Thing, reach: float) -> _Picture:
@@ -139,8 +139,8 @@ def _shadow(thing: _Thing, reach: float, rng: Generator) -> _Picture:
     """Return H×W, 0..1: a soft ellipse to one side of the thing's foot."""
     soft = np.zeros_like(thing.mask)
     way = float(rng.choice([-1, 1]))
-    centre = (round(thing.x + way * 0.3 * reach * thing.size), round(thing.y + 0.4 * thing.size))
-    cv2.ellipse(soft, centre, (round(0.45 * reach * thing.size), round(0.35 * thing.size)), 0, 0, 360, 1.0, -1)
+    center = (round(thing.x + way * 0.3 * reach * thing.size), round(thing.y + 0.4 * thing.size))
+    cv2.ellipse(soft, center, (round(0.45 * reach * thing.size), round(0.35 * thing.size)), 0, 0, 360, 1.0, -1)
     return np.asarray(cv2.GaussianBlur(soft, (0, 0), float(rng.uniform(0.08, 0.25)) * thing.size), dtype=np.float32)
 
 

@@ -46,8 +46,7 @@ def main(gallery: Path = GALLERY) -> None:
         judged(gallery, ScriptedLMM(closer, name="closer-look"), data, **looks)
         judged(gallery, ScriptedLMM(natively, name="native-calls", native_tools=True), data, judge=native, **looks)
         judged(gallery, ScriptedLMM(stumbling, name="stumbling"), data, **{**looks, "sample": ("plate-gone",)})
-    for name in ("run.lock", "run.owner"):
-        (gallery / name).unlink(missing_ok=True)
+    (gallery / "run.lock").unlink(missing_ok=True)
     size = sum(path.stat().st_size for path in gallery.rglob("*") if path.is_file())
     print(f"{gallery}: {len(list(gallery.glob('traces/*/*/*.jsonl')))} traces, {size / 1024:.0f} KiB")
 

@@ -22,10 +22,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from editloupe.annotate.questions import Annotation, PeopleQuestion, other_name, swapped, views_of
+from editloupe.annotate.replies import options_of, writable
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, DataError, EditLoupeError, StorageError
 from editloupe.imaging.views import make_view
-from editloupe.runs.people import options_of, writable
 from editloupe.tasks import Ask, Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, finite
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from editloupe.annotate.replies import MOST_NOTE, check_name, of_metric, options_of, read_reply
 from editloupe.answers import Answer
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
@@ -32,7 +33,7 @@ from editloupe.protocols.base import (
     planned,
 )
 from editloupe.runs import people
-from editloupe.runs.people import Given, check_name, of_metric, options_of, person, read_reply
+from editloupe.runs.people import Given, person
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import JUDGE, open_questions
 from editloupe.runs.store import RunStore
@@ -192,8 +193,8 @@ class Annotation:
         task, note = self.task(question, rater), note.strip()
         if task_id != task.id:
             raise DataError(f"{question.about}, {question.metric}: the question was changed; load the page again")
-        if len(note) > people.MOST_NOTE:
-            raise DataError(f"note: expected at most {people.MOST_NOTE:,} characters, found {len(note):,}")
+        if len(note) > MOST_NOTE:
+            raise DataError(f"note: expected at most {MOST_NOTE:,} characters, found {len(note):,}")
         if said is None and not note:
             raise DataError("a question that is skipped needs a reason")
         swap, answer = swapped(task, rater), None

@@ -364,15 +364,6 @@ def _is_too_long(told: Said) -> bool:
     return told.coded(("context", "too_long")) or told.tells(("context",)) or counted
 
 
-def crowds_out(told: Said, bound: int | None) -> bool:
-    """Return whether an answer is too long with this bound, beside numbers that show that the bound alone would fit."""
-    if bound is None or not _is_too_long(told):
-        return False
-    # What is left but the bound itself, and sums that it is a part of.
-    others = {n for n in told.numbers if n != bound and n - bound not in told.numbers}
-    return any(n > bound for n in others)
-
-
 def _of_pictures(told: Said, *, answered: bool) -> str:
     """Return what to do about a complaint about pictures: their size, their number, or that there are any; "" for none."""
     says = told.tells(_IMAGE_WORDS) or any("content" in param for param in told.params)

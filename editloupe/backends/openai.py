@@ -21,7 +21,7 @@ from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.batch.base import Batches, InBatches
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import NO_IMAGES, Failed, crowds_out, failed, failure, is_filtered
+from editloupe.backends.failures import NO_IMAGES, Failed, failed, failure, is_filtered
 from editloupe.backends.payload import ImageURLs, at, items_at, loads
 from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused
 from editloupe.backends.retry import RetryPolicy
@@ -205,9 +205,7 @@ class OpenAIBackend(InBatches):
             return Reply(text=told.shown, finish="filter", raw=error.raw, sent=sent)
         from_tools = [message for message in request.messages if message.role == "tool"]
         if names := wire.refused(told, sent, unused=not from_tools):
-            # A bound that this conversation alone leaves no room for may stand in the next.
-            passing = "max_tokens" in names and crowds_out(told, request.sampling.max_tokens)
-            raise ParameterRefused(*names, passing=("max_tokens",) if passing else ()) from error
+            raise ParameterRefused(*names) from error
         hint, answered = wire.BASE_URL_HINT, self._first.answered
         found = failure(told, self._at, request=request, answered=answered, hint=hint)
         in_tools = inside and any(message.images for message in from_tools)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-import jsonschema
 import numpy as np
 from PIL import Image, ImageDraw
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.backends.payload import JsonObject, loads, one_line
-from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolSpec, Usage
+from editloupe.backends.payload import one_line
+from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
 from editloupe.values import Serialisable
@@ -22,17 +21,6 @@ from editloupe.values import Serialisable
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not told"]
 COLOURS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
 _NEEDED: Final = ("answer", "see a picture", "tell pictures apart")
-_SKY: Final[JsonObject] = {
-    "type": "object",
-    "properties": {"sky": {"type": "string", "enum": ["Partly Cloudy", "Heavy Rain"]}},
-    "required": ["sky"],
-    "additionalProperties": False,
-}
-_REPORT: Final = ToolSpec(
-    name="report_colour",
-    description="Reports the colour that was seen.",
-    parameters={"type": "object", "properties": {"colour": {"type": "string"}}},
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,34 +88,24 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
 def _probes(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, Callable[[], tuple[Result, str]]]]:
     """Yield each probe's name, what it asks, and how. What is answered is added to `replies`."""
 
-    def ask(text: str, shows: Callable[[Reply], bool], colours: tuple[str, ...], **fields: Any) -> tuple[Result, str]:
+    def ask(text: str, shows: Callable[[Reply], bool], colours: tuple[str, ...]) -> tuple[Result, str]:
         store = ImageStore()
         drawn = (store.add_array(np.asarray(draw(colour))) for colour in colours)
         pictures = [ImagePart(image=image, alias=f"P{n}") for n, image in enumerate(drawn, 1)]
         message = Message(role="user", parts=(*pictures, TextPart(text=text)))
-        reply = lmm.complete(Request(messages=(message,), **fields), store)
+        reply = lmm.complete(Request(messages=(message,)), store)
         replies.append(reply)
-        calls = ", ".join(f"{call.name}{dict(call.arguments)}" for call in reply.tool_calls)
         without = f" (asked without {', '.join(reply.dropped)})" if reply.dropped else ""
-        return "yes" if shows(reply) else "no", (calls or reply.text or reply.empty_because) + without
+        return "yes" if shows(reply) else "no", (reply.text or reply.empty_because) + without
 
-    def question(
-        name: str, text: str, shows: Callable[[Reply], bool], *colours: str, **fields: Any
-    ) -> tuple[str, str, Any]:
-        return name, text, partial(ask, text, shows, colours, **fields)
+    def question(name: str, text: str, shows: Callable[[Reply], bool], *colours: str) -> tuple[str, str, Any]:
+        return name, text, partial(ask, text, shows, colours)
 
     three = ("blue", "red", "green")
     yield question("answer", "Reply with the word ready.", lambda reply: bool(reply.text.strip()))
     yield question("see a picture", "Which colour is the disc?", lambda reply: _named(reply) == ("red",), "red")
     order = "Name the disc's colour in each picture, in order."
     yield question("tell pictures apart", order, lambda reply: _named(reply) == three, *three)
-    if lmm.traits.native_tools:
-        report = "Call report_colour with the colour of the disc."
-        yield question("call a tool", report, lambda reply: bool(reply.tool_calls), "green", tools=(_REPORT,))
-    if lmm.traits.constrains_schema:
-        # Left free, a model would give a number.
-        sum_ = "What is 2 plus 2? (as an object with the field sky)"
-        yield question("keep to a JSON schema", sum_, _is_sky, answer_schema=_SKY)
     yield "say its context limit", "its list of models", partial(_context_limit, lmm)
 
 
@@ -149,10 +127,3 @@ def draw(colour: str) -> Image.Image:
 def _named(reply: Reply) -> tuple[str, ...]:
     """Return which colours the reply names, in its order, each once."""
     return tuple(dict.fromkeys(word for word in re.findall("[a-z]+", reply.text.lower()) if word in COLOURS))
-
-
-def _is_sky(reply: Reply) -> bool:
-    try:
-        return jsonschema.Draft202012Validator(_SKY).is_valid(loads(reply.text))
-    except ValueError:
-        return False

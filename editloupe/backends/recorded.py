@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 
 from editloupe.backends.base import NOT_LMMS, BackendURI, Traits, check_parameters, parse_uri
 from editloupe.backends.endpoint import max_image_side
 from editloupe.backends.image_tokens import image_tokens_of
-from editloupe.chat import Message, Reply, Request, message_hash
+from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.data.run_file import read_run_file
 from editloupe.errors import ConfigError, ContextTooLong, NotRecorded, Rejected, ReplayMiss, TraceError
 from editloupe.findings import JudgeSpec
-from editloupe.tasks import task_from_json
 from editloupe.traces.cassette import Cassette
 from editloupe.traces.events import ModelCall, ModelFailure
 from editloupe.traces.read import read_trace
@@ -88,8 +86,6 @@ class RecordedLMM:
         self._folder = folder
         self._answers: dict[str, tuple[ModelCall | ModelFailure, Path]] = {}
         """Request → its first answer, else its first failure; and the trace."""
-        self._traces: dict[str, Path] = {}
-        """Hash of a message, or `_images` of a first one → the first trace that holds it, for the words of a miss."""
         self._problems: list[str] = []
         for path in sorted((folder / "traces" / judge_id).glob("*/*.jsonl")):
             if ".aside-" not in path.name:
@@ -113,7 +109,10 @@ class RecordedLMM:
         """Return the recorded answer. Raises NotRecorded where there is none, else the recorded failure."""
         found = self._answers.get(request.key())
         if found is None:
-            raise NotRecorded(f"{self._folder} holds no answer to this request{self._nearest(request)}")
+            raise NotRecorded(
+                f"{self._folder} holds no answer to this request{self._unread()}; images, prompt, tools and sampling must "
+                "be those of the recording"
+            )
         event, path = found
         where = f"{path.relative_to(self._folder)}, call {event.ordinal + 1}"
         if isinstance(event, ModelFailure):
@@ -130,31 +129,11 @@ class RecordedLMM:
             self._problems.append(f"{path.name}: {error}")
             return
         self._problems += trace.problems
-        for key in cassette.messages:
-            self._traces.setdefault(key, path)
-        if cassette.question is not None:
-            self._traces.setdefault(_images(cassette.question), path)
         events: list[ModelCall | ModelFailure] = [*cassette.models, *cassette.failures.values()]
         for event in events:
             known = self._answers.get(event.request_key)
             if known is None or (isinstance(event, ModelCall) and isinstance(known[0], ModelFailure)):
                 self._answers[event.request_key] = event, path
 
-    def _nearest(self, request: Request) -> str:
-        """Return which recording is the nearest to a request, and where the two differ."""
-        heads = [*accumulate(request.messages, lambda head, message: message_hash(message, head or None), initial="")]
-        shared = next((head for head in reversed(heads) if head in self._traces), _images(request.messages[0]))
-        path = self._traces.get(shared)
-        if path is None:
-            return f": none of its conversations begins with these images{self._unread()}"
-        trace = read_trace(path)
-        asked = task_from_json(trace.header.task)
-        nearest = f"; the nearest is {path.relative_to(self._folder)} ({asked.about}, {asked.metric})"
-        return f"{nearest}, and differs in {Cassette.of(trace.events).difference(request)}"
-
     def _unread(self) -> str:
         return f" ({self._problems[0]})" if self._problems else ""
-
-
-def _images(message: Message) -> str:
-    return "images " + " ".join(part.image.sha256 for part in message.images)

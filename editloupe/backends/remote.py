@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -36,11 +36,11 @@ class ParameterRefused(Exception):
     """The endpoint does not take what was sent: it is asked again without it.
 
     names: of `Sampling`, "answer_schema", "top_logprobs", TOOLS, TOOL_IMAGES (pictures in a tool's message), or a name of
-    the adapter's own.   passing: those of them that this request alone leaves no room for.
+    the adapter's own.
     """
 
-    def __init__(self, *names: str, passing: Collection[str] = ()) -> None:
-        self.names, self.passing = frozenset(names), frozenset(passing)
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
 
 
 class Remote(ABC):
@@ -170,7 +170,7 @@ class Remote(ABC):
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
         """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""
         unable = self._unable
-        refused, passing = self._refused | unable, frozenset[str]()
+        refused = self._refused | unable
         while True:
             if request.tools and TOOLS in refused:
                 raise Rejected(f"{self.uri}: {_NO_TOOLS}", for_all=True)
@@ -182,9 +182,9 @@ class Remote(ABC):
                 if not refusal.names - refused:
                     named = ", ".join(sorted(refusal.names))
                     raise Rejected(f"{self.uri} refuses {named}, which was not sent") from refusal
-                refused, passing = refused | refusal.names, passing | refusal.passing
+                refused |= refusal.names
                 self._remember(refusal.names & {TOOLS})
-        self._remember(refused - unable - passing)
+        self._remember(refused - unable)
         return self._without(request, reply, refused)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from editloupe.chat import Request
-from editloupe.imaging.colour_names import NAMES, SYNONYMS
+from editloupe.imaging.color_names import NAMES, SYNONYMS
 from editloupe.values import Box, ImageRef
 
 ORIGINAL, EDITED = "Original Image", "Edited Image"
@@ -39,11 +39,11 @@ _OBJECT = re.compile(
 
 
 class Asked(NamedTuple):
-    """What an instruction asks for. kind: "colour", "count", or a word of `_KINDS`. What it does not name is ""."""
+    """What an instruction asks for. kind: "color", "count", or a word of `_KINDS`. What it does not name is ""."""
 
     kind: str
     of: str
-    """The target's colour before the edit; of what is added, its own."""
+    """The target's color before the edit; of what is added, its own."""
     to: str
     outline: str
     change: int
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
         if not self.kind or (self.kind == "shape" and not self.outline):
             return "The instruction asks for something that pixels alone cannot confirm."
         if not self.of:
-            return "The instruction names no colour of its target, and the rules know things by colour alone."
+            return "The instruction names no color of its target, and the rules know things by color alone."
         return "The instruction says where the target is, which the rules do not read." if self.located else ""
 
 
@@ -66,10 +66,10 @@ def asked_for(instruction: str) -> Asked:
     """Return what an instruction asks for."""
     plain = _QUOTED.sub(" ", instruction.casefold().replace("→", " to "))
     words = re.findall(r"[a-z]+|\d+", plain)
-    colours = [(at, SYNONYMS.get(word, word)) for at, word in enumerate(words) if SYNONYMS.get(word, word) in NAMES]
+    colors = [(at, SYNONYMS.get(word, word)) for at, word in enumerate(words) if SYNONYMS.get(word, word) in NAMES]
     kind = next((kind for kind, pattern in _KINDS if re.search(pattern, plain)), "")
-    if not kind and colours and colours[-1][0] == len(words) - 1:
-        kind = "colour"
+    if not kind and colors and colors[-1][0] == len(words) - 1:
+        kind = "color"
     located = bool(_PLACE.search(plain) or (kind == "add" and _GROUND.search(plain)))
     numbers = [int(word) if word.isdigit() else _NUMBERS[word] for word in words if word.isdigit() or word in _NUMBERS]
     change = 0
@@ -77,8 +77,8 @@ def asked_for(instruction: str) -> Asked:
         change, kind = (numbers[0] if kind == "add" else -numbers[0]), "count"
         change = numbers[1] - numbers[0] if "from" in words and len(numbers) == 2 else change
     split = next((at for at, word in enumerate(words) if word in ("with", "by", "for", "into", "to")), len(words))
-    split = colours[-1][0] if kind == "colour" else split
-    before, after = ([name for at, name in colours if (at < split) == early] for early in (True, False))
+    split = colors[-1][0] if kind == "color" else split
+    before, after = ([name for at, name in colors if (at < split) == early] for early in (True, False))
     outlines = re.findall(r"\b(round|square|triang)", plain)
     of, to, outline = "".join(before[:1]), "".join(after[-1:]), "".join(outlines[-1:])
     texts = tuple("".join(groups) for groups in _QUOTED.findall(instruction))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from editloupe.baseline.reading import Asked
-from editloupe.imaging.colour_names import CLEAR_NAMES, Lab, leading, share_of, shares
+from editloupe.imaging.color_names import CLEAR_NAMES, Lab, leading, share_of, shares
 from editloupe.imaging.differences import LARGE_SHARE, LEAST_COMPARED_PX, Differences
 from editloupe.imaging.standing import ChangedPlace, Mask, grown
 
@@ -50,8 +50,8 @@ class Changes(NamedTuple):
         width, height, said = *self.found.alignment.size_1, []
         for one in places:
             box = str(list(one.box.to_thousandths(width=width, height=height)))
-            colours = " to ".join(leading(shares(pixels)) for pixels in one.core)
-            shown = f"{self.crops[box]}, {colours}" if box in self.crops else colours
+            colors = " to ".join(leading(shares(pixels)) for pixels in one.core)
+            shown = f"{self.crops[box]}, {colors}" if box in self.crops else colors
             said.append(f"{box} ({shown}, ΔE {one.shift:.0f}, cover {one.cover:.2f}, r = {one.edges:.2f})")
         return "; ".join(said) or "none"
 
@@ -103,7 +103,7 @@ def _target(asked: Asked, seen: Changes) -> Ruling:
 
 
 def _can_be(one: ChangedPlace, asked: Asked) -> bool:
-    """Return True if the place has the colour that the instruction names."""
+    """Return True if the place has the color that the instruction names."""
     new = one.appeared and asked.kind in ("add", "count")
     pixels = one.core[1] if new else one.core[0]
     if asked.kind == "text":
@@ -111,14 +111,14 @@ def _can_be(one: ChangedPlace, asked: Asked) -> bool:
     return (new or not one.appeared) and _is(shares(pixels), asked.of)
 
 
-def _is(colours: Mapping[str, float], name: str) -> bool:
-    """Return True if the colours have this name. Neighbouring shades support it; they are not enough alone."""
-    return colours.get(name, 0.0) >= 0.15 and share_of(colours, name) >= 0.35
+def _is(colors: Mapping[str, float], name: str) -> bool:
+    """Return True if the colors have this name. Neighbouring shades support it; they are not enough alone."""
+    return colors.get(name, 0.0) >= 0.15 and share_of(colors, name) >= 0.35
 
 
-def _clearly_not(colours: Mapping[str, float], name: str) -> bool:
-    """Return True if nobody would call it so: it has one clear colour, and no shade of a neighbour."""
-    return leading(colours) in CLEAR_NAMES and colours[leading(colours)] >= 0.5 and share_of(colours, name) < 0.2
+def _clearly_not(colors: Mapping[str, float], name: str) -> bool:
+    """Return True if nobody would call it so: it has one clear color, and no shade of a neighbour."""
+    return leading(colors) in CLEAR_NAMES and colors[leading(colors)] >= 0.5 and share_of(colors, name) < 0.2
 
 
 def _judged(asked: Asked, one: ChangedPlace) -> tuple[str, str]:
@@ -139,16 +139,16 @@ def _judged(asked: Asked, one: ChangedPlace) -> tuple[str, str]:
         least, most = _FILLED[asked.outline]
         label = OVER if one.shift >= 20 else FLAWLESS if least <= filled <= most else WRONG
         return label, f"It has another outline, which fills {filled:.0%} of its box."
-    colours = shares(one.core[1])
-    if asked.to and not _is(colours, asked.to):
-        return WRONG if _clearly_not(colours, asked.to) else UNSURE, f"It is not {asked.to}."
+    colors = shares(one.core[1])
+    if asked.to and not _is(colors, asked.to):
+        return WRONG if _clearly_not(colors, asked.to) else UNSURE, f"It is not {asked.to}."
     if kind == "replace" and asked.to:
         return FLAWLESS, f"Something {asked.to} with another outline stands there."
-    if kind in ("colour", "material") and not same:
+    if kind in ("color", "material") and not same:
         return OVER, "Its outline or its structure did not stay."
-    if kind == "colour":
-        return FLAWLESS, "It has the asked colour, and its outline stayed."
-    return UNSURE, "Whether it is what was asked for, colours do not tell."
+    if kind == "color":
+        return FLAWLESS, "It has the asked color, and its outline stayed."
+    return UNSURE, "Whether it is what was asked for, colors do not tell."
 
 
 def _written(asked: Asked, one: ChangedPlace) -> tuple[str, str]:

@@ -8,6 +8,7 @@ protocol asks what has to be asked, into a run, and the builder writes the set f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import BaseModel
 
-from editloupe import plugins
+from editloupe import models, plugins
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import RejectedRow
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.findings import Finding
 from editloupe.measures.base import Models
 from editloupe.protocols.base import EvalProtocol, Known, known_of
@@ -64,44 +65,28 @@ class LeftOut(Exception):
 
     def kept(self, stage: str) -> LeftOut:
         """Return it with its stage, and without the frames that it came through."""
-        return LeftOut(self.why, str(self), failed=self.failed, at=stage, told=self.told)
+        self.at = stage
+        return self.with_traceback(None)
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a line of left_out.jsonl has it."""
         return {"stage": self.at, "why": self.why, "detail": str(self)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One thing that an image, or what else is read, must pass."""
+@dataclass(kw_only=True)
+class SetTold:
+    """What is said of a set beside its stages."""
 
-    name: str
-    passes: str
-    """What passes, in words."""
-    left_out: Mapping[str, int]
-    """Reason → how many do not."""
-
-
-def stages_of(passes: Mapping[str, str], lost: Mapping[tuple[str, str], int]) -> list[Stage]:
-    """Return the stages of a funnel.   passes: name → what passes, in their order.   lost: (stage, why) → how many."""
-    return [
-        Stage(name=name, passes=words, left_out=dict(sorted((why, n) for (at, why), n in lost.items() if at == name)))
-        for name, words in passes.items()
-    ]
+    counts: dict[str, Json] = field(default_factory=dict)
+    """For funnel.json."""
+    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
+    """What else is printed: each a head and lines of cells."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of the set."""
 
 
 @dataclass(kw_only=True)
-class SetTold:
-    """What the funnel says of a set beside its stages, and what else is printed."""
-
-    counts: dict[str, Json] = field(default_factory=dict)
-    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
-    """Each a head and lines of cells."""
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
+class Built(SetTold):
     """A set that has been written."""
 
     read: int
@@ -112,21 +97,18 @@ class Built:
     """What a row is, for example "chain"."""
     unit: str = "image"
     """What is read, one by one, for example "pair"."""
-    stages: Sequence[Stage]
-    """In their order."""
-    counts: Mapping[str, Json] = field(default_factory=dict)
-    """What else the funnel says, for funnel.json."""
-    tables: Sequence[Sequence[Sequence[str]]] = ()
-    """What else is printed: tables, each a head and lines of cells."""
-    notes: Sequence[str] = ()
-    """What a reader should know of the set."""
+    passes: Mapping[str, str]
+    """Stages, in their order: name → what passes, in words."""
+    lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(stage, why) → how many do not pass."""
 
     def funnel(self) -> dict[str, Json]:
         """Return the counts as JSON. What enters a stage is what the one before let pass."""
         left, stages = self.read, list[Json]()
-        for one in self.stages:
-            out = left - sum(one.left_out.values())
-            stages.append({"stage": one.name, "passes": one.passes, "in": left, "out": out, "left_out": dict(one.left_out)})
+        for name, passes in self.passes.items():
+            lost: dict[str, Json] = {why: n for (at, why), n in sorted(self.lost.items()) if at == name}
+            out = left - sum(n for (at, _), n in self.lost.items() if at == name)
+            stages.append({"stage": name, "passes": passes, "in": left, "out": out, "left_out": lost})
             left = out
         return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
 
@@ -204,6 +186,24 @@ def open_builder(name: str) -> Builder | DirectBuilder:
     if missing := [part for part in parts if not hasattr(found, part)]:
         raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
     return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)
+
+
+def need(models_: Models, kind: str, advice: str) -> Any:
+    """Return a model, ready to be used. Raises ConfigError where it cannot be had.
+
+    advice: the message; {reason} stands for why there is none.
+    """
+    try:
+        model = models_.get(kind)
+        models.prepare(model)
+    except ModelAbsent as reason:
+        raise ConfigError(advice.format(reason=reason)) from reason
+    return model
+
+
+def counted(count: Mapping[str, int]) -> dict[str, Json]:
+    """Return counts as JSON, in the order of their names."""
+    return dict(sorted(Counter(count).items()))
 
 
 def json_text(value: Json) -> bytes:

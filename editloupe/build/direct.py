@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final
 
 from editloupe import files
-from editloupe.build.base import Built, LeftOut, SetTold, stages_of
+from editloupe.build.base import LeftOut
 from editloupe.values import Json, json_line, parse_json
 
 DONE: Final = "done.jsonl"
@@ -19,23 +19,15 @@ DONE: Final = "done.jsonl"
 
 
 class DoneJournal:
-    """What was made so far, a line an item. A torn last line is cut off.
+    """What was made so far, a line an item, with the files that it needs in `images`. A torn last line is cut off."""
 
-    named: returns the files in the folder that an item needs.
-    """
-
-    def __init__(
-        self, folder: Path, name: str = DONE, *, named: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, name: str = DONE) -> None:
         self.folder, self._file = folder, folder / name
-        self._named = named or (lambda made: made.get("images", ()))
         self._done: dict[str, Mapping[str, Any]] = {}
         self._adding = Lock()
         with files.writing(folder):
-            try:
-                data = files.read_bytes(self._file)
-            except FileNotFoundError:
-                return
+            files.append(self._file, below=folder).close()  # says whose folder it is, if it will hold no line
+            data = files.read_bytes(self._file)
             whole = data[: data.rfind(b"\n") + 1]
             if len(whole) < len(data):
                 files.write_whole(self._file, whole, below=folder)
@@ -50,13 +42,12 @@ class DoneJournal:
     def done(self, key: str) -> Mapping[str, Any] | None:
         """Return what was made of an item before, if its images are still there; None where it has to be made."""
         found = self._done.get(key)
-        return found if found and all((self.folder / name).is_file() for name in self._named(found)) else None
+        return found if found and all((self.folder / name).is_file() for name in found.get("images", ())) else None
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made of an item. Raises StorageError."""
         with self._adding, files.writing(self.folder), files.append(self._file, below=self.folder) as file:
             file.write(json_line({"key": key, **made}))
-        self._done[key] = made
         return made
 
 
@@ -72,11 +63,11 @@ class WorkItem:
     """What names it and all that it is made of; "" for one that is not kept."""
 
     @classmethod
-    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "", *, at: str = "read") -> WorkItem:
+    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "") -> WorkItem:
         """Return one that cannot be used."""
 
         def make() -> Mapping[str, Json]:
-            raise LeftOut(why, detail, at=at)
+            raise LeftOut(why, detail, at="read")
 
         return cls(about=about, make=make)
 
@@ -95,19 +86,6 @@ class Worked:
     def written(self) -> list[Mapping[str, Any]]:
         """What becomes rows."""
         return [one for one in self.made if not one.get("why")]
-
-    def built(self, read: int, stages: Mapping[str, str], told: SetTold, *, noun: str, unit: str) -> Built:
-        """Return the funnel.   stages: name → what passes."""
-        return Built(
-            read=read,
-            written=len(self.written),
-            noun=noun,
-            unit=unit,
-            stages=stages_of(stages, self.lost),
-            counts=told.counts,
-            tables=told.tables,
-            notes=told.notes,
-        )
 
 
 def work(

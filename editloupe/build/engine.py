@@ -41,7 +41,7 @@ class RowStep:
     name: str
     passes: str
     """What passes, in words."""
-    do: Callable[[Any], object]
+    do: Callable[[Any], object] = lambda row: None
     """Takes the row further. Raises LeftOut."""
 
 
@@ -68,7 +68,7 @@ class SetRow(Generic[T]):
     waits: str = ""
     """Why people have not decided about it; "" where they have, or were not asked."""
 
-    def becomes(self, number: int, data: Any, *, part: str) -> SetRow[Any]:
+    def becomes(self, number: int, data: Any, *, part: str = "") -> SetRow[Any]:
         """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
         return replace(self, id=f"{self.id}-{number}", data=data, part=part, tasks=[], findings=list(self.findings))
 
@@ -91,7 +91,7 @@ class SetRow(Generic[T]):
         task = Ask(
             protocol=self.recipe.name,
             metric=metric,
-            about=About.of(self.sample, part=self.part if part is None else part),
+            about=self._about(part),
             role=role,
             prompt=prompt,
             views=views if alone else (image(self.sample), *views),
@@ -106,7 +106,7 @@ class SetRow(Generic[T]):
         task = Measure(
             protocol=self.recipe.name,
             metric=metric,
-            about=About.of(self.sample, part=self.part if part is None else part),
+            about=self._about(part),
             measure=measure,
             args=args,
             views=(Recipe(alias="image", origin=self.sample.source),),
@@ -121,6 +121,9 @@ class SetRow(Generic[T]):
     def verdict(self, seen: str) -> RowVerdict | None:
         """Return what people say of the row where it showed them this; None where nobody has said a word."""
         return verdicts_of(self.sample).get((self.id, seen))
+
+    def _about(self, part: str | None) -> About:
+        return About.of(self.sample, part=self.part if part is None else part)
 
 
 def corners(boxes: Iterable[Box]) -> list[Json]:
@@ -144,10 +147,10 @@ class Drafted:
     sample: Sample
     tasks: list[Task]
     """All that can be asked by now."""
-    rows: list[SetRow[Any]]
-    lost: LeftOut | None
+    rows: list[SetRow[Any]] = field(default_factory=list)
+    lost: LeftOut | None = None
     """Why the image has no row; None where it has one."""
-    others: list[dict[str, Json]]
+    others: list[dict[str, Json]] = field(default_factory=list)
     """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
 
 
@@ -183,14 +186,12 @@ class SetRecipe(BaseProtocol):
     """Where in the paper the recipe stands."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
-    once: ClassVar[bool] = False
-    """Whether an image counts once, whatever rows it has."""
 
     def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
         super().__init__(options, budget=budget)
 
     def needed(self) -> Mapping[str, str]:
-        """Return the kinds of models that the options need, each with what to do without it (`made.need`)."""
+        """Return the kinds of models that the options need, each with what to do without it (`base.need`)."""
         return {}
 
     def checked(self, row: DataRow) -> DataRow:
@@ -200,18 +201,13 @@ class SetRecipe(BaseProtocol):
             what = "a box" if row.quads else "a mask"
             raise RowError("row", f"column 'target_name': there is {what}; expected the name of what it is of")
         # Several rows may be about one image.
-        quads, masks = [list(quad.values) for quad in row.quads], [one.name for one in row.masks.values()]
+        quads, masks = [list(quad) for quad in row.quads], [one.name for one in row.masks.values()]
         about = digest([named, quads, masks, row.extra.get("question")])
         return replace(row, hints=(row.source.stem, row.source.name, f"{row.source.stem}-{about[:8]}"))
 
     def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images of a path. Raises as `load_images`."""
-        found = load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
-        if not self.once:
-            return found
-        first = {sample.source.sha256: sample for sample in reversed(found.samples)}
-        samples = tuple(one for one in found.samples if first[one.source.sha256] is one)
-        return replace(found, samples=samples, rejected=tuple(row for row in found.rejected if row.kind != "duplicate_id"))
+        return load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""
@@ -251,7 +247,7 @@ class SetRecipe(BaseProtocol):
     def drafted(self, sample: Sample, known: Known) -> Drafted:
         """Return what is known of an image's rows, and what can be asked. Pure."""
         image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
-        found = Drafted(sample=sample, tasks=image.tasks, rows=[], lost=None, others=[])
+        found = Drafted(sample=sample, tasks=image.tasks)
         try:
             found.rows = self.rows(image, found.others)
         except LeftOut as error:

@@ -8,17 +8,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from editloupe import files, models
-from editloupe.build.base import Answered, Built, Reviewed, stages_of
+from editloupe import files
+from editloupe.build.base import Answered, Built, Reviewed, SetTold, counted, need
 from editloupe.build.engine import REVIEWED, SetRecipe, SetRow
 from editloupe.build.people import REVIEW, SEEN, TO_REVIEW, with_reviews
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import Loaded
 from editloupe.data.write import METADATA
-from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.measures.base import Models
 from editloupe.values import Json, json_line
 
@@ -36,10 +35,10 @@ class SetBuilder:
         if recipe.review is not None:
             self.review = recipe.review.name
 
-    def check(self, options: Any, models_: Models) -> None:
+    def check(self, options: Any, models: Models) -> None:
         """Raise ConfigError for options that cannot be met, and where a model is needed and there is none."""
         for kind, advice in self._recipe(options).needed().items():
-            need(models_, kind, advice)
+            need(models, kind, advice)
 
     def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
         """Return a sample for each image, or for each row of the metadata. Raises DataError where there is no image."""
@@ -78,38 +77,22 @@ class _Made:
         """Whole rows that people have not passed."""
 
 
-def need(models_: Models, kind: str, advice: str) -> Any:
-    """Return a model, ready to be used. Raises ConfigError where it cannot be had.
-
-    advice: the message; {reason} stands for why there is none.
-    """
-    try:
-        model = models_.get(kind)
-        models.prepare(model)
-    except ModelAbsent as reason:
-        raise ConfigError(advice.format(reason=reason)) from reason
-    return model
-
-
 def _write_benchmark(made: _Made, place: ImagePlace) -> None:
-    """Write the benchmark's file, a line at a time, with its images."""
+    """Write the benchmark's file with its images."""
     recipe = made.recipe
-    lines = (line for number, row in enumerate(made.kept) for line in recipe.lines(row, place, number))
-    with files.whole(place.folder / recipe.file, below=place.folder) as file:
-        if recipe.file.endswith(".csv"):
-            told = io.StringIO()
-            table = csv.DictWriter(told, recipe.header, lineterminator="\n")
-            table.writeheader()
-            table.writerows(lines)
-            file.write(told.getvalue().encode("utf-8", "replace"))
-        elif recipe.file.endswith(".jsonl"):
-            file.writelines(map(json_line, lines))
-        else:
-            file.write(b"[")
-            for number, line in enumerate(lines):
-                text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-                file.write((b",\n" if number else b"\n") + text.encode())
-            file.write(b"\n]\n")
+    lines = [line for number, row in enumerate(made.kept) for line in recipe.lines(row, place, number)]
+    if recipe.file.endswith(".csv"):
+        told = io.StringIO()
+        table = csv.DictWriter(told, recipe.header, lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
+        data = told.getvalue().encode("utf-8", "replace")
+    elif recipe.file.endswith(".jsonl"):
+        data = b"".join(map(json_line, lines))
+    else:
+        text = ",\n".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in lines)
+        data = f"[\n{text}\n]\n".encode()
+    files.write_whole(place.folder / recipe.file, data, below=place.folder)
     place.clean(recipe.folders)
 
 
@@ -146,7 +129,7 @@ def _left_out(made: _Made) -> Iterator[dict[str, Json]]:
     for row in made.waiting if made.looked else ():
         where: dict[str, Json] = {"image": row.sample.id, "id": row.id, **recipe.about(row)}
         verdict = row.verdict(recipe.seen(row))
-        detail = verdict.detail if verdict else f"no person has answered all of {cast(Any, recipe.review).name} about it"
+        detail = verdict.detail if verdict else "no person has answered all questions about it"
         yield {**where, "stage": REVIEWED, "why": row.waits, "detail": detail}
 
 
@@ -159,36 +142,34 @@ def _built(made: _Made) -> Built:
     lost.update(others)
     refused = Counter[str](row.kind for row in run.rejected)
     refused.update(image.lost.why for image in made.images if image.lost is not None)
-    read, waiting, told = len(run.rejected) + len(made.images), made.waiting, recipe.told(made.rows, made.kept)
+    read = len(run.rejected) + len(made.images)
+    told = recipe.told(made.rows, made.kept)
     left = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in sorted(refused.items()))
     told.notes.insert(0, f"Images: {read:,}" + (f"; left out: {left}" if left else ""))
-    counts: dict[str, Json] = {"images": {"read": read, "left_out": dict(sorted(refused.items()))}, **told.counts}
+    told.counts |= {"images": {"read": read, "left_out": counted(refused)}}
     if recipe.review is not None:
-        counts |= {"reviewed": made.looked, "to_review": len(waiting)}
         if made.looked:
             passes[REVIEWED] = "people passed it"
-            lost.update((REVIEWED, row.waits) for row in waiting)
-        if waiting:
-            told.notes.append(_open_note(made, recipe.review.name))
+            lost.update((REVIEWED, row.waits) for row in made.waiting)
+        _tell_waiting(told, made, recipe.review.name)
     return Built(
         read=len(made.rows) + others.total(),
         written=len(made.kept),
         noun=recipe.noun,
         unit=recipe.unit,
-        stages=stages_of(passes, lost),
-        counts=counts,
-        tables=told.tables,
-        notes=told.notes,
+        passes=passes,
+        lost=lost,
+        **vars(told),
     )
 
 
-def _open_note(made: _Made, protocol: str) -> str:
-    """Return what to do about rows that nobody has passed."""
-    count = len(made.waiting)
-    rows = "1 row" if count == 1 else f"{count:,} rows"
-    split = sum(row.waits == "people_disagree" for row in made.waiting)
-    more = f" On {split:,} they disagree: one of them answers anew with `editloupe annotate`." if split else ""
-    return (
-        f"Nobody has passed {rows} yet ({TO_REVIEW}). Let people answer {protocol} about them, and give their run by "
-        f"--review.{more}"
-    )
+def _tell_waiting(told: SetTold, made: _Made, protocol: str) -> None:
+    """Add what to do about rows that nobody has passed."""
+    waiting = made.waiting
+    told.counts |= {"reviewed": made.looked, "to_review": len(waiting)}
+    if waiting:
+        split = sum(row.waits == "people_disagree" for row in waiting)
+        told.notes.append(
+            f"Rows that wait for people: {len(waiting):,}, on {split:,} of which they disagree ({TO_REVIEW}). Let people "
+            f"answer {protocol} with `editloupe annotate`, and give their run by --review."
+        )

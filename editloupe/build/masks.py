@@ -11,15 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeAlias
 
-import cv2
-import numpy as np
-
 from editloupe import files, models
 from editloupe.build.base import LeftOut
 from editloupe.build.direct import DoneJournal, WorkItem, work
+from editloupe.build.places import MASKS, ImagePlace
+from editloupe.build.shown import boxes_of, target_name
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.data.write import METADATA, metadata_row, place_image
+from editloupe.data.write import METADATA, metadata_row
 from editloupe.errors import ConfigError, ImageError, ModelAbsent, ToolError
 from editloupe.models.segment.search import MaskMaker, MaskRequest
 from editloupe.values import Json, Sample, json_line
@@ -28,7 +27,7 @@ JOURNAL: Final = "masks.jsonl"
 """What was made and what was not found, a line each; the same command goes on from there."""
 
 Entry: TypeAlias = Mapping[str, Any]
-"""A line of the journal: "mask", a file, "share" of the image, and how it was made; or "why" and "detail" for none."""
+"""A line of the journal: "images", the file, "share" of the image, and how it was made; or "why" and "detail" for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +50,15 @@ class Masked:
 
     def to_json(self) -> dict[str, Json]:
         """Return how many there are, of what they were made, and what is missing."""
-        hows = Counter(str(one["how"]) for one in self.made)
-        if own := len(self.found) - len(self.missing) - len(self.made):
-            hows["data"] = own
+        made, missing = self.made, self.missing
+        hows = Counter(str(one["how"]) for one in made)
+        hows["data"] = len(self.found) - len(missing) - len(made)
         return {
             "samples": len(self.found),
-            "masks": len(self.found) - len(self.missing),
-            "how": dict(hows),
-            "median_share": median([float(one["share"]) for one in self.made]) if self.made else None,
-            "missing": {**self.missing},
+            "masks": len(self.found) - len(missing),
+            "how": {how: count for how, count in hows.items() if count},
+            "median_share": median([float(one["share"]) for one in made]) if made else None,
+            "missing": {**missing},
             "rejected": {row.key: row.message for row in self.loaded.rejected},
         }
 
@@ -71,21 +70,16 @@ def wanted(sample: Sample, *, phrase_field: str | None, boxes: bool) -> MaskRequ
     """
     if "edit" in sample.masks:
         return ""
-    given = tuple(target.boxes["source"] for target in sample.targets if "source" in target.boxes)
-    if given and phrase_field is None:
+    if (given := boxes_of(sample)) and phrase_field is None:
         return MaskRequest(source=sample.source, boxes=given)
     if boxes:
         return "the data has no box"
-    named = next((target.name for target in sample.targets if target.name), None)
     column = phrase_field or "target_name"
-    phrase = named if column == "target_name" and named else sample.extra.get(column)
+    phrase = target_name(sample) if column == "target_name" else sample.extra.get(column)
     if phrase is not None and not isinstance(phrase, str):
         return f"column {column!r}: expected the target's name, found {json.dumps(phrase)[:60]}"
     if phrase is None or not phrase.strip():
-        if not phrase_field:
-            return "no box, and no phrase in the column 'target_name'"
-        other = ", ".join(sorted(name for name, value in sample.extra.items() if isinstance(value, str)))
-        return f"column {column!r} names no target" + (f"; other columns of text: {other}" if other else "")
+        return f"column {column!r} names no target" if phrase_field else "no box, and no phrase in the column 'target_name'"
     return MaskRequest(source=sample.source, phrase=phrase.strip())
 
 
@@ -94,15 +88,12 @@ def open_maker(requests: Sequence[MaskRequest], names: Mapping[str, str | None],
 
     Raises ConfigError where one cannot be had.
     """
-    hows = Counter(request.how for request in requests)
-    needed = {"detect": hows["detector"], "segment": hows["detector"] + hows["boxes"]}
-    found: dict[str, Any] = {}
-    for kind, count in needed.items():
+    hows, found = Counter(request.how for request in requests), dict[str, Any]()
+    for kind, count in (("detect", hows["detector"]), ("segment", hows["detector"] + hows["boxes"])):
         try:
             found[kind] = models.get(kind, names[kind], device=device) if count else None
         except ModelAbsent as reason:
-            what = "1 mask" if count == 1 else f"{count:,} masks"
-            raise ConfigError(f"{what} cannot be made: {reason}") from reason
+            raise ConfigError(f"{count:,} masks cannot be made: {reason}") from reason
     for model in filter(None, found.values()):
         models.prepare(model)
     return MaskMaker(detector=found["detect"], segmenter=found["segment"])
@@ -127,37 +118,33 @@ def write_masks(
     for sample in samples:
         metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is
     requests = list(dict.fromkeys(one for one in asked.values() if isinstance(one, MaskRequest)))
-    files.append(out / JOURNAL, below=out).close()  # says whose folder it is, if it will hold no line
-    journal = DoneJournal(out, JOURNAL, named=lambda made: () if made.get("why") else [str(made["mask"])])
+    place = ImagePlace(folder=out, images=store)
     items = [
-        WorkItem(about={}, key=maker.key(request), make=partial(_entry, request, maker, out, store)) for request in requests
+        WorkItem(about={}, key=maker.key(request), make=partial(_entry, request, maker, place)) for request in requests
     ]
-    worked = work(items, journal, unit="mask", threads=threads, stopped=stopped, tell=tell)
+    worked = work(items, DoneJournal(out, JOURNAL), unit="mask", threads=threads, stopped=stopped, tell=tell)
     if worked is None:
         return None
     made = dict(zip(requests, worked.made, strict=True))
     found = {key: made[one] if isinstance(one, MaskRequest) else one for key, one in asked.items()}
-    placed = partial(place_image, folder=out, store=store)
-    rows = [_row(metadata_row(sample, placed), found[sample.key]) for sample in samples]
+    rows = [_row(metadata_row(sample, place.image), found[sample.key]) for sample in samples]
+    place.names.update(out / name for one in worked.written for name in one["images"])
+    place.clean((MASKS,))
     files.write_whole(out / METADATA, b"".join(map(json_line, rows)), below=out)
-    for part in (out / "masks").glob(f"{files.PART}*"):
-        part.unlink()  # of a process that was killed
     return Masked(loaded=loaded, found=found)
 
 
-def _entry(request: MaskRequest, maker: MaskMaker, out: Path, store: ImageStore) -> Entry:
+def _entry(request: MaskRequest, maker: MaskMaker, place: ImagePlace) -> Entry:
     """Make one mask and write it. Raises LeftOut where there is none, as a failure what may end otherwise another time."""
-    key = maker.key(request)
     said: dict[str, Json] = {"how": request.how, "phrase": request.phrase, **maker.versions(request)}
     try:
-        found = maker(request, store.array(request.source))
+        found = maker(request, place.images.array(request.source))
     except (ToolError, ImageError) as error:
         raise LeftOut("failed", str(error), failed="tool_failed") from error
     if found.mask is None:
         raise LeftOut("not_found", found.reason, told={**said, **found.facts})
-    _, data = cv2.imencode(".png", found.mask.astype(np.uint8) * 255)
-    files.write_whole(out / f"masks/{key}.png", data.tobytes(), below=out)
-    return {**said, "mask": f"masks/{key}.png", "share": round(float(found.mask.mean()), 6), **found.facts}
+    share = round(float(found.mask.mean()), 6)
+    return {**said, "images": [place.mask(found.mask)], "share": share, **found.facts}
 
 
 def _reason(found: Entry | str) -> str | None:
@@ -173,6 +160,6 @@ def _row(row: dict[str, Json], found: Entry | str) -> dict[str, Json]:
     if (reason := _reason(found)) is not None:
         row["mask_missing"] = reason
     elif not isinstance(found, str):
-        how = {name: value for name, value in found.items() if name not in ("key", "mask")}
-        row |= {"mask_file_name": found["mask"], "mask_by": how}
+        how = {name: value for name, value in found.items() if name not in ("key", "images")}
+        row |= {"mask_file_name": found["images"][0], "mask_by": how}
     return row

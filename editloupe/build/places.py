@@ -40,12 +40,12 @@ class ImagePlace:
     def pixels(self, rgb: RGB, *, quality: int | None = None) -> str:
         """Put pixels into an ImageFolder as PNG, or as JPEG of a quality from 1 to 100. Raises OSError."""
         data, ending = (encode_png(rgb), "png") if quality is None else (_jpeg(rgb, quality), "jpg")
-        return self._put(data, IMAGES, ending)
+        return self.file(data, ending)
 
     def mask(self, mask: NDArray[np.bool_]) -> str:
         """Put a mask, white where it is True, into an ImageFolder and return its name there. Raises OSError."""
         white = np.repeat(np.where(mask, np.uint8(255), np.uint8(0))[:, :, None], 3, axis=2)
-        return self._put(encode_png(white), MASKS, "png")
+        return self.file(encode_png(white), "png", folder=MASKS)
 
     def as_is(self, image: ImageRef, folder: str, stem: str) -> str:
         """Write an image as STEM.jpg or STEM.png into a folder, once, and return that name. Raises as `write_as_is`."""
@@ -64,7 +64,8 @@ class ImagePlace:
                 part.unlink()  # of a process that was killed
             remove_others(at, {path.name for path in self.names if path.parent == at})
 
-    def _put(self, data: bytes, folder: str, ending: str) -> str:
+    def file(self, data: bytes, ending: str, *, folder: str = IMAGES) -> str:
+        """Put an image file's bytes into an ImageFolder and return its name there. Raises OSError."""
         name = f"{folder}/{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
         if not (self.folder / name).exists():
             files.write_whole(self.folder / name, data, below=self.folder.parent)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.build.base import LeftOut
-from editloupe.build.made import need
+from editloupe.build.base import LeftOut, need
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.measures.base import Models, measured

@@ -8,15 +8,14 @@ ImageFolder. Every row names the finding that it rests on, and every edit that i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 from editloupe import files
 from editloupe.answers import Record
-from editloupe.build.base import Built, LeftOut, json_text, stages_of
+from editloupe.build.base import Built, LeftOut, counted, json_text
 from editloupe.build.places import ImagePlace
 from editloupe.build.quality import QualityFilter
 from editloupe.data.images import ImageStore
@@ -41,19 +40,11 @@ FUNNEL: Final = "funnel.json"
 LEFT_OUT: Final = "left_out.jsonl"
 RUN: Final = "run"
 """Folder of the verifier's run, where this command made it."""
-ROWS: Final = 1000
-"""Most rows of a Parquet file."""
-_BYTES: Final = 2**28
-"""Bytes of images after which a Parquet file ends: all of one is held in memory."""
+ROWS: Final = 200
+"""Rows of a Parquet file: their images are held in memory together."""
 _CHINESE: Final = ("cn", "zh")
 _CARD: Final = Path(__file__).with_name("unicedit_card.md")
 """README.md beside the Parquet files: it tells `datasets` which columns are images."""
-
-COLUMNS: Final = (
-    "key", "edit_task", "edit_subtask", "src_image", "edit_image", "prompt_en", "prompt_cn", "original_instruction",
-    "editor", "lineage",
-)  # fmt: skip
-"""Of a Parquet file. The first seven are UnicEdit-10M's."""
 STAGES: Final[Mapping[str, str]] = {
     "judged": "the verifier gave an answer",
     "changed": "the edit changed something",
@@ -69,14 +60,10 @@ STAGES: Final[Mapping[str, str]] = {
 class Triplet:
     """One row of the training set."""
 
-    key: str
-    """Unique in the set."""
     sample: Sample
     edited: ImageRef
-    restated: str
-    """What was really done, in the verifier's words."""
-    finding: Finding
-    """The verification that it rests on."""
+    columns: Mapping[str, Json]
+    """Of the Parquet files, without the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +72,6 @@ class Curated:
 
     folder: Path
     """The run."""
-    identity: str
-    """Digest of what makes the run the same run: what rows call it."""
     triplets: tuple[Triplet, ...]
     left_out: tuple[Mapping[str, Json], ...]
     """The edits that are not written, as left_out.jsonl has them: key, stage, why, detail and lineage."""
@@ -95,18 +80,15 @@ class Curated:
         """Return the funnel. `read` is `written` + `dropped` + `not_judged`."""
         lost = Counter((str(one["stage"]), str(one["why"])) for one in self.left_out)
         not_judged = sum(count for (stage, _), count in lost.items() if stage == "judged")
+        types = Counter(str(one.columns["edit_subtask"]) for one in self.triplets)
         return Built(
             read=len(self.triplets) + len(self.left_out),
             written=len(self.triplets),
             noun="triplet",
             unit="edit",
-            stages=stages_of(STAGES, lost),
-            counts={
-                "dropped": len(self.left_out) - not_judged,
-                "not_judged": not_judged,
-                "renamed_keys": sum(one.key != _key(one.sample) for one in self.triplets),
-                "subtasks": dict(sorted(Counter(str(_subtask(one.sample)) for one in self.triplets).items())),
-            },
+            passes=STAGES,
+            lost=lost,
+            counts={"dropped": len(self.left_out) - not_judged, "not_judged": not_judged, "subtasks": counted(types)},
         )
 
 
@@ -125,116 +107,100 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
     by_task = {finding.task_id: finding for finding in findings}
     images, triplets, left_out = ImageStore(store.blobs, writes=False), list[Triplet](), list[Mapping[str, Json]]()
     for row in store.rejected.values():
-        id_, editor = str(row["id"]), str(row["editor"])
+        key = sample_key(str(row["editor"]), str(row["id"]))
         lost = LeftOut("input_error", str(row.get("message") or ""), at="judged")
-        left_out.append(_line(sample_key(editor, id_), lost, _lineage(None, store.identity, id_, editor)))
+        left_out.append(
+            {"key": key, **lost.to_json(), "lineage": _lineage(None, store, str(row["id"]), str(row["editor"]))}
+        )
     first: dict[tuple[str, str, str], str] = {}
-    for sample, key in zip(samples, unique_keys(samples), strict=True):
+    taken: set[str] = set()
+    for sample in samples:
+        key = _key(sample, taken)
         score, finding = changed.get(sample.key), answers.get(sample.key)
         if finding is None and score is not None:
             # A rule on pixels may have settled it.
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
+        lineage = _lineage(finding, store, sample.id, sample.editor)
         try:
-            one = _triplet(key, sample, score, finding, images, quality)
-            same = sample.source.sha256, one.edited.sha256, " ".join(one.restated.casefold().split())
+            restated, edited = _restated(sample, score, finding), _edited(sample, images, quality)
+            same = sample.source.sha256, edited.sha256, " ".join(restated.casefold().split())
             if (earlier := first.setdefault(same, key)) != key:
                 raise LeftOut("duplicate", f"the same as {earlier!r}", at="distinct")
-            triplets.append(one)
+            columns = {"key": key, **_columns(sample, restated), "lineage": lineage}
+            triplets.append(Triplet(sample=sample, edited=edited, columns=columns))
         except LeftOut as error:
-            left_out.append(_line(key, error, _lineage(finding, store.identity, sample.id, sample.editor)))
-    return Curated(folder=store.folder, identity=store.identity, triplets=tuple(triplets), left_out=tuple(left_out))
+            told = {**error.to_json(), "detail": " ".join(str(error).split())}
+            left_out.append({"key": key, **told, "lineage": lineage})
+    return Curated(folder=store.folder, triplets=tuple(triplets), left_out=tuple(left_out))
 
 
-def _triplet(
-    key: str,
-    sample: Sample,
-    score: Score | None,
-    finding: Finding | None,
-    images: ImageStore,
-    quality: QualityFilter | None,
-) -> Triplet:
-    """Return the row of an edit. Raises LeftOut, with its stage, for one that does not pass all stages but the last."""
+def _restated(sample: Sample, score: Score | None, finding: Finding | None) -> str:
+    """Return what was really done, in the verifier's words. Raises LeftOut."""
     if score is None or score.value is None:
         why = NOT_JUDGED if score is None or score.missing is None else score.missing
         raise LeftOut(why, "" if score is None else score.reason, at="judged")
     if not score.value:
         raise LeftOut("no_edit", at="changed")
-    data = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else None
-    said = data.get("instruction") if isinstance(data, Mapping) else None
-    restated = said.strip() if isinstance(said, str) else ""
-    if finding is None or not restated:
-        raise LeftOut("no_instruction", at="restated")
-    gone = [role for role, ref in (("source", sample.source), ("edited", sample.edited)) if not ref or not images.path(ref)]
-    if gone or sample.edited is None:
-        raise LeftOut("no_image", f"the run does not hold the {' and '.join(gone)} image", at="kept")
-    if quality is not None:
-        try:
+    data: Any = finding.answer.data if finding is not None and isinstance(finding.answer, Record) else {}
+    if restated := str(data.get("instruction") or "").strip():
+        return restated
+    raise LeftOut("no_instruction", at="restated")
+
+
+def _edited(sample: Sample, images: ImageStore, quality: QualityFilter | None) -> ImageRef:
+    """Return the edited image, which passes the filter. Raises LeftOut."""
+    if sample.edited is None or not images.path(sample.edited) or not images.path(sample.source):
+        raise LeftOut("no_image", "the run does not hold both images", at="kept")
+    try:
+        if quality is not None:
             quality.passed(images.array(sample.edited))
-        except LeftOut as error:
-            # What could not be measured is not judged.
-            raise error.kept("judged" if error.failed else "quality") from error
-        except ImageError as error:
-            raise LeftOut("input_error", str(error), at="judged") from error
-    return Triplet(key=key, sample=sample, edited=sample.edited, restated=restated, finding=finding)
+    except LeftOut as error:
+        # What could not be measured is not judged.
+        raise error.kept("judged" if error.failed else "quality") from None
+    except ImageError as error:
+        raise LeftOut("input_error", str(error), at="judged") from error
+    return sample.edited
 
 
-def _line(key: str, lost: LeftOut, lineage: Json) -> dict[str, Json]:
-    """Return a line of left_out.jsonl.   key: as the edit would be called in the set."""
-    return {"key": key, **lost.to_json(), "detail": " ".join(str(lost).split()), "lineage": lineage}
+def _key(sample: Sample, taken: set[str]) -> str:
+    """Return what the data calls the edit (its column `key`, else the sample's own key), with a number if it is taken."""
+    found = sample.extra.get("key")
+    own = name = _text(found if isinstance(found, str) and found else sample.key)
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{own}-{number}"
+    taken.add(name)
+    return name
 
 
-def unique_keys(samples: Sequence[Sample]) -> list[str]:
-    """Return a name for each sample that no other has: the data's own key, or KEY-2, KEY-3, … for further ones."""
-    own = [_key(sample) for sample in samples]
-    taken, seen, found = set(own), set[str](), list[str]()
-    for key in own:
-        name = key if key not in seen else next(n for i in count(2) if (n := f"{key}-{i}") not in taken)
-        seen.add(key)
-        taken.add(name)
-        found.append(name)
-    return found
+def _columns(sample: Sample, restated: str) -> dict[str, Json]:
+    """Return the columns of a row but for its key and images, as text that every program reads."""
 
+    def said(*names: str) -> str | None:
+        found = next((text for name in names if isinstance(text := sample.extra.get(name), str)), None)
+        return None if found is None else _text(found)
 
-def _key(sample: Sample) -> str:
-    """What the data calls the edit: its column `key`, else the sample's own key."""
-    key = sample.extra.get("key")
-    return key if isinstance(key, str) and key else sample.key
-
-
-def _said(sample: Sample, *names: str) -> str | None:
-    """Return the first of these columns of the data that is a text."""
-    return next((text for name in names if isinstance(text := sample.extra.get(name), str)), None)
-
-
-def _subtask(sample: Sample) -> str | None:
-    return _said(sample, "edit_subtask", "subtask") or sample.edit_type
-
-
-def columns(row: Triplet, run: str) -> dict[str, Json]:
-    """Return the columns of a row but for its images, as text that every program reads."""
-    sample = row.sample
-    chinese = (_said(sample, "language", "lang") or "").casefold().startswith(_CHINESE)
+    chinese = (said("language", "lang") or "").casefold().startswith(_CHINESE)
     return {
-        "key": _text(row.key),
-        "edit_task": _text(_said(sample, "edit_task", "task")),
-        "edit_subtask": _text(_subtask(sample)),
-        "prompt_en": None if chinese else _text(row.restated),
-        "prompt_cn": _text(row.restated) if chinese else None,
+        "edit_task": said("edit_task", "task"),
+        "edit_subtask": said("edit_subtask", "subtask") or (sample.edit_type and _text(sample.edit_type)),
+        "prompt_en": None if chinese else _text(restated),
+        "prompt_cn": _text(restated) if chinese else None,
         "original_instruction": _text(sample.instruction),
         "editor": _text(sample.editor),
-        "lineage": _lineage(row.finding, run, sample.id, sample.editor),
     }
 
 
-def _lineage(finding: Finding | None, run: str, sample_id: str, editor: str) -> dict[str, Json]:
+def _lineage(finding: Finding | None, store: RunStore, sample_id: str, editor: str) -> dict[str, Json]:
     """Return where a row comes from: the run's identity, and of its findings which one."""
     said = {name: getattr(finding, name, None) for name in ("task_id", "judge_id", "repeat")}
-    return {"run": run, **said, "sample": _text(sample_id), "editor": _text(editor)}
+    return {"run": store.identity, **said, "sample": _text(sample_id), "editor": _text(editor)}
 
 
-def _text(text: str | None) -> str | None:
+def _text(text: str) -> str:
     # Half a surrogate pair is no UTF-8.
-    return None if text is None else text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()
 
 
 def write(
@@ -254,57 +220,43 @@ def write(
     images = ImageStore(curated.folder / "blobs", writes=False)
     funnel: dict[str, Json] = {"run": run, **curated.built().funnel()}
     parquet, place = out / "parquet", ImagePlace(folder=out / "imagefolder", images=images)
-    lines = list[bytes]()
+    lines, triplets = list[bytes](), curated.triplets
     with files.writing(out):
         (out / FUNNEL).unlink(missing_ok=True)
-        for path in parquet.glob("train-*.parquet"):
+        for path in parquet.glob("*"):
             path.unlink()
-        for number, part in enumerate(shards(curated.triplets, images)):
+        for number, start in enumerate(range(0, len(triplets), ROWS)):
             if stopped():
                 return None
-            _write_shard(part, parquet / f"train-{number:05}.parquet", images, curated.identity)
-            lines += [json_line(_folder_row(one, place, curated.identity)) for one in part]
-            tell(f"{len(lines):,} of {len(curated.triplets):,} rows in {number + 1:,} Parquet files")
+            part = triplets[start : start + ROWS]
+            _write_shard(part, parquet / f"train-{number:05}.parquet", images)
+            lines += [json_line(_folder_row(one, place)) for one in part]
+            tell(f"{len(lines):,} of {len(triplets):,} rows")
         files.write_whole(parquet / "README.md", _CARD.read_bytes())
         files.write_whole(place.folder / METADATA, b"".join(lines))
         place.clean()
         files.write_whole(out / LEFT_OUT, b"".join(map(json_line, curated.left_out)))
-        for left in [left for folder in (out, parquet, place.folder) for left in folder.glob(f"{files.PART}*")]:
-            left.unlink()  # of a process that was killed
         files.write_whole(out / FUNNEL, json_text(funnel))
     return funnel
 
 
-def shards(triplets: Sequence[Triplet], images: ImageStore) -> Iterator[tuple[Triplet, ...]]:
-    """Yield what goes into each Parquet file: at most `ROWS`, and no more images than memory should hold."""
-    part: list[Triplet] = []
-    size = 0
-    for triplet in triplets:
-        paths = [images.path(ref) for ref in (triplet.sample.source, triplet.edited)]
-        more = sum(path.stat().st_size for path in paths if path is not None)
-        if part and (len(part) == ROWS or size + more > _BYTES):
-            yield tuple(part)
-            part, size = [], 0
-        part.append(triplet)
-        size += more
-    if part:
-        yield tuple(part)
-
-
-def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: str) -> None:
+def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore) -> None:
     import polars
 
     image = polars.Struct({"bytes": polars.Binary, "path": polars.String})
-    texts = ("run", "task_id", "judge_id", "sample", "editor")
-    source = polars.Struct({**dict.fromkeys(texts, polars.String), "repeat": polars.Int64})
-    kinds = {"src_image": image, "edit_image": image, "lineage": source}
-    schema = {name: kinds.get(name, polars.String) for name in COLUMNS}
+    source = polars.Struct(
+        dict.fromkeys(("run", "task_id", "judge_id"), polars.String)
+        | {"repeat": polars.Int64, "sample": polars.String, "editor": polars.String}
+    )
+    before = dict.fromkeys(("key", "edit_task", "edit_subtask"), polars.String)
+    after = dict.fromkeys(("prompt_en", "prompt_cn", "original_instruction", "editor"), polars.String)
+    schema: dict[str, Any] = {**before, "src_image": image, "edit_image": image, **after, "lineage": source}
 
     def cell(ref: ImageRef) -> dict[str, Any]:
         ending = images.path(ref)
         return {"bytes": images.data(ref), "path": f"{ref.sha256[:24]}{ending.suffix if ending else ''}"}
 
-    table = [{**columns(one, run), "src_image": cell(one.sample.source), "edit_image": cell(one.edited)} for one in part]
+    table = [{**one.columns, "src_image": cell(one.sample.source), "edit_image": cell(one.edited)} for one in part]
     frame = polars.DataFrame([{name: row[name] for name in schema} for row in table], schema=schema)
     try:
         with files.whole(path) as file:
@@ -313,18 +265,15 @@ def _write_shard(part: Sequence[Triplet], path: Path, images: ImageStore, run: s
         raise StorageError(f"{path} cannot be written: {error}") from error
 
 
-def _folder_row(one: Triplet, place: ImagePlace, run: str) -> dict[str, Json]:
+def _folder_row(one: Triplet, place: ImagePlace) -> dict[str, Json]:
     """Return a row of the ImageFolder, its images placed. Raises OSError and ImageError."""
-    text = columns(one, run)
+    text = one.columns
     return {
         "id": text["key"],
         "source_file_name": place.image(one.sample.source),
         "edited_file_name": place.image(one.edited),
         "instruction": text["prompt_en"] or text["prompt_cn"],
-        "original_instruction": text["original_instruction"],
-        "edit_task": text["edit_task"],
-        "edit_type": text["edit_subtask"],
         "language": "cn" if text["prompt_cn"] else "en",
-        "editor": text["editor"],
-        "lineage": text["lineage"],
+        "edit_type": text["edit_subtask"],
+        **{name: text[name] for name in ("original_instruction", "edit_task", "editor", "lineage")},
     }

@@ -13,12 +13,12 @@ from typer import Argument, Option
 
 from editloupe.annotate.labels import write_labels
 from editloupe.annotate.questions import Annotation, begin
+from editloupe.annotate.replies import writable
 from editloupe.cli import options
 from editloupe.cli.judge import asked_name, data_name
 from editloupe.cli.options import OUTPUT, given, one_run, words
 from editloupe.cli.output import many, note, say, slug, status, warn
 from editloupe.errors import ConfigError
-from editloupe.runs.people import writable
 
 
 def annotate(

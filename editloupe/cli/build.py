@@ -226,8 +226,6 @@ def _tell(funnel: Mapping[str, Any], folder: Path) -> None:
         f"{folder}: {many(funnel['written'], 'triplet')} of {many(funnel['read'], 'edit')}; {funnel['dropped']:,} dropped, "
         f"{funnel['not_judged']:,} not judged ({training_set.LEFT_OUT} has each with its reason)."
     )
-    if funnel["renamed_keys"]:
-        say(f"{many(funnel['renamed_keys'], 'key')} stood twice in the data and got a number.", "dim")
 
 
 def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +55,7 @@ def export(
         if given and needs is None:
             raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
     if html is not None:
-        _pages(runs, html, None if human in (None, "samples") else Path(str(human)))
+        _pages(runs, html, None if human in (None, "samples") else Path(str(human)), column_names(columns, "--columns"))
     sources = [Source(folder=run, judge=judge) for run in runs]
     source = sources[0]
     if asked and not source.findings:
@@ -106,8 +106,8 @@ def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns 
         say(f"left out: {count:,} {reason}")
 
 
-def _pages(runs: list[Path], html: Path, human: Path | None) -> None:
-    readers = [RunReader(run, human=human) for run in runs]
+def _pages(runs: list[Path], html: Path, human: Path | None, columns: Mapping[str, str]) -> None:
+    readers = [RunReader(run, human=human, columns=columns) for run in runs]
     if not any(reader.counts()[0] for reader in readers):
         raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
     site = Site.of(readers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import read_text, words
+from editloupe.cli.options import read_text
 from editloupe.cli.output import chosen_form, command, many, note, print_json, say
 from editloupe.cli.recorded import findings_of, run_toolbox
 from editloupe.errors import ConfigError
@@ -26,14 +26,12 @@ def go_on(
     *,
     at: int,
     backend: str | None,
-    tools: str | None,
     hint: Path | None,
     trusted: bool,
 ) -> int:
     """Fork a verdict at a step and return the exit code.   chosen: which finding, as `findings_of` takes it."""
     if chosen["sample"] is None:
         raise ConfigError("--at STEP goes on with one sample's verdict: name the sample behind the run")
-    offered = None if tools is None else () if tools.strip() == "none" else words(tools)
     said = None if hint is None else read_text(hint, "--add-instruction", "the words")
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
@@ -44,9 +42,8 @@ def go_on(
             name,
             at=at,
             backend=open_backend(backend or trust.backend(uri)),
-            toolbox=run_toolbox(store, trust, offered),
+            toolbox=run_toolbox(store, trust),
             instruction=said,
-            tools=offered,
         )
     _report(forked, run)
     return 0 if forked.finding.status == "ok" else 1

@@ -243,7 +243,7 @@ def type_name(annotation: Any) -> str:
 _OURS: Final = "EDITLOUPE_"
 OF_TOOLS: Final = (
     "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "aesthetic", "editor", "segmenter",
-    "picture_budget", "marks",
+    "picture_budget",
 )  # fmt: skip
 """Settings whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
 

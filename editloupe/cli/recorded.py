@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from editloupe.cli.options import read_config
@@ -35,8 +34,8 @@ def recorded_runs(folder: Path) -> list[RunConfig]:
     return runs
 
 
-def run_toolbox(store: RunStore, trust: Trust, names: Sequence[str] | None = None) -> Toolbox:
-    """The run's tools (or those named), opened with the weights of its config.yaml.
+def run_toolbox(store: RunStore, trust: Trust) -> Toolbox:
+    """The run's tools, opened with the weights of its config.yaml.
 
     Raises ConfigError for weights that only the run folder names.
     """
@@ -48,7 +47,7 @@ def run_toolbox(store: RunStore, trust: Trust, names: Sequence[str] | None = Non
     assert isinstance(identity, dict)
     recorded, absent, ablations = (identity.get(name) for name in ("tools", "absent_tools", "ablations"))
     known = [*(recorded if isinstance(recorded, dict) else ()), *(absent if isinstance(absent, list) else ())]
-    box = open_toolbox(known if names is None else names, weights_of(config))
+    box = open_toolbox(known, weights_of(config))
     return ablated(box, [str(a) for a in ablations] if isinstance(ablations, list) else [])
 
 

@@ -25,6 +25,7 @@ from editloupe.runs.replay import Replay, Replayed, exit_code
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 from editloupe.stats.table import Cell, Column, Row, Table, words
+from editloupe.tools.base import Toolbox
 
 _SHOWN = 20
 _LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
@@ -44,7 +45,6 @@ def replay(
         float | None, opt("--fail-above", "SHARE", "Exit code 4 if more answers changed.", _LIVE, min=0, max=1)
     ] = None,
     at: Annotated[int | None, opt("--at", "STEP", "Keep SAMPLE's first STEP steps, go on live.", _FORK, min=0)] = None,
-    tools: Annotated[str | None, opt("--tools", "A,B,…", 'Tools from then on; "none" for none.', _FORK)] = None,
     hint: Annotated[Path | None, opt("--add-instruction", "FILE", "A text for the model at that step.", _FORK)] = None,
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Read the recorded answers by this rubric.", _SCORE)] = None,
     options: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
@@ -66,7 +66,7 @@ def replay(
     """
     changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
-    _refuse("--at STEP", at is not None, {"--tools": tools, "--add-instruction": hint})
+    _refuse("--at STEP", at is not None, {"--add-instruction": hint})
     _refuse("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above})
     _refuse("--model live or --at STEP", live, {"--backend": backend})
     _refuse("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir})
@@ -81,7 +81,7 @@ def replay(
         from editloupe.cli.forking import go_on
 
         place = _writable(run, out_dir)
-        return go_on(place, chosen, at=at, backend=backend, tools=tools, hint=hint, trusted=trust)
+        return go_on(place, chosen, at=at, backend=backend, hint=hint, trusted=trust)
     place = _writable(run, out_dir) if live else run
     # What is done live is written beside the run.
     with closing(RunStore.edit(place) if live else RunStore.read(place)) as store:
@@ -132,6 +132,7 @@ def _replayed(
     toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
+        _tell_versions(store, toolbox)
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
     for judge_id in dict.fromkeys(f.judge_id for f in findings):
@@ -146,6 +147,15 @@ def _replayed(
         live.check(judge)
         replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
         yield from replay.tasks(mine, concurrency=_at_once(store.folder) if opened is not None else 1)
+
+
+def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
+    """Say which tools have another version than those of the run."""
+    recorded = store.spec.identity.get("tools")
+    for name, now in toolbox.versions().items():
+        then = recorded.get(name) if isinstance(recorded, Mapping) else None
+        if then not in (None, now) and chosen_form() != "json":
+            say(f"{name} was recorded as version {then!r} and is {now!r} here.")
 
 
 def _at_once(folder: Path) -> int:
@@ -180,9 +190,6 @@ def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how:
         return
     tools = [_tools_table(done)] if any(one.compared for one in done) else []
     show_tables([*tools, *([] if found is None else [found.table()])], choose="take --format json")
-    changed = {name: v for one in done for name, v in (one.versions or {}).items()}
-    for name, (then, now) in changed.items():
-        say(f"{name} was recorded as version {then!r} and is {now!r} here.")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
     judges = store.judge_names()
     several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1

@@ -18,7 +18,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
 from editloupe.runs.folders import Listed, runs_below
 from editloupe.runs.judges import names_of
-from editloupe.runs.lock import writer
+from editloupe.runs.lock import is_written
 from editloupe.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -95,19 +95,17 @@ def _list(found: Sequence[Listed], as_json: bool) -> None:
             print_json({**one.to_json(), "status": _status(one, known[one.folder]), "means": means})
         return
     rows: list[Sequence[str]] = []
-    tagged = any(one.tags for one in found)
     for one in found:
-        tags = [", ".join(one.tags) or "–"] if tagged else []
         if one.problem:
-            rows.append((str(one.folder), *tags, "–", "cannot be read", *"–––––"))
+            rows.append((str(one.folder), "–", "cannot be read", *"–––––"))
             warn([one.problem if one.problem.startswith(str(one.folder)) else f"{one.folder}: {one.problem}"])
             continue
         counts = f"{one.asked} of {one.samples}", f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
         told, state = _means(known[one.folder].means, one.judges), _status(one, known[one.folder])
         judges = "\n".join(one.judges.values()) or "–"
-        rows.append((str(one.folder), *tags, judges, state, one.mode or "–", told, *counts, when))
-    heads = ("Run", *(["Tags"] if tagged else []), "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
+        rows.append((str(one.folder), judges, state, one.mode or "–", told, *counts, when))
+    heads = ("Run", "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
     table(*heads, "Last written", rows=rows)
 
 
@@ -115,8 +113,8 @@ def _status(one: Listed, standing: Standing) -> str:
     """Return how far a run is, in words."""
     if one.problem:
         return "cannot be read"
-    if (process := writer(one.folder)) is not None:
-        return f"under way (process {process})"
+    if is_written(one.folder):
+        return "under way"
     if not one.judges:
         return "no judge"
     left = one.samples - one.asked if standing.to_go is None else standing.to_go

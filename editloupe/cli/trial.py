@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from editloupe.backends.prices import read_prices
 from editloupe.build.probes.trial import put_on_trial
-from editloupe.build.probes.trial_tables import answers, heading, markdown, tables, write_trial
-from editloupe.cli.arguments import Full, JudgeNames, OutFolder, PricesFile, Resamples, RunFolders, TableName
+from editloupe.build.probes.trial_tables import heading, markdown, tables, to_json, write_trial
+from editloupe.cli.arguments import Full, JudgeNames, OutFolder, Resamples, RunFolders, TableName
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import words
 from editloupe.cli.output import Form, command, in_brief, note, say, show_table, show_whole
 from editloupe.data.tables import ENDINGS
 from editloupe.errors import ConfigError
-from editloupe.figures import plots
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import RESAMPLES, Drawing
 
@@ -22,13 +20,12 @@ def trial(
     runs: RunFolders,
     judges: JudgeNames = None,
     out_dir: OutFolder = None,
-    prices: PricesFile = None,
     resamples: Resamples = RESAMPLES,
     name: TableName = None,
     full: Full = False,
     form: Form = "table",
 ) -> int:
-    """Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps, cost.
+    """Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps.
 
     RUN is a run over what `editloupe build probes` made, judged with --protocol probes. No model is asked here. What could
     not be judged is counted and is part of no figure.
@@ -43,26 +40,22 @@ def trial(
     for path in runs:
         _refuse_data(path)
     found = chosen_judges(read_judged(runs, same_metrics=False), words(judges))
-    told = put_on_trial(found, prices=read_prices(prices), drawing=Drawing(resamples=resamples))
-    made = list(tables(told))
-    if not show_whole(made, name, told.to_json, lambda: markdown(told)):
+    told = put_on_trial(found)
+    made = tables(told, Drawing(resamples=resamples))
+    if not show_whole(made, name, lambda: to_json(told, made), lambda: markdown(told, made)):
         for line in incomplete(found):
             say(line, "yellow")
         say(heading(told))
-        for judge in told.judges:
-            say(judge.description, "bold")
         for text in told.notes:
             note(text)
-        if in_brief(full):
-            for text in answers(told):
-                say(text)
-            say(f"{len(made)} tables with --full; tables and plots as files with --out FOLDER", "dim")
-        else:
-            for table in made:
-                show_table(table)
+        brief = in_brief(full)
+        for table in made[:1] if brief else made:
+            show_table(table)
+        if brief:
+            say(f"{len(made)} tables with --full; tables as files with --out FOLDER", "dim")
     if out_dir is not None:
-        written = write_trial(told, out_dir)
-        note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV, {plots.written()}")
+        written = write_trial(told, made, out_dir)
+        note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV")
     return 0
 
 

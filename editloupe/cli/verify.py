@@ -1,37 +1,21 @@
-"""`editloupe verify`: is a run as it was recorded, and which pictures does nothing name?"""
+"""`editloupe verify`: is a run as it was recorded?"""
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Annotated
-
-from editloupe.cli.arguments import RunFolder, opt
-from editloupe.cli.output import Form, many, print_json, say, say_first, table
-from editloupe.runs.folders import orphans, remove
-from editloupe.runs.store import RunStore
+from editloupe.cli.arguments import RunFolder
+from editloupe.cli.output import Form, many, print_json, say, table
 from editloupe.runs.verify import Part
 from editloupe.runs.verify import verify as check
 from editloupe.values import Json
 
 
-def verify(
-    run: RunFolder,
-    prune: Annotated[bool, opt("--prune", None, "Delete the pictures that no trace, sample or finding names.")] = False,
-    form: Form = "table",
-) -> int:
+def verify(run: RunFolder, form: Form = "table") -> int:
     """Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed."""
     parts = check(run)
     wrong = sum(map(_failed, parts))
-    unnamed = orphans(run)
-    code, size = int(wrong > 0), sum(unnamed.values())
-    if prune and not wrong and unnamed:
-        # Locked, since a picture is written before the trace that names it.
-        with closing(RunStore.edit(run, info_only=True)):
-            unnamed = orphans(run)
-            remove(unnamed, run)
+    code = int(wrong > 0)
     if form == "json":
-        pruned: dict[str, Json] = {"unnamed": {str(path): bytes_ for path, bytes_ in unnamed.items()}, "pruned": prune}
-        print_json({"run": str(run), "parts": [_json(part) for part in parts], "wrong": wrong, "exit": code, **pruned})
+        print_json({"run": str(run), "parts": [_json(part) for part in parts], "wrong": wrong, "exit": code})
         return code
     rows = [
         (part.name, *(f"{n:,}" for n in (part.equal + _failed(part), part.equal, len(part.unchecked), _failed(part))))
@@ -51,11 +35,6 @@ def verify(
     left = any(part.unchecked for part in parts)
     unchanged = "Nothing that can be checked was changed." if left else "Nothing was changed."
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
-    if unnamed:
-        say_first([f"  {path}  {bytes_:,} bytes" for path, bytes_ in unnamed.items()], 20)
-        kept = "nothing is deleted while something is wrong" if wrong else "--prune deletes them"
-        what = f"{many(len(unnamed), 'file')}, {size:,} bytes"
-        say(f"Deleted {what}." if prune and not wrong else f"{what}, named by nothing; {kept}.")
     return code
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 import webbrowser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.arguments import PricesFile, opt
+from editloupe.cli.arguments import HumanColumns, PricesFile, opt
 from editloupe.cli.output import note, say
 from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
+from editloupe.figures.labels import column_names
 from editloupe.runs.folders import runs_below
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.pages import Site
@@ -32,38 +32,39 @@ def view(
     port: Annotated[int | None, opt("--port", "N", f"Default: {PORT}, or the next free one.", min=0, max=65535)] = None,
     allow_host: Annotated[list[str] | None, opt("--allow-host", "NAME", "A further name of this server.")] = None,
     human: Annotated[Path | None, opt("--human", "FILE", "People's labels, shown beside the judges'.")] = None,
+    columns: HumanColumns = None,
     prices: PricesFile = None,
     open_browser: Annotated[bool, opt("--open", None, "Open the pages in a browser.")] = False,
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
-    site = replace(_site(named, human=human), numbers=Numbers(prices=read_prices(prices)))
-    with bound(site, host, port, allow_host or (), renew=partial(_renewed, named, human)) as server:
+    if columns is not None and human is None:
+        raise ConfigError("--columns says what the columns of --human hold; name a table with --human FILE")
+    people = {"human": human, "columns": column_names(columns, "--columns")}
+    site = replace(_site(named, people=people), numbers=Numbers(prices=read_prices(prices)))
+    with bound(site, host, port, allow_host or (), renew=partial(_renewed, named, people)) as server:
         if server.open_to_others:
             note(f"{host} is not loopback: whoever reaches this machine there can read these runs.")
         places = ", ".join(map(str, named))
         what = f"{len(site.runs)} runs of {places}" if site.listed and any(map(_no_run, named)) else places
         say(f"Serving {what} at {server.url} (Ctrl-C ends it)")
-        if len(site.runs) == 1:
-            # A large run is read while the browser opens.
-            threading.Thread(target=site.prepare, daemon=True).start()
         if open_browser:
             webbrowser.open(server.url)
         serve_until_stopped(server)
     return 0
 
 
-def _site(named: Iterable[Path], known: Sequence[RunReader] = (), human: Path | None = None) -> Site:
+def _site(named: Iterable[Path], known: Sequence[RunReader] = (), *, people: Mapping[str, Any]) -> Site:
     """A site of the runs that are there now. known: readers that are open already; their runs keep their places.
 
-    human: a table of people's labels.
+    people: arguments of `RunReader` on a table of people's labels.
     Raises ConfigError for a folder without a run, and for a run that was named and cannot be read.
     """
     found, broken, listed = _found(named)
     readers = [reader for reader in known if reader.folder in found]
     for run in (run for run in found if all(run != reader.folder for reader in readers)):
         try:
-            readers.append(RunReader(run, live=True, human=human))
+            readers.append(RunReader(run, live=True, **people))
         except ConfigError as error:
             if not listed:
                 raise
@@ -71,10 +72,10 @@ def _site(named: Iterable[Path], known: Sequence[RunReader] = (), human: Path | 
     return Site.of(readers, live=True, listed=listed, broken=broken)
 
 
-def _renewed(named: Iterable[Path], human: Path | None, site: Site) -> Site:
+def _renewed(named: Iterable[Path], people: Mapping[str, Any], site: Site) -> Site:
     """The site with the runs that have come since, and without those that are gone."""
     try:
-        now = _site(named, [run.reader for run in site.runs], human)
+        now = _site(named, [run.reader for run in site.runs], people=people)
     except ConfigError:
         return site  # the last run is gone, and its pages say so
     if (now.broken, [run.reader for run in now.runs]) == (site.broken, [run.reader for run in site.runs]):

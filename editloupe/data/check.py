@@ -104,18 +104,16 @@ def check(
     decoded, noted = _decoded(loaded.samples, store), set[str]()
     for sample in loaded.samples:
         problems += [*_of_images(sample, decoded, noted), *_of_sample(sample)]
-    masks, notes = [mask for sample in loaded.samples for mask in sample.masks.values()], loaded.notes
-    grids = {(mask.width, mask.height) for mask in masks}
-    if len(masks) > 1 and len(grids) == 1 and any(p.kind == "mask_size" for p in problems):
+    notes, grids = loaded.notes, [(m.width, m.height) for sample in loaded.samples for m in sample.masks.values()]
+    if len(grids) > 1 and len(set(grids)) == 1 and any(p.kind == "mask_size" for p in problems):
         # A data set that stores masks on one grid, as GIE-Bench does.
         problems = [p for p in problems if p.kind != "mask_size"]
-        ((width, height),) = grids
-        notes = (*notes, f"all {len(masks):,} masks are {width}×{height} px; measures stretch them over their sources")
+        size = "×".join(map(str, grids[0]))
+        notes = (*notes, f"all {len(grids):,} masks are {size} px; measures stretch them over their sources")
     wrong = {p.sample for p in problems if p.severity == "error"}
     mute = {*(blocked(loaded.format, loaded.samples) if blocked else ())} - wrong
-    there = [
-        [turn.edited is not None for turn in sample.turns] for sample in loaded.samples if sample.key not in wrong | mute
-    ]
+    asked = [sample for sample in loaded.samples if sample.key not in wrong | mute]
+    there = [[turn.edited is not None for turn in sample.turns] for sample in asked]
     return DataReport(
         format=loaded.format,
         rows=len(loaded.samples) + len(loaded.rejected),

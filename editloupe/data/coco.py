@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -81,7 +81,7 @@ class Annotated:
     images: tuple[AnnotatedImage, ...]
     categories: Mapping[int, str]
     """Id → name in plain words: "street_sign" is "street sign"."""
-    faults: tuple[Fault, ...] = field(default=())
+    faults: tuple[Fault, ...] = ()
 
 
 class _Unusable(Exception):
@@ -95,37 +95,29 @@ def read_coco(file: Path) -> Annotated:
 
     Raises DataError where it cannot be read, is no JSON, or lacks images, annotations or categories.
     """
-    data, categories, faults = _read(file), dict[int, str](), list[Fault]()
-    for entry in data["categories"]:
-        number, name = (entry.get("id"), entry.get("name")) if isinstance(entry, Mapping) else (None, None)
-        if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str) or not name.strip():
-            raise DataError(f"{file}: expected categories with a number as id and a name; found {shown(entry)}")
-        if number in categories:
-            raise DataError(f"{file}: two categories have the id {number}: {categories[number]!r} and {name!r}")
-        categories[number] = " ".join(name.replace("_", " ").split())
+    data = _read(file)
+    categories = _categories(data["categories"], file)
     images: dict[str, AnnotatedImage] = {}
     objects: dict[str, list[CocoAnnotation]] = {}
+    faults: list[Fault] = []
     for place, entry in enumerate(data["images"], start=1):
         id_ = _id(entry, "id")
         try:
-            if id_ is None or id_ in images:
-                raise _Unusable("no_id" if id_ is None else "duplicate_id", shown(entry))
+            if not id_ or id_ in images:
+                raise _Unusable("duplicate_id" if id_ else "no_id", shown(entry))
             images[id_], objects[id_] = _image(entry, id_), []
         except _Unusable as error:
             faults.append(Fault(what=f"image {id_ or f'number {place}'}", why=error.why, detail=str(error)))
     for place, entry in enumerate(data["annotations"], start=1):
-        name = _id(entry, "id") or f"number {place}"
+        name, of = _id(entry, "id") or f"number {place}", _id(entry, "image_id")
         try:
-            if (of := _id(entry, "image_id")) not in images:
+            if of not in images:
                 raise _Unusable("unknown_image", f"no image that can be used has the id {of!r}")
             objects[of].append(_annotation(entry, images[of], categories, name))
         except _Unusable as error:
             faults.append(Fault(what=f"annotation {name}", why=error.why, detail=str(error)))
-    return Annotated(
-        images=tuple(replace(image, annotations=tuple(objects[id_])) for id_, image in images.items()),
-        categories=categories,
-        faults=tuple(faults),
-    )
+    found = tuple(replace(image, annotations=tuple(objects[id_])) for id_, image in images.items())
+    return Annotated(images=found, categories=categories, faults=tuple(faults))
 
 
 def mask_of(annotation: CocoAnnotation, *, width: int, height: int) -> Mask | None:
@@ -137,15 +129,13 @@ def mask_of(annotation: CocoAnnotation, *, width: int, height: int) -> Mask | No
     given = annotation.segmentation
     if isinstance(given, Mapping):
         return _runs(given, width=width, height=height)
-    if given is None or given == []:
+    if not given:
         return None
-    if not isinstance(given, list | tuple):
-        raise ValueError(f"expected a segmentation as polygons or as an object with size and counts, found {shown(given)}")
     filled = np.zeros((height, width), np.bool_)
-    for polygon in given:
+    for polygon in given if isinstance(given, list | tuple) else [given]:
         numbers = [finite(v) for v in polygon] if isinstance(polygon, list | tuple) else []
         if len(numbers) < 6 or len(numbers) % 2 or None in numbers:
-            raise ValueError(f"expected a polygon as [x, y, x, y, …] of at least three points, found {shown(polygon)}")
+            raise ValueError(f"expected polygons as [x, y, x, y, …] of at least three points, found {shown(polygon)}")
         filled |= _polygon(np.asarray(numbers, np.float64).reshape(-1, 2), width=width, height=height)
     return filled
 
@@ -155,24 +145,31 @@ def _read(file: Path) -> Mapping[str, list[Any]]:
     try:
         # Larger than a table of ours may be: LVIS has more than a million objects.
         data = json.loads(files.read_bytes(file))
-    except FileNotFoundError:
-        raise DataError(f"{file}: no such file; {what}") from None
-    except IsADirectoryError:
-        raise DataError(f"{file}: is a folder; {what}; --set images=… names the folder") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is no JSON that can be read ({error}); {what}") from error
     if not isinstance(data, dict):
-        raise DataError(f"{file}: expected an object with images, annotations and categories; found {shown(data)}")
+        raise DataError(f"{file}: {what}, an object with images, annotations and categories; found {shown(data)}")
     for name in ("images", "annotations", "categories"):
         if not isinstance(data.get(name), list) or not data[name]:
-            found = shown(data[name]) if name in data else "none"
-            raise DataError(f"{file}: expected a list {name!r} with at least one entry; found {found}")
+            raise DataError(f"{file}: expected a list {name!r} with at least one entry; found {shown(data.get(name))}")
     return data
 
 
-def _id(entry: Any, name: str) -> str | None:
+def _categories(entries: list[Any], file: Path) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for entry in entries:
+        number, name = (entry.get("id"), entry.get("name")) if isinstance(entry, Mapping) else (None, None)
+        if not isinstance(number, int) or number in found or not isinstance(name, str) or not name.strip():
+            raise DataError(
+                f"{file}: expected categories with a number of their own as id, and a name; found {shown(entry)}"
+            )
+        found[number] = " ".join(name.replace("_", " ").split())
+    return found
+
+
+def _id(entry: Any, name: str) -> str:
     value = entry.get(name) if isinstance(entry, Mapping) else None
-    return str(value) if isinstance(value, int | str) and not isinstance(value, bool) and str(value).strip() else None
+    return str(value).strip() if isinstance(value, int | str) else ""
 
 
 def _image(entry: Mapping[str, Any], id_: str) -> AnnotatedImage:
@@ -181,19 +178,17 @@ def _image(entry: Mapping[str, Any], id_: str) -> AnnotatedImage:
     if not (isinstance(width, int) and isinstance(height, int) and 0 < width < _MOST and 0 < height < _MOST):
         found = f"{shown(width)} and {shown(height)}"
         raise _Unusable("no_size", f"expected the image's width and height in px, found {found}")
-    name = entry.get("file_name")
-    if not name and isinstance(entry.get("coco_url"), str):
-        # LVIS names COCO's files by their addresses: …/val2017/000000397133.jpg.
-        name = "/".join(PurePosixPath(urlsplit(entry["coco_url"]).path).parts[-2:])
+    # LVIS names COCO's files by their addresses: …/val2017/000000397133.jpg.
+    address = PurePosixPath(urlsplit(str(entry.get("coco_url", ""))).path).parts[-2:]
+    name = entry.get("file_name") or "/".join(address)
     if not isinstance(name, str) or not name.strip():
         raise _Unusable("no_file_name", "expected file_name, or coco_url as LVIS has it")
     lists = [entry.get(key) or [] for key in ("neg_category_ids", "not_exhaustive_category_ids")]
     if odd := [one for one in lists if not isinstance(one, list) or not all(isinstance(n, int) for n in one)]:
         raise _Unusable("category_lists", f"expected a list of category ids, found {shown(odd[0])}")
     absent, not_exhaustive = map(frozenset, lists)
-    return AnnotatedImage(
-        id=id_, name=name, width=width, height=height, annotations=(), absent=absent, not_exhaustive=not_exhaustive
-    )
+    size: dict[str, int] = {"width": width, "height": height}
+    return AnnotatedImage(id=id_, name=name, **size, annotations=(), absent=absent, not_exhaustive=not_exhaustive)
 
 
 def _annotation(
@@ -208,8 +203,7 @@ def _annotation(
         box = to_px(quad, "xywh", width=image.width, height=image.height)
         box = inside(box, width=image.width, height=image.height)
     except ValueError as error:
-        detail = f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}: {error}"
-        raise _Unusable("box", detail) from error
+        raise _Unusable("box", f"expected bbox as [x, y, width, height] in px, found {shown(numbers)}: {error}") from error
     crowd = bool(entry.get("iscrowd"))
     return CocoAnnotation(id=name, category=category, box=box, segmentation=entry.get("segmentation"), crowd=crowd)
 
@@ -231,15 +225,10 @@ def _runs(given: Mapping[str, Json], *, width: int, height: int) -> Mask:
     size, counts = given.get("size"), given.get("counts")
     if not isinstance(size, list | tuple) or list(size) != [height, width]:
         raise ValueError(f"its size [height, width] is {shown(size)}, the image's {[height, width]}")
-    if isinstance(counts, str):
-        raise ValueError(
-            "its counts are COCO's compressed text; expected numbers (pycocotools.mask.decode makes a mask of it)"
-        )
-    numbers = counts if isinstance(counts, list | tuple) else []
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
-        raise ValueError("its counts are no whole numbers from 0")
+    if not isinstance(counts, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in counts):
+        raise ValueError("its counts are no whole numbers from 0 (pycocotools.mask.decode reads COCO's compressed text)")
     # Of Python's numbers: a damaged count may be larger than an array holds.
-    if (total := sum(numbers)) != width * height:
+    if (total := sum(counts)) != width * height:
         raise ValueError(f"its counts add up to {total:,} px; the image has {width * height:,}")
-    flat = np.repeat(np.arange(len(numbers)) % 2 == 1, numbers)
+    flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     return flat.reshape((height, width), order="F")

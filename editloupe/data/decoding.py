@@ -38,7 +38,6 @@ COMPOSITED: Final = "alpha composited on white"
 _FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
 _READABLE: Final = "PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or PPM"
 _HEIC_BRANDS: Final = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-
 # EXIF orientation (1 is upright) → what makes the image upright.
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -49,19 +48,11 @@ _UPRIGHT: Final = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_SIDEWAYS: Final = {5, 6, 7, 8}
-_PNG_METADATA: Final = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
-"""From these Pillow reads a PNG's orientation. If none stands before the pixels, it decodes them to look behind."""
-
-_ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""The passes of an interlaced PNG: first column and row, and the steps between columns and rows."""
-
 # What Pillow's plug-ins raise on bytes that are cut off or changed.
 _DAMAGE: Final = (
     OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, IndexError, KeyError, TypeError,
     OverflowError, AttributeError, RuntimeError, ZeroDivisionError,
 )  # fmt: skip
-
 _warnings_lock = threading.Lock()
 
 
@@ -71,11 +62,8 @@ def header(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[int
     Raises ImageError for a file that is empty, no image, too large or too small. Pixels are not decoded.
     """
     with _opened(data, name, max_pixels) as image:
-        width, height = image.size
-        # Pillow turns the size of a TIFF itself.
-        if image.format != "TIFF" and _orientation(image) in _SIDEWAYS:
-            width, height = height, width
-        return width, height, _media_type(image)
+        width, height = image.size if _orientation(image) < 5 else image.size[::-1]
+        return width, height, Image.MIME.get(image.format or "", "application/octet-stream")
 
 
 def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB, tuple[str, ...]]:
@@ -83,25 +71,23 @@ def decode(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> tuple[RGB
 
     Raises ImageError as `header`, and for a file that is damaged or cut off.
     """
-    notes: list[str] = []
-    colour, alpha = _coloured(data, name, max_pixels, notes)
+    color, alpha, notes = _layers(data, name, max_pixels)
     if alpha is not None and alpha.getextrema() != (255, 255):
         notes.append(COMPOSITED)
-        colour = Image.composite(colour, Image.new("RGB", colour.size, (255, 255, 255)), alpha)
-    return np.asarray(colour, dtype=np.uint8), tuple(notes)
+        color = Image.composite(color, Image.new("RGB", color.size, (255, 255, 255)), alpha)
+    return np.asarray(color, dtype=np.uint8), tuple(notes)
 
 
 def layers(data: bytes, *, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Return an image file's bytes as H×W×4 uint8 RGBA: as `decode`, and not composited. Raises ImageError."""
-    colour, alpha = _coloured(data, name, max_pixels, [])
-    colour.putalpha(255 if alpha is None else alpha)
-    return np.asarray(colour, dtype=np.uint8)
+    color, alpha, _ = _layers(data, name, max_pixels)
+    color.putalpha(255 if alpha is None else alpha)
+    return np.asarray(color, dtype=np.uint8)
 
 
 def extension(data: bytes, *, name: str) -> str:
     """Return the ending under which the store keeps these bytes, such as "png", by their header. Raises ImageError."""
-    with _opened(data, name, MAX_PIXELS) as image:
-        return EXTENSIONS.get(_media_type(image), "bin")
+    return EXTENSIONS.get(header(data, name=name)[2], "bin")
 
 
 def encode_png(rgb: RGB) -> bytes:
@@ -126,24 +112,20 @@ def _opened(data: bytes, name: str, max_pixels: int) -> Image.Image:
     try:
         with _no_warnings():
             image = Image.open(io.BytesIO(data), formats=("HEIF",) if heic else _FORMATS)
+        width, height = image.size
+        found = f"{width:,}×{height:,} px" if width * height > max_pixels else ""
     except Image.DecompressionBombError as error:
         found = str(error).partition(" exceeds")[0]  # "Image size (900000000 pixels)"; Pillow goes on with its own limit
-        raise ImageError(_too_large(name, found, max_pixels)) from error
     except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not an image that can be read; expected {_READABLE}") from error
     except _DAMAGE as error:
         raise ImageError(f"{name}: the image header is damaged ({error}); expected {_READABLE}") from error
-    width, height = image.size
-    if width * height > max_pixels:
-        raise ImageError(_too_large(name, f"{width:,}×{height:,} px", max_pixels))
+    if found:
+        limit = f"the limit of {max_pixels:,} px, a guard against decompression bombs"
+        raise ImageError(f"{name}: {found} is more than {limit}; scale the image down first")
     if min(width, height) < MIN_SIDE:
         raise ImageError(f"{name}: {width}×{height} px is too small to compare; expected at least {MIN_SIDE} px a side")
     return image
-
-
-def _too_large(name: str, found: str, most: int) -> str:
-    limit = f"the limit of {most:,} px, a guard against decompression bombs"
-    return f"{name}: {found} is more than {limit}; scale the image down first"
 
 
 def _register_heif(name: str) -> None:
@@ -164,74 +146,69 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
-def _media_type(image: Image.Image) -> str:
-    return Image.MIME.get(image.format or "", "application/octet-stream")
-
-
 def _orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation, 1 to 8; 1 is upright."""
-    if image.format == "PNG" and not _PNG_METADATA & {key for key in image.info if isinstance(key, str)}:
-        return 1
+    """Return the EXIF orientation, 1 to 8; 1 is upright. Pillow turns the pixels of a TIFF, and its size, itself."""
+    exif = Image.Exif()
     try:
         with _no_warnings():
-            value = image.getexif().get(ExifTags.Base.Orientation)
+            exif.load(image.info.get("exif", b""))
+            value = exif.get(ExifTags.Base.Orientation)
     except _DAMAGE:
         return 1
     return value if isinstance(value, int) and value in _UPRIGHT else 1
 
 
-def _coloured(data: bytes, name: str, max_pixels: int, notes: list[str]) -> tuple[Image.Image, Image.Image | None]:
-    """Return an image file as upright RGB in sRGB, and its alpha channel if it has one. Raises ImageError."""
+def _layers(data: bytes, name: str, max_pixels: int) -> tuple[Image.Image, Image.Image | None, list[str]]:
+    """Return an image file as upright RGB in sRGB, its alpha channel if it has one, and notes. Raises ImageError."""
     with _opened(data, name, max_pixels) as image:
         try:
             turned, deep = _orientation(image), _has_16_bits(image)
             frames = getattr(image, "n_frames", 1)
             image.seek(0)
             image.load()
-            if image.format == "PNG" and _lacks_lines(image, data):
+            if _lacks_lines(image, data):
                 raise ValueError("its lines of pixels are too few")
-            if image.format != "TIFF" and _orientation(image) != turned:
+            if _orientation(image) != turned:
                 raise ImageError(f"{name}: is turned by EXIF that stands behind its pixels; save it upright")
-            if odd := _unreadable(image):
+            # 258 is the number of bits a channel.
+            deepest = max(image.tag_v2.get(258, (8,))) if isinstance(image, TiffImageFile) else 8
+            if odd := "fractions" if image.mode == "F" else "numbers of 32 bits" if deepest > 16 else "":
                 raise ImageError(f"{name}: its pixels are {odd}; save it with 8 or 16 bits a channel")
-            notes += [f"first of {frames} frames"] if frames > 1 else []
-            notes += ["EXIF rotation applied"] if turned != 1 else []
             if image.format == "PNG":
                 _scale_clear(image, bits=data[24])
-            colour, alpha = _split(image)
-            notes += ["reduced to 8 bits"] if deep else []
-            if profile := image.info.get("icc_profile"):
-                colour = _to_srgb(colour, profile, notes)
-            notes += ["CMYK converted to RGB"] if image.mode == "CMYK" else []
+            color, alpha = _split(image)
+            color, converted = _to_srgb(color, image.info.get("icc_profile"))
             # Pillow copies on conversion, also where there is nothing to convert.
-            colour = colour if colour.mode == "RGB" else colour.convert("RGB")
-            # Pillow turns the pixels of a TIFF itself.
-            turn = None if image.format == "TIFF" else _UPRIGHT.get(turned)
-            if turn is not None:
-                colour, alpha = colour.transpose(turn), None if alpha is None else alpha.transpose(turn)
+            color = color if color.mode == "RGB" else color.convert("RGB")
+            if (turn := _UPRIGHT.get(turned)) is not None:
+                color, alpha = color.transpose(turn), None if alpha is None else alpha.transpose(turn)
         except _DAMAGE as error:
             raise ImageError(f"{name}: the image data is damaged or cut off ({error}); expected a whole file") from error
-        return colour, alpha
+        notes = (
+            f"first of {frames} frames" * (frames > 1),
+            "EXIF rotation applied" * (turned != 1),
+            "reduced to 8 bits" * deep,
+            converted,
+            "CMYK converted to RGB" * (image.mode == "CMYK"),
+        )
+        return color, alpha, [note for note in notes if note]
 
 
-def _lacks_lines(image: Image.Image, png: bytes) -> bool:
-    """Return True if a decoded PNG has fewer lines of pixels than its header says. Pillow leaves missing lines black."""
+def _lacks_lines(image: Image.Image, data: bytes) -> bool:
+    """Return True if a decoded PNG has too few lines of pixels, which Pillow leaves as they were.
+
+    Lines are written from above, those of odd number last where they are interlaced.
+    """
     width, height = image.size
-    # Lines are written from above, those of odd number last where they are interlaced.
-    if all(image.crop((0, row, width, row + 1)).getbbox(alpha_only=False) for row in (height - 2, height - 1)):
+    last = (0, height - 2, width, height)
+    rows = image.crop(last)
+    if image.format != "PNG" or all(rows.crop((0, n, width, n + 1)).getbbox(alpha_only=False) for n in (0, 1)):
         return False
-    bits, kind, interlaced = png[24], png[25], png[28]
-    bits *= {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
-    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
-    sides = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in passes]
-    wanted = sum((1 + (columns * bits + 7) // 8) * rows for columns, rows in sides if columns > 0)
-    at, packed = 8, []
-    # A file may end without its IEND.
-    while at + 12 <= len(png) and (part := png[at + 4 : at + 8]) != b"IEND":
-        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
-        packed += [png[at + 8 : end - 4]] if part == b"IDAT" else []
-        at = end
-    return len(zlib.decompressobj().decompress(b"".join(packed), wanted)) < wanted
+    with _opened(data, "", width * height) as again:
+        bands = len(again.getbands())
+        again.im = Image.new(again.mode, again.size, 1 if bands == 1 else (1,) * bands).im
+        again.load()
+        return again.crop(last).tobytes() != rows.tobytes()
 
 
 def _has_16_bits(image: Image.Image) -> bool:
@@ -239,15 +216,8 @@ def _has_16_bits(image: Image.Image) -> bool:
     return image.mode.startswith("I") or any(";16" in str(tile.args) for tile in getattr(image, "tile", ()))
 
 
-def _unreadable(image: Image.Image) -> str:
-    """Return what pixels are of which nobody knows the white, in words; "" for those that can be read."""
-    # 258 is the number of bits a channel.
-    deepest = max(image.tag_v2.get(258, (8,))) if isinstance(image, TiffImageFile) else 8
-    return "fractions" if image.mode == "F" else "numbers of 32 bits" if deepest > 16 else ""
-
-
 def _scale_clear(png: Image.Image, *, bits: int) -> None:
-    """Bring the one transparent colour that a PNG may name to the levels of its pixels; Pillow leaves it as it is.
+    """Bring the one transparent color that a PNG may name to the levels of its pixels; Pillow leaves it as it is.
 
     bits: a channel, in the file.
     """
@@ -259,7 +229,7 @@ def _scale_clear(png: Image.Image, *, bits: int) -> None:
 
 
 def _split(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
-    """Return 8-bit colour without alpha, and the alpha channel where there is one."""
+    """Return 8-bit color without alpha, and the alpha channel where there is one."""
     if image.mode.startswith("I"):
         clear, levels = image.info.get("transparency"), np.asarray(image)
         alpha = Image.fromarray(np.where(levels == clear, 0, 255).astype(np.uint8)) if isinstance(clear, int) else None
@@ -268,22 +238,20 @@ def _split(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
     if not image.has_transparency_data:
         return (image.convert("RGB") if image.mode == "P" else image), None
     rgba = image.convert("RGBA")
-    # A profile of a grey image is one for grey.
-    colour = rgba.getchannel("R") if image.mode in ("LA", "La") else rgba.convert("RGB")
-    return colour, rgba.getchannel("A")
+    # A profile of a gray image is one for gray.
+    color = rgba.getchannel("R") if image.mode in ("LA", "La") else rgba.convert("RGB")
+    return color, rgba.getchannel("A")
 
 
-def _to_srgb(colour: Image.Image, profile: bytes, notes: list[str]) -> Image.Image:
-    """Return the colours of an embedded ICC profile brought to sRGB."""
+def _to_srgb(color: Image.Image, profile: bytes | None) -> tuple[Image.Image, str]:
+    """Return the colors of an embedded ICC profile brought to sRGB, and a note; "" for none."""
+    if not profile:
+        return color, ""
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if "srgb" in (ImageCms.getProfileDescription(source) or "").lower():
-            return colour
-        converted = ImageCms.profileToProfile(colour, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
+            return color, ""
+        converted = ImageCms.profileToProfile(color, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
-        notes.append("unreadable ICC profile ignored")
-        return colour
-    if converted is None:
-        return colour
-    notes.append("ICC profile converted to sRGB")
-    return converted
+        return color, "unreadable ICC profile ignored"
+    return (color, "") if converted is None else (converted, "ICC profile converted to sRGB")

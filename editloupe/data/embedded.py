@@ -27,38 +27,33 @@ def row_files(data: DataSet) -> list[Path]:
 
     Raises DataError for a folder of several splits.
     """
-    folder = Folder(data.root, data.store)
+    root, folder = data.root, Folder(data.root, data.store)
     if data.metadata is not None:
         return [folder.own(data.metadata.name)] if data.metadata.suffix.lower() in ENDINGS else []
-    if (data.root / "dataset_dict.json").is_file():
-        places = sorted(path.parent for path in data.root.glob("*/state.json"))
-        if len(places) != 1:
-            names = ", ".join(place.name for place in places) or "none"
-            raise DataError(f"{data.root}: expected one split, found {names}; give the folder of one")
-        return _saved(places[0], folder)
-    if (data.root / "state.json").is_file():
-        return _saved(data.root, folder)
-    if any((data.root / name).is_file() for name in _METADATA):
+    if saved := [path for path in (root / "state.json", *sorted(root.glob("*/state.json"))) if path.is_file()]:
+        if len(saved) > 1:
+            names = ", ".join(path.parent.name for path in saved)
+            raise DataError(f"{root}: expected one split, found {names}; give the folder of one")
+        return _saved(saved[0], folder)
+    if any((root / name).is_file() for name in _METADATA):
         return []
-    found = next(filter(None, (sorted((data.root / below).glob("*.parquet")) for below in ("", "data"))), [])
+    found = next(filter(None, (sorted((root / below).glob("*.parquet")) for below in ("", "data"))), [])
     # The hub's names, such as train-00000-of-00004.parquet.
     splits = sorted({file.name.partition("-")[0] for file in found if "-of-" in file.name})
     if len(splits) > 1:
         raise DataError(f"{found[0].parent}: holds several splits ({', '.join(splits)}); give one file of them")
-    return [folder.own(file.relative_to(data.root).as_posix()) for file in found]
+    return [folder.own(file.relative_to(root).as_posix()) for file in found]
 
 
-def _saved(place: Path, folder: Folder) -> list[Path]:
+def _saved(state: Path, folder: Folder) -> list[Path]:
     """Return the files of `save_to_disk` as its state.json lists them."""
-    state: Any
+    found: Any
     try:
-        state = parse_json(read_bytes(place / "state.json"))
-        names = [str(one["filename"]) for one in state["_data_files"]]
+        found = parse_json(read_bytes(state))
+        names = [str(one["filename"]) for one in found["_data_files"]]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(
-            f"{place / 'state.json'}: expected the list _data_files of datasets' save_to_disk: {error}"
-        ) from error
-    return [folder.file(name if place == folder.root else f"{place.name}/{name}") for name in names]
+        raise DataError(f"{state}: expected the list _data_files of datasets' save_to_disk: {error}") from error
+    return [folder.file((state.parent.relative_to(folder.root) / name).as_posix()) for name in names]
 
 
 def image_columns(file: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -105,21 +100,15 @@ class RowImages(Folder):
         path = cell.struct.field("path") if "path" in fields else polars.lit(None, polars.String)
         described = [data.is_null().alias("empty"), path.cast(polars.String).fill_null("").alias("path")]
         rows = lazy.select(described).collect(engine="streaming").iter_rows()
-        inside = (f"{column}/{number}" for number in range(before + 1, 2**62))
-        return [(self._below(path) if empty else name, path) for (empty, path), name in zip(rows, inside, strict=False)]
-
-    def _below(self, path: str) -> str:
-        """Return the path of a cell as a name in this folder, where it leads into it."""
-        root = self.root.resolve()
-        return Path(path).relative_to(root).as_posix() if path and Path(path).is_relative_to(root) else path
+        return [(path if empty else f"{column}/{n}", path) for n, (empty, path) in enumerate(rows, start=before + 1)]
 
     def _added(self, name: str) -> ImageRef:
         column, _, row = name.rpartition("/")
         for before, file, columns in reversed(self._files):
             if column in columns and row.isdecimal() and int(row) > before:
-                number = int(row) - before
-                again = partial(self._bytes, file, column, number)
-                return self._store.add_bytes(again(), name=f"{file}, row {number}, column {column!r}", again=again)
+                again = partial(self._bytes, file, column, int(row) - before)
+                where = f"{file}, row {int(row) - before}, column {column!r}"
+                return self._store.add_bytes(again(), name=where, again=again)
         try:
             return super()._added(name)
         except RowError as error:
@@ -128,23 +117,17 @@ class RowImages(Folder):
 
     def _bytes(self, file: Path, column: str, number: int) -> bytes:
         block, place = divmod(number - 1, _ROWS)
-        cells = self._block(file, column, block)
-        value = cells[place] if place < len(cells) else None
+        value = self._block(file, column, block)[place]
         found = value.get("bytes") if isinstance(value, dict) else value
         if not isinstance(found, bytes):
-            what = f"expected the bytes of a file, found {shown(found)}"
-            raise ImageError(f"{file}, row {number}, column {column!r}: {what}")
+            raise ImageError(f"{file}, row {number}, column {column!r}: expected the bytes of a file, found {shown(found)}")
         return found
 
     def _cells(self, file: Path, column: str, block: int) -> list[object]:
         import polars
 
         try:
-            rows = (
-                (self._whole if file.suffix.lower() == ".arrow" else lazily)(file)
-                .select(column)
-                .slice(block * _ROWS, _ROWS)
-            )
-            return rows.collect().to_series().to_list()
+            lazy = (self._whole if file.suffix.lower() == ".arrow" else lazily)(file)
+            return lazy.select(column).slice(block * _ROWS, _ROWS).collect().to_series().to_list()
         except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
             raise ImageError(f"{file}: column {column!r} cannot be read: {error}") from error

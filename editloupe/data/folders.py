@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final, Literal, TypeAlias
 
-from editloupe.data.hub import download_line
 from editloupe.data.images import ImageStore
-from editloupe.errors import DataError, ImageError, SampleError, nearest
+from editloupe.errors import DataError, ImageError, SampleError
 from editloupe.values import ImageRef
 
 Kind: TypeAlias = Literal[
@@ -64,7 +63,7 @@ class Folder:
             except RowError as error:
                 self._read[name] = error
             except ImageError as error:
-                self._read[name] = RowError("unreadable_image", str(error), path=self._path(name))
+                self._read[name] = RowError("unreadable_image", str(error), path=self.root / name)
         found = self._read[name]
         if isinstance(found, RowError):
             raise RowError(found.kind, str(found), path=found.path)
@@ -74,38 +73,29 @@ class Folder:
         """Add an image to the store. Raises RowError and ImageError."""
         return self._store.add_file(self.file(name))
 
-    def _path(self, name: str) -> Path:
-        """Return the file that an error is about."""
-        return self.root / name
-
     def file(self, name: str) -> Path:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""
-        if _PLAIN.fullmatch(name) and self._is_own(path := self.root / name):
-            return path
+        path = self.root / name
+        if not (_PLAIN.fullmatch(name) and self._is_own(path)):
+            self._check(name, path)
+        return path
+
+    def _check(self, name: str, path: Path) -> None:
         absolute = bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\"))
         fault = "holds a zero byte" if "\0" in name else "is absolute" if absolute else ""
         if fault := fault or ("holds '..'" if ".." in PureWindowsPath(name).parts else ""):
             expected = f"a path inside {self.root}, relative to it, since nothing outside is read"
             raise RowError("outside_folder", f"file name {name!r} {fault}; expected {expected}")
-        # Metadata made on another system: names composed otherwise (macOS), backslashes (Windows).
-        composed, apart = unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)
-        for spelling in dict.fromkeys((name, composed, apart, name.replace("\\", "/"))):
-            path = self.root / spelling
-            try:
-                real, there = path.resolve(), path.exists()
-            except (OSError, RuntimeError) as error:  # a name too long, a ring of links
-                problem = getattr(error, "strerror", None) or error
-                raise RowError("missing_file", f"{path}: cannot be opened: {problem}", path=path) from error
-            if not real.is_relative_to(self._real):
-                raise RowError(
-                    "outside_folder",
-                    f"{path} is a link that leads outside {self.root}, and nothing outside it is read; put the file itself "
-                    "there (from the Hugging Face cache: download with local_dir instead)",
-                    path=path,
-                )
-            if there:
-                return path
-        raise RowError("missing_file", f"{self.root / name}: no such file; expected an image", path=self.root / name)
+        try:
+            real, there = path.resolve(), path.exists()
+        except (OSError, RuntimeError) as error:  # a name too long, a ring of links
+            problem = getattr(error, "strerror", None) or error
+            raise RowError("missing_file", f"{path}: cannot be opened: {problem}", path=path) from error
+        if not real.is_relative_to(self._real):
+            cure = "put the file itself there (from the Hugging Face cache: download with local_dir instead)"
+            raise RowError("outside_folder", f"{path} is a link that leads outside {self.root}; {cure}", path=path)
+        if not there:
+            raise RowError("missing_file", f"{path}: no such file; expected an image", path=path)
 
     def _is_own(self, path: Path) -> bool:
         """Return whether a path is that of a plain file in this folder, and no link: then it need not be followed."""
@@ -152,42 +142,11 @@ def plain_stem(name: str) -> str:
     return unicodedata.normalize("NFC", PurePosixPath(name.replace("\\", "/")).stem)
 
 
-_HUB: Final = re.compile(r"([\w.-]+/[\w.-]+)", re.ASCII)
-
-
-def _of_hub(path: Path) -> str:
-    """Return how to get a data set of the Hugging Face hub, if a path that is not there may be the id of one."""
-    here = Path.cwd()
-    named = path.relative_to(here) if path.is_relative_to(here) else path
-    found = _HUB.fullmatch(named.as_posix())
-    if found is None or (here / named).parent.exists():
-        return ""
-    id_ = found[1]
-    return f". For data of the Hugging Face hub name hf://{id_}:SPLIT, or download them: {download_line(id_)}"
-
-
-def _near(path: Path) -> str:
-    """Return the path beside one that is not there whose names are nearest to its own; "" for none."""
-    here = Path(path.anchor)
-    for part in path.parts[bool(path.anchor) :]:
-        if not (here / part).exists():
-            try:
-                part = nearest(part, sorted(p.name for p in here.iterdir() if not p.name.startswith(".")))
-            except OSError:
-                return ""
-            if not part:
-                return ""
-        here /= part
-    return str(here)
-
-
 def check_exists(path: Path, *, what: str) -> None:
     """Raise DataError where nothing lies at `path`."""
     if not path.exists():
-        near = _near(path)
         raise DataError(
-            f"{path}: no such folder; {f'did you mean {near}? ' if near else ''}expected {what}"
-            f"{'' if near else _of_hub(path)}"
+            f"{path}: no such folder; expected {what}, or hf://OWNER/NAME:SPLIT for data of the Hugging Face hub"
         )
 
 

@@ -32,15 +32,13 @@ def local_data(path: Path) -> Path:
     Raises MissingExtra without `datasets`, DataError for an address that cannot be read, and where the data or the split
     cannot be downloaded.
     """
-    given = path.as_posix()
-    found = _ADDRESS.fullmatch(given)
-    if found is None:
-        if given.startswith("hf:") and not path.exists():
-            # A path has one of the two slashes.
-            address = re.sub(r"^hf:/?", "hf://", given)
-            raise DataError(f"{address}: expected hf://OWNER/NAME, hf://OWNER/NAME:SPLIT or hf://OWNER/NAME@REVISION:SPLIT")
+    # A path has one of the two slashes.
+    given = path.as_posix().replace("hf:/", "hf://", 1) if path.as_posix().startswith("hf:") else ""
+    if not given or path.exists():
         return path
-    id_, revision, split = found[1], found[2], found[3]
+    if (found := _ADDRESS.fullmatch(given)) is None:
+        raise DataError(f"{given}: expected hf://OWNER/NAME, hf://OWNER/NAME:SPLIT or hf://OWNER/NAME@REVISION:SPLIT")
+    id_, revision, split = found.groups()
     if revision and split and _COMMIT.fullmatch(revision) and (folder := _folder(id_, revision, split)).is_dir():
         return folder
     return _saved(id_, revision, split)
@@ -53,11 +51,6 @@ def origin_of(folder: Path) -> Mapping[str, str] | None:
         return {name: str(found[name]) for name in ("dataset", "revision", "split")}
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def download_line(id_: str) -> str:
-    """Return the command that downloads a data set as it lies on the hub."""
-    return f"hf download --repo-type dataset {id_} --local-dir FOLDER"
 
 
 def _saved(id_: str, revision: str | None, split: str | None) -> Path:
@@ -83,8 +76,8 @@ def _saved(id_: str, revision: str | None, split: str | None) -> Path:
         have = sorted(f"hf://{id_}@{path.parent.name}:{path.name.rpartition('--')[2]}" for path in saved)
         here = f"; saved here already: {', '.join(have)}" if have else ""
         raise DataError(
-            f"hf://{id_}: cannot be downloaded ({first}){here}; where there is a network run {download_line(id_)}, "
-            "and name FOLDER here"
+            f"hf://{id_}: cannot be downloaded ({first}){here}; where there is a network run "
+            f"hf download --repo-type dataset {id_} --local-dir FOLDER, and name FOLDER here"
         ) from error
 
 

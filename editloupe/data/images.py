@@ -107,10 +107,10 @@ class ImageStore:
         Raises ImageError: missing, empty, not an image, HEIC without the extra, too large, too small.
         """
         try:
-            size = path.stat().st_size
-            if size > MAX_BYTES:
-                limit = f"the limit of {MAX_BYTES:,}; compress or scale it down"
-                raise ImageError(f"{path}: {size:,} bytes is more than {limit}")
+            if (size := path.stat().st_size) > MAX_BYTES:
+                raise ImageError(
+                    f"{path}: {size:,} bytes is more than the limit of {MAX_BYTES:,}; compress or scale it down"
+                )
             ref = self._identify(files.read_bytes(path), str(path))
         except FileNotFoundError:
             raise ImageError(f"{path}: no such file; expected an image") from None
@@ -146,24 +146,19 @@ class ImageStore:
         if isinstance(held, bytes):
             return held
         paths = [path for path in (self._paths.get(ref.sha256), ref.path, self._blob(ref)) if path is not None]
-        for path in paths:
+        for source in (*paths, ref.data, held):
             try:
-                found = files.read_bytes(path)
+                found = files.read_bytes(source) if isinstance(source, Path) else source() if callable(source) else source
             except OSError:
                 continue  # another place may hold them; the error below lists all
-            if hashlib.sha256(found).hexdigest() == ref.sha256:
-                # A ref that went through JSON has lost its path; the store keeps it.
-                self._paths.setdefault(ref.sha256, path)
+            if found is not None and hashlib.sha256(found).hexdigest() == ref.sha256:
+                # A ref that went through JSON has lost its path and its bytes; the store keeps them.
+                if isinstance(source, Path):
+                    self._paths.setdefault(ref.sha256, source)
+                elif source is ref.data:
+                    self._held[ref.sha256] = (ref, found)
                 return found
-        for source in (ref.data, held):
-            own = source() if callable(source) else source
-            if own is not None and hashlib.sha256(own).hexdigest() == ref.sha256:
-                # A ref that went through JSON has lost its bytes; the store keeps them.
-                if source is ref.data:
-                    self._held[ref.sha256] = (ref, own)
-                return own
         places = ", ".join(map(str, paths)) or "memory"
-        # Of an image that lies in no file, another store has the bytes.
         hint = "" if paths else "; make the sample with Sample.from_images, which keeps them"
         raise ImageError(f"image {ref.sha256[:12]} is not to be found with its own bytes (looked in {places}){hint}")
 
@@ -181,7 +176,7 @@ class ImageStore:
         return self._notes[ref.sha256]
 
     def differ_where_transparent(self, one: ImageRef, other: ImageRef) -> bool:
-        """Return True if two images whose decoded pixels are the same differ in colour or alpha that white ground hides."""
+        """Return True if two images whose decoded pixels are the same differ in color or alpha that white ground hides."""
         if one.sha256 == other.sha256 or not any(COMPOSITED in self.notes(ref) for ref in (one, other)):
             return False
         here, there = (layers(self.data(ref), name=_name(ref), max_pixels=self.max_pixels) for ref in (one, other))
@@ -205,10 +200,10 @@ class ImageStore:
         return blob if (blob := self._blob(ref)) is not None and blob.exists() else None
 
     def encoded(self, ref: ImageRef, policy: ImagePolicy) -> EncodedImage:
-        """Return the bytes for a model: the image's own where the policy takes them, else normalised PNG; always the same.
+        """Return the bytes for a model: the image's own where the policy takes them, else normalized PNG; always the same.
 
         Own bytes are sent only where nothing stands between them and the pixels that tools see: no EXIF rotation, alpha,
-        odd colour space or further frames.
+        odd color space or further frames.
         """
         return self._encoded((ref.sha256, policy), lambda: self._made(ref, policy))
 

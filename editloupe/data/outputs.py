@@ -23,8 +23,6 @@ _OF_A_TURN: Final = ("{edited}", "{turn}")
 """Parts that a row has for each of its turns."""
 _PART: Final = re.compile(r"\{([^{}]*)\}")
 _SHOWN: Final = 5
-_TURNS: Final = 9
-"""Turns that a rejected row may have had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +66,6 @@ class FileNames:
             told_apart = len(row.edited) == 1 or any(part in pattern for part in _OF_A_TURN)
             found.append(self._filled(one if told_apart else f"{one}_turn_{turn}", its))
         return found
-
-    def possible(self, row: Row, index: int, pattern: str) -> set[str | None]:
-        """Return what the outputs of a rejected row may be called."""
-        parts = {"id": row.id, "edit_type": row.edit_type, "index": str(index), **row.names}
-        turns = [str(n) for n in range(1, _TURNS + 1)] if "{turn}" in pattern else ["1"]
-        patterns = [pattern, self.first] if self.first else [pattern]
-        return {self._filled(one, {"turn": turn, **parts}) for one in patterns for turn in turns}
 
     def _filled(self, pattern: str, parts: Mapping[str, str | None]) -> str | None:
         """Return a name; None where a part of it is not known."""
@@ -132,11 +123,7 @@ def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, 
             row = replace(row, edited=tuple(ImageFile(folder=folder, name=one[0]) if one else None for one in found))
         out.append(row)
     given = Counter(name for its in wanted for name in its)
-    # The output of a rejected row belongs to it all the same.
-    of_rejected = {
-        name for n, row in enumerate(rows) if not isinstance(row, DataRow) for name in names.possible(row, n, pattern)
-    }
-    left = [file for name, its in by_name.items() if name not in given and name not in of_rejected for file in its]
+    left = [file for name, its in by_name.items() if name not in given for file in its]
     listed = f" ({', '.join(left[:_SHOWN])}{', …' if len(left) > _SHOWN else ''})" if left else ""
     missing = sum(count for name, count in given.items() if name not in by_name)
     who = f"editor {editor!r}" if editor else "edited images"
@@ -176,18 +163,15 @@ def _best(
 def _no_match(
     path: Path, names: FileNames, by_name: Mapping[str, object], expected: Mapping[str, object], repeated: Sequence[str]
 ) -> str:
-    """Return why no image of a folder fits, with the folder that may be meant."""
+    """Return why no image of a folder fits."""
     saw, wanted = (
         ", ".join(map(repr, list(these)[:_SHOWN])) + (", …" if len(these) > _SHOWN else "") for these in (by_name, expected)
     )
     reason = f" ({', '.join(repeated)} would give several rows the same file)" if repeated else ""
     where = f" ({names.where})" if names.where else ""
-    inner = sorted({top for name in by_name if (top := name.partition("/")[0]) != name})
-    below = next((top for top in inner if any(name.startswith(f"{top}/{one}") for name in by_name for one in expected)), "")
-    advice = f"; give one folder for each editor: --edited {below}={path / below}" if below else ""
     return (
         f"{path}: no image there belongs to any row{reason}; saw {saw}, expected names such as {wanted} with any image "
-        f"ending{where}{advice}"
+        f"ending{where}; each editor has a folder of its own, --edited NAME=FOLDER"
     )
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError
-from editloupe.data.human import Ratings, human_column
+from editloupe.data.human import NO_RATER, Ratings, human_column
 from editloupe.data.probes import changed_since, is_probe
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import (
@@ -43,6 +43,8 @@ OWN_COLUMNS: Final = frozenset(
 """What a row is read by; `model` stands for `editor` where that is absent."""
 _OF_TURNS: Final = ("instructions", "edited_file_names")
 """Columns of a row with a list for several turns; to a row with one instruction they are columns like any other."""
+_BOXES: Final[Mapping[Role, str]] = {"source": "", "reference": "reference_", "edited": "edited_"}
+"""Image → what the columns with its boxes begin with."""
 NO_OUTPUT: Final = "no edited image"
 """What is noted on a sample without an output."""
 
@@ -76,7 +78,7 @@ class Loaded:
     """A data set, opened: what can be judged, which iteration yields, and what cannot."""
 
     format: str
-    """The layout that was recognised."""
+    """The layout that was recognized."""
     samples: tuple[Sample, ...]
     rejected: tuple[RejectedRow, ...]
     notes: tuple[str, ...] = ()
@@ -196,17 +198,16 @@ class _Cells:
         if stated and stated not in FORMATS:
             raise self.wrong("bbox_format", f"one of {', '.join(FORMATS)}", stated)
         extra, human = self.others()
-        quads = {prefix: self.quads(prefix) for prefix in ("", "reference_", "edited_")}
-        counts = {f"{prefix}bbox": len(found) for prefix, found in quads.items()}
-        if len(set(filter(None, counts.values()))) > 1:
-            seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items() if number)
+        quads = {role: self.quads(prefix) for role, prefix in _BOXES.items()}
+        counts = {f"{prefix}bbox": len(quads[role]) for role, prefix in _BOXES.items() if quads[role]}
+        if len(set(counts.values())) > 1:
+            seen = ", ".join(f"{number} of {column!r}" for column, number in counts.items())
             raise RowError("box", f"{seen}; expected one a target, in the same order")
         target = self.text("target_name")
-        if target and not any(counts.values()):
+        if target and not counts:
             # Without a box there is no target to bear it.
             extra["target_name"] = target
         mask = self.file("mask_file_name")
-        others: dict[Role, tuple[Quad, ...]] = {"reference": quads["reference_"], "edited": quads["edited_"]}
         return DataRow(
             **said,
             source=source,
@@ -215,8 +216,8 @@ class _Cells:
             reference=self.file("reference_file_name"),
             masks={} if mask is None else {"edit": mask},
             instructions=instructions,
-            quads=quads[""],
-            role_quads={role: found for role, found in others.items() if found},
+            quads=quads.pop("source"),
+            role_quads={role: found for role, found in quads.items() if found},
             bbox_format=stated or bbox_format,
             target_name=target,
             human=human,
@@ -241,21 +242,13 @@ class _Cells:
             return (instruction,), (output,)
         texts = [] if instruction else [(text or "").strip() for text in self.listed("instructions")]
         names = self.listed("edited_file_names")
-        if not instruction and not texts:
-            under = (
-                f" under {self.called['instruction']!r}"
-                if self.called.get("instruction", "instruction") != "instruction"
-                else ""
-            )
-            raise RowError("no_instruction", f"the instruction{under} is empty; expected what the editor was asked to do")
+        if not instruction and not all(texts or [""]):
+            name = self.called.get("instruction", "instruction")
+            which = f" of turn {texts.index('') + 1}" if texts else f" under {name!r}" if name != "instruction" else ""
+            raise RowError("no_instruction", f"the instruction{which} is empty; expected what the editor was asked to do")
         one, several = "'instruction' and 'edited_file_name'", "'instructions' and 'edited_file_names'"
         if instruction or output is not None:
             raise RowError("row", f"a row of one turn has {one}, a row of several turns {several}; found some of both")
-        if "" in texts:
-            number = texts.index("") + 1
-            raise RowError(
-                "no_instruction", f"the instruction of turn {number} is empty; expected what was asked for in it"
-            )
         if names and len(names) != len(texts):
             counts = f"{len(texts)} instructions and {len(names)} edited images"
             raise RowError("row", f"columns {several}: found {counts}; expected one of each for a turn, null for no image")
@@ -276,13 +269,12 @@ class _Cells:
 
     def identifier(self) -> str:
         value = self.values.get("id")
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if isinstance(value, float) and not math.isfinite(value):
             return ""
-        if isinstance(value, bool) or not isinstance(value, str | int):
+        value = int(value) if isinstance(value, float) and value.is_integer() else value
+        if isinstance(value, bool) or not isinstance(value, str | int | None):
             raise self.wrong("id", "text or a whole number", value)
-        if not (text := str(value).strip()).isprintable():
+        if not (text := "" if value is None else str(value).strip()).isprintable():
             raise self.wrong("id", "printable text", text)
         return text
 
@@ -300,15 +292,15 @@ class _Cells:
     def listed(self, column: str, of: str = "turn") -> list[str | None]:
         """Return the column's list of texts and nulls, which may be written as JSON text; [] where it is null or blank."""
         value = self.values.get(column)
-        if isinstance(value, str):
+        found = value
+        if isinstance(found, str):
             with suppress(ValueError):
-                parsed = parse_json(value) if value.strip() else None
-                json.dumps(parsed, ensure_ascii=False).encode("utf-8")  # half a surrogate pair could not be written again
-                value = parsed
-        found = [] if value is None else value
-        if isinstance(found, list | tuple) and all(item is None or isinstance(item, str) for item in found):
-            return [None if item is None else str(item) for item in found]
-        raise self.wrong(column, f"a list with a text for each {of}", value)
+                found = parse_json(found) if found.strip() else None
+                json.dumps(found, ensure_ascii=False).encode("utf-8")  # half a surrogate pair could not be written again
+        found = [] if found is None else found
+        if not isinstance(found, list | tuple) or not all(item is None or isinstance(item, str) for item in found):
+            raise self.wrong(column, f"a list with a text for each {of}", value)
+        return [None if item is None else str(item) for item in found]
 
     def quads(self, prefix: str) -> tuple[Quad, ...]:
         found = []
@@ -359,16 +351,16 @@ def named(rows: Sequence[Row]) -> tuple[Row, ...]:
     out: list[Row] = []
     for row, names in zip(rows, offers, strict=True):
         key = partial(sample_key, row.editor)
-        free = [name for name in names if wanted[key(name)] == 1 and key(name) not in stated]
-        id_ = row.id or next(iter((*free, *names[-1:])), f"line-{row.line}")
-        first = taken.get(key(id_), stated.get(key(id_)))
-        if (row.id and key(id_) in taken) or (names and key(id_) in {*taken, *stated}):
+        free = (name for name in names if wanted[key(name)] == 1 and key(name) not in stated)
+        id_ = row.id or next(free, names[-1] if names else f"line-{row.line}")
+        if key(id_) in taken or (names and key(id_) in stated):
+            first = taken.get(key(id_), stated.get(key(id_)))
             what = f"id {id_!r} was used before on" if row.id else "has the source, instruction and edited image of"
-            editor = f" for editor {row.editor!r}" if row.editor else ""
-            message = f"{what} line {first}{editor}; the first is kept, give this one an id of its own"
+            message = f"{what} line {first}; the first is kept, give this one an id of its own"
             row, id_ = rejected(row, RowError("duplicate_id", message)), f"{id_}#line-{row.line}"
-        tried = chain([id_], (f"{id_}-{n}" for n in count(2)))
-        id_ = id_ if id_ == row.id and key(id_) not in taken else next(n for n in tried if not {key(n)} & {*taken, *stated})
+        if id_ != row.id or key(id_) in taken:
+            tried = chain([id_], (f"{id_}-{n}" for n in count(2)))
+            id_ = next(n for n in tried if key(n) not in taken and key(n) not in stated)
         taken[key(id_)] = row.line
         out.append(replace(row, id=id_))
     return tuple(out)
@@ -379,7 +371,7 @@ def _offers(row: DataRow) -> tuple[str, ...]:
     names = [None if file is None else file.name for file in row.edited]
     short = digest([row.source.name, asked])[:12]
     long = digest([row.source.name, asked, names[0] if len(names) == 1 else names])[:12]
-    return (*(hint for hint in row.hints if hint), short, long)
+    return (*filter(None, row.hints), short, long)
 
 
 def assemble(
@@ -460,21 +452,20 @@ def _targets(row: DataRow, images: Mapping[Role, ImageRef | None], warnings: lis
                 box = to_px(quad, written_as, width=image.width, height=image.height)
                 target[role] = inside(box, width=image.width, height=image.height)
             except ValueError as error:
-                how = f"written as {[round(v, 4) for v in quad.values]} and read as {written_as}"
-                meant = f"is another bbox_format meant? known: {', '.join(FORMATS)}"
-                raise RowError("box", f"{error}; {how} ({meant})") from error
+                how = f"written as {[round(v, 4) for v in quad]} and read as {written_as}"
+                raise RowError("box", f"{error}; {how} (another bbox_format: {', '.join(FORMATS)})") from error
             if target[role] != box:
                 warnings.append("a box that reached just beyond the image was cut at the border")
     return tuple(Target(name=row.target_name, boxes=boxes) for boxes in targets if boxes)
 
 
 def rating_notes(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return how the `human_` columns were understood, one note for all."""
-    raters: dict[str, list[str]] = {}
-    for criterion, rater in filter(None, map(human_column, columns)):
-        raters.setdefault(criterion, []).append(rater)
-    parts = [c if found == ["human"] else f"{c} (raters {', '.join(found)})" for c, found in raters.items()]
-    return (f"Human labels: {', '.join(parts)}.",) if parts else ()
+    """Return which `human_` columns there are, one note for all."""
+    found = [
+        f"{metric} by {rater}" if rater != NO_RATER else metric
+        for metric, rater in filter(None, map(human_column, columns))
+    ]
+    return (f"Human labels: {', '.join(found)}.",) if found else ()
 
 
 def turn_notes(source: ImageRef, turns: Sequence[Turn]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Samples from files: one pair, or a whole folder in a layout that is recognised or named."""
+"""Samples from files: one pair, or a whole folder in a layout that is recognized or named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from editloupe.data.folders import open_folder
 from editloupe.data.hub import local_data, origin_of
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile, DataSet, Loader
-from editloupe.data.loaders.layout import USUAL
+from editloupe.data.loaders.layout import USUAL, chosen
 from editloupe.data.loaders.mapped import Mapped
 from editloupe.data.objects import AnyImage, image_of
 from editloupe.data.rows import Loaded, RejectedRow, size_note
@@ -81,7 +81,7 @@ def load(
     )
     if fields is not None:
         format = _of_fields(format, fields)
-    name = _recognised(data) if format == "auto" else format
+    name = _recognized(data) if format == "auto" else format
     if columns and not isinstance(_loader(name), Mapped):
         raise ConfigError(f"{root}: the layout {name} has no columns to name; leave --columns out, or say another --layout")
     loaded = _loader(name).load(data)
@@ -102,7 +102,7 @@ def load_samples(
     """Load a folder of edits, a metadata file, a run folder or hf://OWNER/NAME:SPLIT, as `editloupe judge PATH` does.
 
     Iterate over it, or give it to `Judge.judge_all`. A row that cannot be judged is in `rejected`.
-    format: a layout; "auto" recognises it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
+    format: a layout; "auto" recognizes it.   edited: editor's name → folder of outputs.   fields: mapping file (TOML).
     columns: source, edited, instruction, … → the column that holds it, where names do not say it.
     Raises DataError, SampleError or ConfigError where the whole of `path` cannot be used.
     """
@@ -129,8 +129,7 @@ def _of_fields(format: str, fields: Path) -> str:
     if named and format not in ("auto", named):
         raise ConfigError(f"{fields} is laid over the layout {named}, and --layout says {format}; take one of them out")
     format = named or (GENERAL if format == "auto" else format)
-    mapped = [name for name in formats()[1:] if isinstance(_loader(name), Mapped)]
-    if format not in mapped:
+    if format not in (mapped := [name for name in formats()[1:] if isinstance(_loader(name), Mapped)]):
         raise ConfigError(f"{fields}: a mapping file is laid over one of {', '.join(mapped)}, not over {format!r}")
     return format
 
@@ -165,8 +164,8 @@ def load_sample(
     """Make a sample of two images and an instruction. The images are decoded.
 
     source, edited: a path, the bytes of an image file, a PIL image, an H×W×3 uint8 array; source may be a list of several
-    input images.   mask: white where change was
-    allowed.   extra: further columns.   id: None takes the stem of the edited file's name, else the digests of the images.
+    input images.   mask: white where change was allowed.   extra: further columns.
+    id: None takes the stem of the edited file's name, else the digests of the images.
     Raises ImageError where an image is missing or cannot be decoded, SampleError where the instruction is empty.
     """
     if not isinstance(instruction, str) or not instruction.strip():
@@ -215,27 +214,17 @@ def sample_of_row(row: Mapping[str, Any], map: Mapping[str, str] | None = None) 
     given = dict(map or {})
     if unknown := [name for name in given if name not in USUAL]:
         raise SampleError(f"the map names {unknown[0]!r}; expected {', '.join(USUAL)}")
-    found: dict[str, str] = {}
-    for name, usual in USUAL.items():
-        column = given.get(name) or next((one for one in usual if one in row), None)
-        if name in given and column not in row:
-            raise SampleError(f"the row has no column {column!r}, which the map names for {name}; it has {', '.join(row)}")
-        if column is not None:
-            found[name] = column
-    if missing := [name for name in ("source", "edited", "instruction") if name not in found]:
-        raise SampleError(
-            f"no column is known for {missing[0]}; name it, as in {{{missing[0]!r}: COLUMN}}; the row has {', '.join(row)}"
-        )
-    values = {name: row[column] for name, column in found.items()}
-    id_, editor, edit_type = (values.pop(name, None) for name in ("id", "editor", "edit_type"))
+    found = {name: chosen((given[name],) if name in given else usual, row) for name, usual in USUAL.items()}
+    needed = (*given, "source", "edited", "instruction")
+    if missing := next((name for name in needed if found[name] is None), None):
+        what = f"no column is known for {missing}; name it, as in {{{missing!r}: COLUMN}}"
+        if missing in given:
+            what = f"the row has no column {given[missing]!r}, which the map names for {missing}"
+        raise SampleError(f"{what}; it has {', '.join(row)}")
+    values = {name: row[column] for name, column in found.items() if column is not None}
+    texts = {name: str(value) for name in ("id", "editor", "edit_type") if (value := values.pop(name, None)) is not None}
     rest = {name: value for name, value in row.items() if name not in found.values() and _storable(value)}
-    return load_sample(
-        **values,
-        id=None if id_ is None else str(id_),
-        editor="" if editor is None else str(editor),
-        edit_type=None if edit_type is None else str(edit_type),
-        extra=rest,
-    )
+    return load_sample(**values, **texts, extra=rest)
 
 
 opened(from_images=load_sample, from_row=sample_of_row)
@@ -255,7 +244,7 @@ def _loader(name: str) -> Loader:
     return cast(Loader, found() if isinstance(found, type) else found)
 
 
-def _recognised(data: DataSet) -> str:
+def _recognized(data: DataSet) -> str:
     root, loaders = data.root, {name: _loader(name) for name in formats()[1:]}
     fitting = [name for name, loader in loaders.items() if loader.matches(data)]
     fitting = [name for name in fitting if name not in OWN] or fitting
@@ -266,17 +255,11 @@ def _recognised(data: DataSet) -> str:
         return fitting[0]
     if fitting:
         raise ConfigError(f"{root} could be {' or '.join(fitting)}; say which with --layout")
-    below = [
-        p for p in sorted(root.iterdir()) if p.is_dir() and any(x.matches(replace(data, root=p)) for x in loaders.values())
-    ]
-    entries = sorted(p.name + ("/" if p.is_dir() else "") for p in root.iterdir() if not p.name.startswith("."))
-    seen = ", ".join(entries[:12]) + (f", … ({len(entries)} in all)" if len(entries) > 12 else "")
-    advice = f". {below[0]} has one: give that folder" if below else ""
-    tables = [p for p in sorted(root.iterdir()) if p.suffix.lower() in ENDINGS and p.is_file()]
-    if tables and not below and (columns := columns_of(tables[0])):
-        advice = (
-            f". {tables[0].name} has the columns {', '.join(columns[:20])}: say with --columns which of them holds what"
-        )
+    entries = [path for path in sorted(root.iterdir()) if not path.name.startswith(".")]
+    seen = ", ".join(p.name + "/" * p.is_dir() for p in entries[:12]) + ", …" * (len(entries) > 12)
+    tables = [p for p in entries if p.suffix.lower() in ENDINGS and p.is_file()]
+    columns = ", ".join(columns_of(tables[0])[:20]) if tables else ""
+    advice = f". {tables[0].name} has the columns {columns}: say with --columns which of them holds what" if columns else ""
     raise DataError(
         f"{root}: no known layout; saw {seen or 'an empty folder'}{advice}.\n{_USUAL_LAYOUTS}\n"
         f"Also read, as the benchmarks publish them: {', '.join(name for name in loaders if name not in OWN)}."

@@ -48,7 +48,7 @@ class MetadataTable:
     columns: tuple[str, ...]
     """Every name that occurs."""
     lines: tuple[TableLine, ...]
-    text_only: bool
+    text_only: bool = False
     """Whether each value is text (CSV), so that numbers must be read from it."""
 
 
@@ -60,12 +60,7 @@ def read_table(file: Path, *, but: Collection[str] = (), prepared: Callable[[str
     Raises SampleError where nothing in the file can be used (not UTF-8, no header, no rows).
     """
     try:
-        if _is_frame(file):
-            table = _of_frame(file, but)
-        elif file.suffix.lower() == ".json":
-            table = _of_json(file, prepared)
-        else:
-            table = _of_lines(file, read_bytes(file))
+        table = _of_frame(file, but) if _is_frame(file) else _of_text(file, read_bytes(file), prepared)
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     if not table.lines:
@@ -80,7 +75,7 @@ def columns_of(file: Path) -> tuple[str, ...]:
             return tuple(schema_of(file))
         with open_plain(file) as opened:
             head = opened.read(_HEAD)
-        return _of_lines(file, head[: head.rfind(b"\n") + 1] if len(head) == _HEAD else head).columns
+        return _of_text(file, head[: head.rfind(b"\n") + 1] if len(head) == _HEAD else head).columns
     except (OSError, SampleError):
         return ()
 
@@ -89,51 +84,12 @@ def _is_frame(file: Path) -> bool:
     return file.suffix.lower() in (".parquet", ".arrow")
 
 
-def _of_lines(file: Path, data: bytes) -> MetadataTable:
-    """Read CSV, or an object a line."""
-    if file.suffix.lower() in (".csv", ".tsv"):
-        return _of_csv(file, data)
-    raw_lines = data.removeprefix(codecs.BOM_UTF8).splitlines()
-    return _table(file, [_json_line(number, raw) for number, raw in enumerate(raw_lines, start=1) if raw.strip()])
-
-
-def _table(file: Path, lines: Sequence[TableLine]) -> MetadataTable:
-    columns = dict.fromkeys(name for line in lines for name in line.values)
-    return MetadataTable(file=file, columns=tuple(columns), lines=tuple(lines), text_only=False)
-
-
-def _json_line(number: int, raw: bytes) -> TableLine:
-    try:
-        values = parse_json(
-            raw.decode("utf-8"), parse_constant=_refuse, parse_float=_finite, object_pairs_hook=distinct_keys
-        )
-        if b"\\u" in raw:
-            # A lone surrogate ("\ud800") is read but could never be written again.
-            json.dumps(values, ensure_ascii=False).encode("utf-8")
-        check_extent(values)
-    except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 (byte {error.start + 1}); save the file as UTF-8"
-    except UnicodeEncodeError:
-        fault = "holds half of a surrogate pair, which is no character"
-    except json.JSONDecodeError as error:
-        fault = f"is broken JSON: {error.msg} at column {error.colno}; expected one object on the line"
-    except ValueError as error:
-        fault = str(error)
-    else:
-        if isinstance(values, dict):
-            return TableLine(number=number, values=values)
-        fault = f"expected one JSON object {{…}}, found {shown(values)}"
-    return TableLine(number=number, values={}, fault=fault)
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"holds {constant}, which is not a JSON number; leave the key out or write null")
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"holds the number {text[:60]}, which is too large")
-    return value
+def _of_text(file: Path, data: bytes, prepared: Callable[[str], str] = str) -> MetadataTable:
+    ending = file.suffix.lower()
+    if ending in (".csv", ".tsv"):
+        return _of_csv(file, _text(file, data))
+    lines = _json_rows(file, prepared(_text(file, data))) if ending == ".json" else _json_lines(data)
+    return MetadataTable(file=file, columns=tuple(dict.fromkeys(n for line in lines for n in line.values)), lines=lines)
 
 
 def _text(file: Path, data: bytes) -> str:
@@ -144,41 +100,70 @@ def _text(file: Path, data: bytes) -> str:
         raise SampleError("is not UTF-8; save the file as UTF-8", file=file, line=line) from error
 
 
-def _of_json(file: Path, prepared: Callable[[str], str]) -> MetadataTable:
-    """Read an object of rows by key, a list of rows, or a row a line. A row that is a list holds it as `turns`."""
-    text = prepared(_text(file, read_bytes(file)))
+def _json_lines(data: bytes) -> tuple[TableLine, ...]:
+    """Read an object a line."""
+    lines = enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), start=1)
+    return tuple(_json_line(number, raw) for number, raw in lines if raw.strip())
+
+
+def _json_line(number: int, raw: bytes) -> TableLine:
     try:
-        found = parse_json(text, object_pairs_hook=distinct_keys, parse_constant=_refuse)
+        values = parse_json(raw.decode(), parse_constant=_finite, parse_float=_finite, object_pairs_hook=distinct_keys)
+        if b"\\u" in raw:
+            # Half a surrogate pair ("\ud800") is read but could never be written again.
+            json.dumps(values, ensure_ascii=False).encode("utf-8")
+        check_extent(values)
+        if not isinstance(values, dict):
+            raise ValueError(f"expected one JSON object {{…}}, found {shown(values)}")
+        return TableLine(number=number, values=values)
+    except ValueError as error:
+        # Of the errors of text and of JSON, the first words.
+        broken = isinstance(error, UnicodeError) or hasattr(error, "colno")
+        fault = f"is broken JSON or not UTF-8: {error}; expected one object on the line" if broken else str(error)
+        return TableLine(number=number, values={}, fault=fault)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"holds the number {text[:60]}, which JSON does not have; leave the key out or write null")
+    return value
+
+
+def _json_rows(file: Path, text: str) -> tuple[TableLine, ...]:
+    """Read an object of rows by key, a list of rows, or a row a line. A row that is a list holds it as `turns`."""
+    try:
+        found = parse_json(text, object_pairs_hook=distinct_keys, parse_constant=_finite)
     except ValueError as error:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines):
-            then = "nothing is repaired or left out: download or write the file again"
-            raise SampleError(f"is not JSON that can be read, or is cut off: {error}; {then}", file=file) from error
-        rows = _of_lines(file, text.encode("utf-8", "surrogatepass")).lines
-        return _table(file, [replace(row, key=str(n)) for n, row in enumerate(rows, start=1)])
+            raise SampleError(
+                f"is not JSON that can be read, or is cut off: {error}; nothing is repaired", file=file
+            ) from error
+        rows = _json_lines(text.encode("utf-8", "surrogatepass"))
+        return tuple(replace(row, key=str(n)) for n, row in enumerate(rows, start=1))
     if not isinstance(found, dict | list):
         raise SampleError(f"expected an object or a list of rows, found {shown(found)}", file=file)
     entries = found.items() if isinstance(found, dict) else ((str(n), row) for n, row in enumerate(found, start=1))
-    return _table(file, [_json_row(number, key, row) for number, (key, row) in enumerate(entries, start=1)])
+    return tuple(_json_row(number, key, row) for number, (key, row) in enumerate(entries, start=1))
 
 
-def _json_row(number: int, key: str, row: object) -> TableLine:
-    values: Mapping[str, Json] = row if isinstance(row, dict) else {"turns": row} if isinstance(row, list) else {}
-    fault = None if isinstance(row, dict | list) else f"expected an object, found {shown(row)}"
-    return TableLine(number=number, values=values, fault=fault, key=key)
+def _json_row(number: int, key: str, row: Json) -> TableLine:
+    if isinstance(row, list):
+        row = {"turns": row}
+    if isinstance(row, dict):
+        return TableLine(number=number, values=row, key=key)
+    return TableLine(number=number, values={}, fault=f"expected an object, found {shown(row)}", key=key)
 
 
-def _of_csv(file: Path, data: bytes) -> MetadataTable:
-    text = _text(file, data)
+def _of_csv(file: Path, text: str) -> MetadataTable:
     first = next(iter(text.splitlines()), "")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
     rows = _csv_rows(reader)
-    header = next(rows, None)
-    if header is None:
-        raise SampleError("is empty; expected a header line with the names of the columns", file=file)
-    columns = tuple(name.strip() for name in header[1])
-    if header[2] is not None or len(set(columns)) < len(columns):
-        wrong = header[2] or f"the header names a column twice: {', '.join(columns)}"
+    _, header, wrong = next(rows, (1, [], "is empty; expected a header line with the names of the columns"))
+    columns = tuple(name.strip() for name in header)
+    if wrong is None and len(set(columns)) < len(columns):
+        wrong = f"the header names a column twice: {', '.join(columns)}"
+    if wrong is not None:
         raise SampleError(wrong, file=file, line=1)
     lines = []
     for number, cells, fault in rows:
@@ -189,7 +174,7 @@ def _of_csv(file: Path, data: bytes) -> MetadataTable:
     return MetadataTable(file=file, columns=columns, lines=tuple(lines), text_only=True)
 
 
-def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str], str | None]]:
+def _csv_rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, Sequence[str], str | None]]:
     """Yield (line where the row begins, cells, fault) of each row that is not blank."""
     while True:
         number = int(getattr(reader, "line_num", 0)) + 1
@@ -213,12 +198,9 @@ def schema_of(file: Path) -> dict[str, polars.DataType]:
 def _of_frame(file: Path, but: Collection[str]) -> MetadataTable:
     with _opened(file) as lazy:
         frame = lazy.select([name for name in lazy.collect_schema() if name not in but]).collect()
-        rows = list(frame.iter_rows(named=True))
-    lines = [
-        TableLine(number=number, values={column: _as_json(value) for column, value in row.items()})
-        for number, row in enumerate(rows, start=1)
-    ]
-    return MetadataTable(file=file, columns=tuple(frame.columns), lines=tuple(lines), text_only=False)
+        rows = [{column: _as_json(value) for column, value in row.items()} for row in frame.iter_rows(named=True)]
+    lines = tuple(TableLine(number=number, values=values) for number, values in enumerate(rows, start=1))
+    return MetadataTable(file=file, columns=tuple(frame.columns), lines=lines)
 
 
 @contextmanager
@@ -226,12 +208,12 @@ def _opened(file: Path) -> Iterator[polars.LazyFrame]:
     """Yield `lazily(file)`. What polars raises meanwhile becomes SampleError."""
     import polars
 
-    what = "an Arrow stream" if file.suffix.lower() == ".arrow" else "a Parquet file"
     try:
         yield lazily(file)
     except OSError as error:
         raise SampleError(f"cannot be read: {error.strerror or error}", file=file) from error
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, ValueError, OverflowError) as error:
+        what = "an Arrow stream" if file.suffix.lower() == ".arrow" else "a Parquet file"
         raise SampleError(f"is not {what} that can be read: {error}", file=file) from error
 
 
@@ -255,11 +237,7 @@ def _as_json(value: object) -> Json:
         return [_as_json(v) for v in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    return str(value)
+    return float(value) if isinstance(value, decimal.Decimal) else str(value)
 
 
 def shown(value: object) -> str:

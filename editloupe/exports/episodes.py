@@ -17,7 +17,7 @@ from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.traces.read import Trace
-from editloupe.values import ImageRef, Sample, sample_key
+from editloupe.values import ImageRef, Sample
 
 _MALFORMED = (KeyError, TypeError, ValueError, AssertionError, AttributeError, ConfigError)
 
@@ -77,8 +77,6 @@ class Source:
     folder: Path
     judge: str | None = None
     """A name, an id, or its beginning; None for all."""
-    samples: tuple[str, ...] = ()
-    """Ids, or EDITOR/ID; () for all."""
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list)
     """What could not be read, filled while it is read."""
@@ -109,17 +107,8 @@ class Source:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Those that count, in the order of the samples. Raises ConfigError for a sample that the run does not have."""
-        current = [f for f in self.store.current() if f.judge_id in self.backends]
-        if not self.samples:
-            return current
-        known = {name for key, sample in self.store.samples.items() for name in (key, sample.id)}
-        known |= {name for key, row in self.store.rejected.items() for name in (key, str(row["id"]))}
-        missing = [name for name in self.samples if name not in known]
-        if missing:
-            raise ConfigError(f"{self.folder} has no sample {', '.join(map(repr, missing))}; editloupe show lists them")
-        wanted = {*self.samples}
-        return [f for f in current if wanted & {f.sample_id, sample_key(f.editor, f.sample_id)}]
+        """Those that count, in the order of the samples."""
+        return [finding for finding in self.store.current() if finding.judge_id in self.backends]
 
     def sample(self, finding: Finding) -> Sample | None:
         return self.store.samples.get(finding.about.key)

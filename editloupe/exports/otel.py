@@ -57,13 +57,13 @@ _USAGE: Final = {
 }
 
 
-def write_otel(source: Source, path: Path, *, content: bool = False, blob_base_url: str | None = None) -> int:
+def write_otel(source: Source, path: Path, *, content: bool = False) -> int:
     """Write the trace of every finding as one line, and return how many there are.
 
-    content: texts, arguments and image addresses too.   blob_base_url: address of the run's blobs; None for file://.
+    content: texts, arguments and image addresses too.
     Raises ConfigError, StorageError. What could not be read stands in `source.problems`.
     """
-    blobs = (blob_base_url or (source.folder / "blobs").resolve().as_uri()).rstrip("/")
+    blobs = (source.folder / "blobs").resolve().as_uri()
     written = 0
     with whole(path) as file:
         for episode in source.episodes():

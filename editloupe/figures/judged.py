@@ -18,7 +18,7 @@ from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_pro
 from editloupe.protocols.imported import Published, published_in
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.judges import names_of, titled
-from editloupe.runs.lock import writer
+from editloupe.runs.lock import is_written
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
@@ -246,8 +246,8 @@ def judged_in(store: RunStore) -> list[Judged]:
 def why_empty(store: RunStore) -> str:
     """Return why there is nothing to report of a run in which no judge has a finding, and what to do."""
     folder = shlex.quote(str(store.folder))
-    if (process := writer(store.folder)) is not None:
-        return f"{store.folder} is under way (process {process}), with no finding yet"
+    if is_written(store.folder):
+        return f"{store.folder} is under way, with no finding yet"
     go_on = f"editloupe judge --config {shlex.quote(str(store.folder / 'config.yaml'))} --out {folder}"
     if not store.config():
         go_on = f"editloupe judge PATH --out {folder}"
@@ -269,8 +269,7 @@ def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
     lines = []
     for judged in all_judged:
         if left := len(to_go(judged)):
-            process = writer(judged.folder)
-            state = "" if process is None else f" is under way (process {process})"
+            state = " is under way" if is_written(judged.folder) else ""
             given = len({score.key for score in judged.scores})
             lines.append(f"Incomplete: {judged.folder}{state}; of {given} samples, {judged.name} has {left} to go.")
     return tuple(lines)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
 from editloupe.imaging.alignment import Alignment, shown
-from editloupe.imaging.colour import Tone, estimate_tone
+from editloupe.imaging.color import Tone, estimate_tone
 from editloupe.imaging.drift import estimate_drift
 from editloupe.imaging.orientation import UPRIGHT, find_orientation
 from editloupe.imaging.placement import ALIKE, find_placement, is_better, places_alike
@@ -269,7 +269,7 @@ def _after(outer: Floats, inner: Floats) -> Floats:
 
 
 def _scaling(x: float, y: float) -> Floats:
-    """Return the map of px to px of a picture x and y times as large. The centre of pixel 0 is half a px from its edge."""
+    """Return the map of px to px of a picture x and y times as large. The center of pixel 0 is half a px from its edge."""
     return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2]])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.imaging.colour import Tone
+from editloupe.imaging.color import Tone
 from editloupe.imaging.drift import Drift
 from editloupe.imaging.orientation import UPRIGHT, Orientation
 from editloupe.imaging.register import STILL, Floats
@@ -51,7 +51,7 @@ class Alignment:
     placed: bool = False
     """True if image 2 shows another frame of the scene: a part, at another size, or more around it."""
     base: Floats
-    """2×3: pixel (x, y) of the copies lies at base · (x, y, 1) of image 2, before `matrix`. Centres are integers."""
+    """2×3: pixel (x, y) of the copies lies at base · (x, y, 1) of image 2, before `matrix`. Centers are integers."""
     orientation: Orientation = UPRIGHT
     """How image 2 was mirrored or turned, which was undone before anything else."""
     tone: Tone

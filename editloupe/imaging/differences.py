@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import MIN_SIDE, RGB
 from editloupe.imaging.align import align, equal
 from editloupe.imaging.alignment import Alignment
-from editloupe.imaging.colour import Tone
+from editloupe.imaging.color import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
@@ -99,7 +99,7 @@ class Differences:
     """True where every pixel of both images is the same."""
     alignment: Alignment
     noise: float = 0.0
-    """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in colour."""
+    """Levels by which places of ordinary texture differ, averaged over about 3 px, in light or in color."""
     rest: float | None = None
     """Median difference in levels outside the regions; None where less than 15 % of what was compared lies there."""
     restyled: bool = False
@@ -199,7 +199,7 @@ def localize(
     changed_share = float(np.count_nonzero(levels > CLEAR) / levels.size)
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
-    restyled |= weighed.colour_noise > RESTYLED_NOISE + _OF_GRAIN * left.colour_grain
+    restyled |= weighed.color_noise > RESTYLED_NOISE + _OF_GRAIN * left.color_grain
     much = changed_share > LARGE_SHARE
     objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
     most_gap = _JOINED_GAP * min(levels.shape)
@@ -218,7 +218,7 @@ def localize(
         compared_px=compared_px,
         identical=False,
         alignment=alignment,
-        noise=max(weighed.noise, weighed.colour_noise),
+        noise=max(weighed.noise, weighed.color_noise),
         rest=_rest(found, left, levels),
         restyled=restyled,
     )

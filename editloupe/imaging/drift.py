@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.rank import median
-from editloupe.imaging.register import SMALLEST_SIDE, Grey
+from editloupe.imaging.register import SMALLEST_SIDE, Gray
 
 _CELL = 32
 """px of the half-size picture that agree on a drift: 64 px at full size, far more than an edit may hide in."""
@@ -70,7 +70,7 @@ class Drift:
         return np.asarray(self.rows(y0, y1)[:, x0:x1].mean(axis=(0, 1)), dtype=np.float64)
 
 
-def estimate_drift(first: Grey, second: Grey) -> Drift | None:
+def estimate_drift(first: Gray, second: Gray) -> Drift | None:
     """Return the displacement with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None for no drift.
 
     first, second: h×w uint8, the affine motion already undone. Lucas and Kanade's equations summed over cells, so that a
@@ -79,7 +79,7 @@ def estimate_drift(first: Grey, second: Grey) -> Drift | None:
     height, width = first.shape
     if min(height, width) < 4 * SMALLEST_SIDE:
         return None
-    a, b = (np.asarray(cv2.pyrDown(grey), dtype=np.float32) for grey in (first, second))
+    a, b = (np.asarray(cv2.pyrDown(gray), dtype=np.float32) for gray in (first, second))
     h, w = a.shape
     grid = (max(2, round(w / _CELL)), max(2, round(h / _CELL)))
     gx, gy = cv2.Sobel(a, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(a, cv2.CV_32F, 0, 1, scale=1 / 8)

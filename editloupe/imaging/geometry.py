@@ -38,7 +38,7 @@ def expansion_ratio(
 
 
 def expand(box: Box, *, width: float, height: float, ratio: float | None = None) -> Box:
-    """Return a box with context: sides (1 + λ)·w and (1 + λ)·h about its centre, rounded outward, clipped, not shifted.
+    """Return a box with context: sides (1 + λ)·w and (1 + λ)·h about its center, rounded outward, clipped, not shifted.
 
     ratio: λ; None takes λ(min(w, h)) of Eq. 1.   width, height: of the image, in px.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.geometry import cells_covered
-from editloupe.imaging.register import SMALLEST_SIDE, Floats, Grey
+from editloupe.imaging.register import SMALLEST_SIDE, Floats, Gray
 
 ALIKE: Final = 0.55
 """Share of the places from which two pictures lie on each other."""
@@ -35,7 +35,7 @@ _PLAIN = 2.0
 """Standard deviation in levels under which a place shows nothing."""
 
 
-def find_placement(first: Grey, second: Grey) -> Floats | None:
+def find_placement(first: Gray, second: Gray) -> Floats | None:
     """Return the 2×3 similarity that takes px of the first picture to px of the second; None where there is none.
 
     first, second: luma of two pictures, of any sizes. Things may be from 1/2.6 to 2.6 times as large, relative to their
@@ -71,12 +71,12 @@ def find_placement(first: Grey, second: Grey) -> Floats | None:
     return np.asarray(found, dtype=np.float64)
 
 
-def places_alike(first: Grey, second: Grey) -> float:
+def places_alike(first: Gray, second: Gray) -> float:
     """Return the share 0..1 of the places that show something around which two pictures of one frame correlate.
 
     1 where neither picture shows anything.
     """
-    a, b = (cv2.resize(grey, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) for grey in (first, second))
+    a, b = (cv2.resize(gray, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA).astype(np.float32) for gray in (first, second))
 
     def mean(values: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (_WINDOW, _WINDOW)))
@@ -97,17 +97,17 @@ def is_better(before: float, after: float) -> bool:
     return after > before + _GAIN
 
 
-def _step(grey: Grey) -> float:
+def _step(gray: Gray) -> float:
     """Return how many px of a picture one px of its copy is."""
-    return max(1.0, float(max(grey.shape)) / _MOST_SIDE)
+    return max(1.0, float(max(gray.shape)) / _MOST_SIDE)
 
 
-def _keypoints(grey: Grey) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _keypoints(gray: Gray) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return N×2 key points in px of the picture, and their N×128 descriptors."""
-    step = _step(grey)
-    height, width = grey.shape
+    step = _step(gray)
+    height, width = gray.shape
     size = (max(1, round(width / step)), max(1, round(height / step)))
-    small = grey if step == 1 else cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    small = gray if step == 1 else cv2.resize(gray, size, interpolation=cv2.INTER_AREA)
     sift: Any = cv2.SIFT.create(_MOST_POINTS)
     points, told = sift.detectAndCompute(small, None)
     if told is None:

@@ -27,7 +27,7 @@ _LEAST_RADIUS = 2
 _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
 _GAP_FOR_SIZE = 0.5
-"""Of the larger object's shorter side: fragments of a recoloured thing lie apart by less, two things by more."""
+"""Of the larger object's shorter side: fragments of a recolored thing lie apart by less, two things by more."""
 _SMOOTH = 0.15
 """Of the gradient that an object's rim has: light and soft shadows have less, rims and texture more."""
 _RIM = 9
@@ -100,7 +100,7 @@ def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_
 
 
 def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the mask without the gaps where an object happens to have the colour of what it covers."""
+    """Return the mask without the gaps where an object happens to have the color of what it covers."""
     closed = cv2.morphologyEx(np.pad(mask.astype(np.uint8), 3), cv2.MORPH_CLOSE, np.ones((7, 7), dtype=np.uint8))
     return np.asarray(closed[3:-3, 3:-3] > 0)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from editloupe.imaging.geometry import cells_covered
 from editloupe.imaging.rank import median
 
-Grey: TypeAlias = NDArray[np.uint8]
+Gray: TypeAlias = NDArray[np.uint8]
 """h×w uint8, luma."""
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ _NARROW_MUST_FALL_TO = 0.5
 _CAP = 25.0
 """Levels; a larger difference counts no more: it is an edit, not a motion."""
 STILL: Final[Floats] = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-"""No motion. A motion takes pixel (x, y) of the first picture to matrix · (x, y, 1) of the second, centres at integers."""
+"""No motion. A motion takes pixel (x, y) of the first picture to matrix · (x, y, 1) of the second, centers at integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class _Points:
     dy: Floats
 
 
-def register(first: Grey, second: Grey) -> Floats:
+def register(first: Gray, second: Gray) -> Floats:
     """Return the 2×3 affine motion from `first` to `second`.
 
     Return `STILL` where no motion lowers what differs by 5 % (by 20 % where a corner moves 3 px or more).
@@ -83,7 +83,7 @@ def register(first: Grey, second: Grey) -> Floats:
     return matrix if _misfit(points, seconds[0], matrix) <= must_fall_to * before else STILL
 
 
-def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
+def _coarse(first: Gray, second: Gray, factor: float) -> Floats:
     """Return where to begin: the coarsest pictures' shift by phase correlation, if it explains more than no motion."""
     window = cv2.createHanningWindow((first.shape[1], first.shape[0]), cv2.CV_32F)
     (dx, dy), _ = cv2.phaseCorrelate(first.astype(np.float32), second.astype(np.float32), window)
@@ -95,20 +95,20 @@ def _coarse(first: Grey, second: Grey, factor: float) -> Floats:
     return _scaled(shifted, factor) if helps else STILL
 
 
-def _pyramid(grey: Grey) -> list[NDArray[np.uint8]]:
+def _pyramid(gray: Gray) -> list[NDArray[np.uint8]]:
     """Return the picture smoothed, then halved until its shorter side has about 40 px: pixel i is pixel 2 i of the last."""
-    levels = [np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), dtype=np.uint8)]
+    levels = [np.asarray(cv2.GaussianBlur(gray, (0, 0), 1.0), dtype=np.uint8)]
     while min(levels[-1].shape) >= 2 * _COARSEST_SIDE:
         levels.append(np.asarray(cv2.pyrDown(levels[-1]), dtype=np.uint8))
     return levels
 
 
-def _points(grey: NDArray[np.uint8]) -> _Points:
-    height, width = grey.shape
+def _points(gray: NDArray[np.uint8]) -> _Points:
+    height, width = gray.shape
     step = max(1, int(math.sqrt(height * width / _GRID)))
 
     def grid(down: int, right: int) -> NDArray[np.float32]:
-        return grey[2 + down : height - 2 + down : step, 2 + right : width - 2 + right : step].astype(np.float32)
+        return gray[2 + down : height - 2 + down : step, 2 + right : width - 2 + right : step].astype(np.float32)
 
     dx, dy = (grid(0, 1) - grid(0, -1)) / 2, (grid(1, 0) - grid(-1, 0)) / 2
     strength = dx * dx + dy * dy
@@ -123,7 +123,7 @@ def _points(grey: NDArray[np.uint8]) -> _Points:
 def _descend(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> Floats:
     """Return the motion after Gauss-Newton steps from `matrix`, in which gain and offset are solved for with it."""
     height, width = second.shape
-    # Centred and scaled coordinates keep the normal equations well conditioned.
+    # Centered and scaled coordinates keep the normal equations well conditioned.
     half = max(height, width) / 2
     u, v = (points.x - width / 2) / half, (points.y - height / 2) / half
     ones = np.ones_like(u)
@@ -167,9 +167,9 @@ def _misfit(points: _Points, second: NDArray[np.uint8], matrix: Floats) -> float
         error = seen - gain * value
         error -= median(error)
         near = np.abs(error) <= max(2.0, 2 * median(np.abs(error)))
-        centred = value[near] - value[near].mean()
+        centered = value[near] - value[near].mean()
         # Sums, and no dot products: for those a BLAS wakes its threads, which costs more than the work.
-        gain += float((centred * error[near]).sum()) / max(1.0, float((centred * centred).sum()))
+        gain += float((centered * error[near]).sum()) / max(1.0, float((centered * centered).sum()))
     error = seen - gain * value
     return float(np.minimum(np.abs(error - median(error)), _CAP).mean())
 
@@ -185,15 +185,15 @@ def _scaled(matrix: Floats, factor: float) -> Floats:
     return scaled
 
 
-def _sample(grey: NDArray[np.uint8], place: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _sample(gray: NDArray[np.uint8], place: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the bilinear values at `place` (2×N), and which of them lie inside."""
-    height, width = grey.shape
+    height, width = gray.shape
     x, y = place
     inside = (x >= 0) & (y >= 0) & (x < width - 1) & (y < height - 1)
     x, y = np.where(inside, x, 0), np.where(inside, y, 0)
     column, row = x.astype(np.intp), y.astype(np.intp)
     fx, fy = x - column, y - row
-    flat = grey.ravel()
+    flat = gray.ravel()
     at = row * width + column
     top = flat[at] * (1 - fx) + flat[at + 1] * fx
     bottom = flat[at + width] * (1 - fx) + flat[at + width + 1] * fx

@@ -25,7 +25,7 @@ LABEL_PX: Final = 20
 _TITLE_PX = 14
 """px; size of the font, whose capitals are about 10 px high: legible at the size sent."""
 
-# Apart from each other also for most who are colour-blind (Okabe and Ito's palette, without black and grey).
+# Apart from each other also for most who are color-blind (Okabe and Ito's palette, without black and gray).
 _BOX_RGB = ((213, 94, 0), (0, 114, 178), (240, 228, 66), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
 
 _MARK_RGB = (255, 0, 255)
@@ -48,7 +48,7 @@ def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
 
 
 def filled(rgb: RGB, boxes: Sequence[Box], color: tuple[int, int, int]) -> RGB:
-    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted in one colour."""
+    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted in one color."""
     picture = rgb.copy()
     for box in boxes:
         x0, y0, x1, y1 = box.ints()
@@ -122,16 +122,16 @@ def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
 
 
 def outlined(rgb: RGB, boxes: Mapping[int, Box], *, numbered: bool = True) -> RGB:
-    """Return a copy with a thin outline around each box (px), in the colour of its number; the first lies on top.
+    """Return a copy with a thin outline around each box (px), in the color of its number; the first lies on top.
 
-    A box is drawn just outside what it holds, black, coloured, black, so that it is seen on any ground.
+    A box is drawn just outside what it holds, black, colored, black, so that it is seen on any ground.
     """
     picture = rgb.copy()
     line = max(1, round(max(picture.shape[:2]) / 400))
-    colours = {number: _BOX_RGB[(number - 1) % len(_BOX_RGB)] for number in boxes}
+    colors = {number: _BOX_RGB[(number - 1) % len(_BOX_RGB)] for number in boxes}
     for number, box in reversed(list(boxes.items())):
         x0, y0, x1, y1 = box.ints()
-        for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colours[number]), (line, (0, 0, 0))):
+        for grow, shade in ((2 * line + 2, (0, 0, 0)), (2 * line + 1, colors[number]), (line, (0, 0, 0))):
             corners = (x0 - grow, y0 - grow), (x1 + grow - 1, y1 + grow - 1)
             cv2.rectangle(picture, *corners, shade, 1 if shade == (0, 0, 0) else line + 1)
     placed: list[Box] = []
@@ -139,7 +139,7 @@ def outlined(rgb: RGB, boxes: Mapping[int, Box], *, numbered: bool = True) -> RG
         x0, y0, x1, y1 = box.ints()
         # Above the box, or else at another corner, so that no number hides another.
         ends = [(x0 - 2 * line, y0 - 2 * line), (x1, y0 - 2 * line), (x0, y1 + 3 * line), (x1, y1 + 3 * line)]
-        placed.append(_label(picture, str(number), ends, colours[number], placed))
+        placed.append(_label(picture, str(number), ends, colors[number], placed))
     return picture
 
 
@@ -155,7 +155,7 @@ def marked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
 
 
 def unmarked(rgb: RGB) -> RGB:
-    """Return a picture of `marked` with its outlines filled from around. A pixel of exactly their colour counts as one."""
+    """Return a picture of `marked` with its outlines filled from around. A pixel of exactly their color counts as one."""
     line = (rgb == np.array(_MARK_RGB, dtype=np.uint8)).all(axis=2)
     return np.asarray(cv2.inpaint(rgb, line.astype(np.uint8), 3, cv2.INPAINT_TELEA), dtype=np.uint8)
 
@@ -164,7 +164,7 @@ def _label(
     picture: RGB,
     text: str,
     corners: Sequence[tuple[int, int]],
-    colour: tuple[int, int, int],
+    color: tuple[int, int, int],
     taken: Sequence[Box],
 ) -> Box:
     """Draw text on a filled ground at the first corner at which it covers nothing taken, inside the picture; return where.
@@ -182,6 +182,6 @@ def _label(
         places.append(Box(x, y, x + label_w, y + label_h))
     where = next((place for place in places if all(place.intersection(box) is None for box in taken)), places[0])
     x0, y0, x1, y1 = where.ints()
-    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
-    picture[y0:y1, x0:x1] = _written((label_w, label_h), text, (3, label_h // 2), font, colour, ink)
+    ink = (0, 0, 0) if sum(color) > 380 else (255, 255, 255)
+    picture[y0:y1, x0:x1] = _written((label_w, label_h), text, (3, label_h // 2), font, color, ink)
     return where

@@ -1,4 +1,4 @@
-"""Measures what differs between two aligned pictures, without a difference in sharpness: in light, and in colour."""
+"""Measures what differs between two aligned pictures, without a difference in sharpness: in light, and in color."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TILE_RIM = 4
 _TILES = 8
 _MUST_FALL_TO = 0.98
 """A blur leaves at most this share of what differs without it."""
-COLOUR_IN_LEVELS: Final = 1.5
+COLOR_IN_LEVELS: Final = 1.5
 """A step of 1 in Cb or Cr is a step of about 1.4 to 1.8 in blue or red."""
 _MOST_SHIFT = 0.25
 _MOST_BLUR = 0.12
@@ -52,13 +52,13 @@ class Residual:
 
     Where it is high, noise, compression and the smallest misplacement leave more.
     """
-    colour_activity: Map
+    color_activity: Map
     """The same of Cr and Cb."""
     blurs: tuple[float, float]
     """Standard deviations in px by which each picture was blurred to be equally sharp."""
     grain: float
     """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
-    colour_grain: float
+    color_grain: float
     """The same of Cr and Cb."""
     shown: NDArray[np.bool_]
     """h×w: the places that were compared."""
@@ -69,8 +69,8 @@ class Residual:
         light, red, blue = (cv2.GaussianBlur(v, (3, 3), 0) for v in (self.light, self.red, self.blue))
         for smooth in (light, red, blue):
             np.abs(smooth, out=smooth)
-        colour = np.multiply(np.maximum(red, blue, out=red), np.float32(COLOUR_IN_LEVELS), out=red)
-        return np.asarray(np.minimum(np.maximum(light, colour, out=light), 255, out=light), dtype=np.float32)
+        color = np.multiply(np.maximum(red, blue, out=red), np.float32(COLOR_IN_LEVELS), out=red)
+        return np.asarray(np.minimum(np.maximum(light, color, out=light), 255, out=light), dtype=np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Planes:
 def planes(rgb: RGB) -> Planes:
     """Return the planes of H×W×3 uint8 RGB.
 
-    Luma is kept at full size, where a blur shows. Colour is coarse in every compressed picture.
+    Luma is kept at full size, where a blur shows. Color is coarse in every compressed picture.
     """
     ycc = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
     half_light, red, blue = (np.asarray(plane, dtype=np.uint8) for plane in cv2.split(halved(ycc)))
@@ -119,22 +119,22 @@ def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residua
     pairs = matched if shown.all() else tuple((one, np.where(shown, other, one)) for one, other in matched)
     light, red, blue = (_minus(*pair) for pair in pairs)
     activity = np.minimum(_activity(first.half_light), _activity(second.half_light))
-    colours = [_activity(p.red) for p in (first, second)]
-    for colour, p in zip(colours, (first, second), strict=True):
-        colour += _activity(p.blue)
-    # Colour is derived from the same pixels, so light's edges disturb it too, if less.
-    colour_activity = np.minimum(colours[0], colours[1], out=colours[0])
-    colour_activity += activity / 8
+    colors = [_activity(p.red) for p in (first, second)]
+    for color, p in zip(colors, (first, second), strict=True):
+        color += _activity(p.blue)
+    # Color is derived from the same pixels, so light's edges disturb it too, if less.
+    color_activity = np.minimum(colors[0], colors[1], out=colors[0])
+    color_activity += activity / 8
     return Residual(
         planes=pairs,
         light=light,
         red=red,
         blue=blue,
         activity=activity,
-        colour_activity=colour_activity,
+        color_activity=color_activity,
         blurs=blurs,
         grain=max(_grain(p.half_light, shown) for p in (first, second)),
-        colour_grain=max(_grain(plane, shown) for p in (first, second) for plane in (p.red, p.blue)),
+        color_grain=max(_grain(plane, shown) for p in (first, second) for plane in (p.red, p.blue)),
         shown=shown,
     )
 

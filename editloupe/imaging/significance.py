@@ -19,7 +19,7 @@ Number = TypeVar("Number", np.uint8, np.float32)
 SCALES: Final = (0.8, 2.0, 4.0)
 """Standard deviations in px of the half-size maps over which signed differences are averaged."""
 _FLOOR_LIGHT = 0.8
-_FLOOR_COLOUR = 0.6
+_FLOOR_COLOR = 0.6
 _FLOOR_MEAN = 0.15
 """Levels that count as noise in any case: rounding leaves 0.3 to 0.4; over many px, a tone is known to about 0.15."""
 _OF_GRADIENT = 0.04
@@ -65,7 +65,7 @@ class EvidenceMap:
     """One scale's statistic over the picture."""
 
     values: Map
-    """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colours."""
+    """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colors."""
     reach: float
     """Standard deviation of the averaging, in px of the map."""
 
@@ -78,7 +78,7 @@ class SignificanceMaps:
     """From the finest scale to the widest."""
     noise: float
     """Levels of light at the finest scale and a typical place."""
-    colour_noise: float
+    color_noise: float
     """Levels of Cb or Cr at the finest scale and a typical place."""
 
 
@@ -86,24 +86,24 @@ def significance(residual: Residual) -> SignificanceMaps:
     """Return means of the residual at three scales, each divided by its typical size at places as active."""
     calm = unchanged(residual)
     of_light = _Calibration(residual.activity, residual.grain, calm)
-    of_colour = _Calibration(residual.colour_activity, residual.colour_grain, calm)
+    of_color = _Calibration(residual.color_activity, residual.color_grain, calm)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
-        (residual.blue, of_colour, _FLOOR_COLOUR),
-        (residual.red, of_colour, _FLOOR_COLOUR),
+        (residual.blue, of_color, _FLOOR_COLOR),
+        (residual.red, of_color, _FLOOR_COLOR),
     )
     largest, noise = _means(*planes[0])
-    colour_noise = 0.0
+    color_noise = 0.0
     for plane in planes[1:]:
         means, typical = _means(*plane)
-        colour_noise = max(colour_noise, typical)
+        color_noise = max(color_noise, typical)
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
     return SignificanceMaps(
         evidence=tuple(EvidenceMap(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
         noise=noise,
-        colour_noise=colour_noise,
+        color_noise=color_noise,
     )
 
 
@@ -122,7 +122,7 @@ def unchanged(residual: Residual) -> NDArray[np.bool_]:
     counts = np.bincount(cell, minlength=_CELLS * _CELLS)
     for activity, floor, planes in (
         (residual.activity, _FLOOR_LIGHT, (residual.light,)),
-        (residual.colour_activity, _FLOOR_COLOUR, (residual.blue, residual.red)),
+        (residual.color_activity, _FLOOR_COLOR, (residual.blue, residual.red)),
     ):
         level = _at(activity, places, step)
         groups = np.array_split(np.argsort(_steps(level), kind="stable"), 8)

@@ -9,14 +9,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.imaging.colour_names import Lab, to_lab
+from editloupe.imaging.color_names import Lab, to_lab
 from editloupe.imaging.differences import Differences
 from editloupe.values import Box, cached_property
 
 Mask: TypeAlias = NDArray[np.bool_]
 
 _LARGEST_SIDE: Final = 112
-"""px; a larger place is measured on a smaller copy. Shapes and colours survive that, and time does not grow."""
+"""px; a larger place is measured on a smaller copy. Shapes and colors survive that, and time does not grow."""
 _SAMPLES: Final = 160
 _LEAST: Final = 0.12
 """Share of the box that a thing fills at least."""
@@ -43,7 +43,7 @@ class ChangedPlace:
 
     @cached_property
     def core(self) -> tuple[Lab, Lab]:
-        """Return the n×3 pixels of the changed thing without its rim, where colours mix, before and after."""
+        """Return the n×3 pixels of the changed thing without its rim, where colors mix, before and after."""
         touched, found = grown(self.changed, 1), []
         for lab, mask in ((self.before, self.stood & touched), (self.after, self.stands & touched)):
             able = (grown(mask, -1), mask, touched, np.ones(mask.shape, bool))
@@ -52,7 +52,7 @@ class ChangedPlace:
 
     @cached_property
     def shift(self) -> float:
-        """Return the distance of the two median colours of the thing, ΔE."""
+        """Return the distance of the two median colors of the thing, ΔE."""
         return float(np.linalg.norm(np.median(self.core[0], axis=0) - np.median(self.core[1], axis=0)))
 
     @cached_property
@@ -119,7 +119,7 @@ def place(found: Differences, box: Box) -> ChangedPlace:
 
 
 def _standing_out(lab: Lab, around: Lab, near: Mask) -> Mask:
-    """Return the pixels near the place whose colour is rare around it. Specks are dropped."""
+    """Return the pixels near the place whose color is rare around it. Specks are dropped."""
     rank = max(1, len(around) // 25)
     # The surroundings' own spread sets the tolerance: a carpet allows more than a wall.
     spread = float(np.percentile(np.sort(_distances(around, around), axis=1)[:, rank], 90))

@@ -46,7 +46,7 @@ def counted(kept: Kept, valid: Kept) -> Kept:
     return np.asarray(whole & kept)
 
 
-def grey(rgb: RGB, side: int = 0) -> NDArray[np.float64]:
+def gray(rgb: RGB, side: int = 0) -> NDArray[np.float64]:
     """Return luma (ITU-R 601) in whole levels 0 to 255, H×W.
 
     side: px to which both sides are squashed before (Lanczos); 0 keeps the size.

@@ -88,7 +88,7 @@ def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Imag
 
 
 def _fill(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
-    """Show the image with the `boxes` painted in `color` ([r, g, b]), or in the mean colour of the image `like`.
+    """Show the image with the `boxes` painted in `color` ([r, g, b]), or in the mean color of the image `like`.
 
     Boxes are in px of the image, rounded outward and clipped. like: an ImageRef as JSON; the image need not have this size.
     """

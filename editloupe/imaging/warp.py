@@ -17,12 +17,11 @@ from editloupe.data.images import RGB
 from editloupe.data.memory import Memory
 from editloupe.imaging.align import WORKING_PIXELS, luma, resize
 from editloupe.imaging.masked import Kept, outside, share
-from editloupe.imaging.register import STILL, Floats, register
+from editloupe.imaging.register import Floats
 from editloupe.values import Json
 
-How: TypeAlias = Literal["none", "sift", "register"]
-"""none: only brought to the source's size.   sift: SIFT keypoints, FLANN matches, a similarity by least median of squares.
-register: our registration of whole pictures, an affine motion of at most a quarter of the shorter side."""
+How: TypeAlias = Literal["none", "sift"]
+"""none: brought to the source's size alone.   sift: SIFT keypoints, FLANN, a similarity by least median of squares."""
 
 _RATIO: Final = 0.7
 """A match counts if its distance is below this share of the second best."""
@@ -52,12 +51,12 @@ class Aligned:
     """H×W: where the edited image shows something. All of it if no motion was undone."""
     how: How
     matrix: Floats | None = None
-    """2×3: pixel (x, y) of the source is at matrix · (x, y, 1) of the edited image as decoded, centres at integers. None if
+    """2×3: pixel (x, y) of the source is at matrix · (x, y, 1) of the edited image as decoded, centers at integers. None if
     no motion was found."""
     matches: int | None = None
-    """Pairs of keypoints; None where none are used."""
+    """Pairs of keypoints; None where none are sought."""
     inliers: int | None = None
-    """Matches that the matrix explains; None where none are used."""
+    """Matches that the matrix explains."""
     before: float | None = None
     """Mean squared difference in levels of 0 to 255 outside the mask, where both can be seen, without the motion."""
     after: float | None = None
@@ -129,92 +128,76 @@ def squared_difference(first: RGB, second: RGB, kept: Kept | None = None) -> flo
 
 def _found(source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, dilate: bool, official: bool) -> Aligned:
     height, width = source.shape[:2]
-    still = aligned(source, edited, None, "none")
-    kept = still.valid if mask is None or official else outside(mask, (height, width), dilate)
+    still = replace(aligned(source, edited, None, "none"), how=how)
     if official:
-        motion = _by_keypoints(luma(source), luma(edited), None)
-        if motion.forward is None:
-            return replace(still, how=how, matches=motion.matches, why=motion.why)
-        flags, border = cv2.INTER_LINEAR, cv2.BORDER_REFLECT
-        moved = cv2.warpAffine(edited, motion.forward, (width, height), flags=flags, borderMode=border)
-        image = np.asarray(moved, dtype=np.uint8)
-        return replace(
-            still,
-            image=image,
-            how=how,
-            matrix=motion.matrix,
-            matches=motion.matches,
-            inliers=motion.inliers,
-            before=squared_difference(source, still.image),
-            after=squared_difference(source, image),
-            accepted=True,
-        )
+        return _as_published(still, source, edited)
+    kept = still.valid if mask is None else outside(mask, (height, width), dilate)
     # Sought in copies of at most about a megapixel, and undone in the image itself; one much larger than the source is
     # reduced first, so that it does not alias.
     factor = min(1.0, math.sqrt(WORKING_PIXELS / (width * height)))
     first = luma(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
-    fine = _shrunk(edited, width * height)
-    if how == "sift":
-        second = luma(_shrunk(edited, first.size))
-        motion = _by_keypoints(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
-    else:
-        second = luma(resize(edited, width=first.shape[1], height=first.shape[0]))
-        found = register(first, second)
-        motion = _Motion() if found is STILL else _Motion(matrix=found)
+    fine, second = _shrunk(edited, width * height), luma(_shrunk(edited, first.size))
+    motion = _sought(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
+    result = replace(still, matches=motion.matches, inliers=motion.inliers, why=motion.why)
     if motion.matrix is None:
-        return replace(still, how=how, matches=motion.matches, inliers=motion.inliers, why=motion.why or "no motion found")
+        return result
     # From the source's pixels to those of the copies, and on to those of the image that is warped.
     matrix = _carried(motion.matrix, _scale(source, first), _scale(fine, second))
+    result = replace(result, matrix=_carried(motion.matrix, _scale(source, first), _scale(edited, second)))
+    if motion.why:
+        return result
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     moved = cv2.warpAffine(fine, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
     image, valid = np.asarray(moved, dtype=np.uint8), _valid(matrix, source.shape, fine.shape)
-    result = replace(
-        still,
-        how=how,
-        matrix=_carried(motion.matrix, _scale(source, first), _scale(edited, second)),
-        matches=motion.matches,
-        inliers=motion.inliers,
-    )
     both = kept & valid
-    if motion.why:
-        return replace(result, why=motion.why)
     if np.count_nonzero(both) < max(1.0, _LEAST_SHARE * np.count_nonzero(kept)):
         return replace(result, why="the motion found leaves too little of the source in view")
     before, after = squared_difference(source, still.image, both), squared_difference(source, image, both)
     result = replace(result, before=before, after=after)
-    sure = motion.distinct is None or motion.distinct >= _SURE_INLIERS
-    if after >= before * (_MUST_FALL_TO if sure else _FEW_MUST_FALL_TO):
-        enough = "" if sure else " enough"
-        return replace(result, why=f"the motion found does not lower the difference outside the mask{enough}")
+    if after >= before * (_MUST_FALL_TO if motion.distinct >= _SURE_INLIERS else _FEW_MUST_FALL_TO):
+        return replace(result, why="the motion found does not lower the difference outside the mask enough")
     return replace(result, image=image, valid=valid, accepted=True)
+
+
+def _as_published(still: Aligned, source: RGB, edited: RGB) -> Aligned:
+    """Return what GIE-Bench's scripts make of an edited image."""
+    height, width = source.shape[:2]
+    motion = _sought(luma(source), luma(edited), None)
+    if motion.forward is None:
+        return replace(still, matches=motion.matches, why=motion.why)
+    flags, border = cv2.INTER_LINEAR, cv2.BORDER_REFLECT
+    moved = cv2.warpAffine(edited, motion.forward, (width, height), flags=flags, borderMode=border)
+    image = np.asarray(moved, dtype=np.uint8)
+    before, after = squared_difference(source, still.image), squared_difference(source, image)
+    known = replace(still, matrix=motion.matrix, matches=motion.matches, inliers=motion.inliers)
+    return replace(known, image=image, before=before, after=after, accepted=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Motion:
-    """What was found between two grey pictures."""
+    """What was found between two gray pictures."""
 
     matrix: Floats | None = None
     """2×3, from the first to the second."""
     forward: Floats | None = None
     """2×3, from the second to the first, as it was estimated."""
-    matches: int | None = None
+    matches: int = 0
     inliers: int | None = None
-    distinct: int | None = None
+    distinct: int = 0
     """Keypoints of the second picture among the inliers."""
     why: str = ""
     """Why it is none, or not to be believed."""
 
 
-def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kept | None) -> _Motion:
+def _sought(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kept | None) -> _Motion:
     """Return the similarity (shift, turn, zoom) that explains most matches. kept: where keypoints of the first may lie."""
     with ThreadPoolExecutor(1) as other:
         # Most of the time goes here, and OpenCV uses one core for it.
         there_too = other.submit(_keypoints, second, None)
-        where = None if kept is None else kept.astype(np.uint8) * 255
-        points_1, told_1 = _keypoints(first, where)
+        points_1, told_1 = _keypoints(first, None if kept is None else kept.astype(np.uint8) * 255)
         points_2, told_2 = there_too.result()
     if told_1 is None or told_2 is None or len(points_2) < 2:
-        return _Motion(matches=0, why="no motion found: too few keypoints")
+        return _Motion(why="no motion found: too few keypoints")
     # FLANN's trees are random: with the same seed equal pictures give equal matches.
     cv2.setRNGSeed(0)
     flann = cv2.FlannBasedMatcher({"algorithm": 1, "trees": 5}, {"checks": 50})
@@ -229,22 +212,20 @@ def _by_keypoints(first: NDArray[np.uint8], second: NDArray[np.uint8], kept: Kep
     forward, fits = cv2.estimateAffinePartial2D(there, here, method=cv2.LMEDS)
     if forward is None:
         return _Motion(matches=len(good), why="no motion found: the matches of keypoints fit none")
-    inliers = int(np.count_nonzero(fits))
     # Chance matches often lead to the same few keypoints.
     distinct = len({match.trainIdx for match, fit in zip(good, fits.ravel(), strict=True) if fit})
     zoom = math.sqrt(abs(float(np.linalg.det(forward[:, :2]))))
-    why = ""
+    why = "" if 1 / _MOST_ZOOM < zoom < _MOST_ZOOM else f"the motion found zooms {zoom:.2g} times"
     if distinct < _LEAST_INLIERS:
         why = f"only {distinct} distinct matches of keypoints fit the motion found"
-    elif not 1 / _MOST_ZOOM < zoom < _MOST_ZOOM:
-        why = f"the motion found zooms {zoom:.2g} times"
     matrix = np.asarray(cv2.invertAffineTransform(forward), np.float64) if zoom > 1e-6 else None
+    inliers = int(np.count_nonzero(fits))
     return _Motion(matrix=matrix, forward=forward, matches=len(good), inliers=inliers, distinct=distinct, why=why)
 
 
-def _keypoints(grey: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> _Points:
+def _keypoints(gray: NDArray[np.uint8], where: NDArray[np.uint8] | None) -> _Points:
     sift: Any = cv2.SIFT.create()
-    points, told = sift.detectAndCompute(grey, where)
+    points, told = sift.detectAndCompute(gray, where)
     return points, told
 
 
@@ -258,7 +239,7 @@ def _shrunk(rgb: RGB, pixels: int) -> RGB:
 
 
 def _scale(image: NDArray[np.uint8], copy: NDArray[np.uint8]) -> Floats:
-    """Return the 3×3 map of an image's pixels to those of its copy. The centre of pixel 0 is half a pixel from the edge."""
+    """Return the 3×3 map of an image's pixels to those of its copy. The center of pixel 0 is half a pixel from the edge."""
     sy, sx = (c / i for c, i in zip(copy.shape[:2], image.shape[:2], strict=True))
     return np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1]])
 

@@ -29,7 +29,7 @@ class PairArgs(Args):
     dilate: bool = True
     """Grow a mask that is stretched to the image by one of its own cells."""
     align: How = "none"
-    """How the edited image is laid onto the source first: none, sift or register."""
+    """How the edited image is laid onto the source first: none or sift."""
 
 
 class WholeArgs(Args):

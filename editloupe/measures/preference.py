@@ -8,7 +8,7 @@ from typing import Any
 from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.measures import base
-from editloupe.models.preference.base import Preference
+from editloupe.models.preference import Preference
 from editloupe.scores import Metric, Real
 
 

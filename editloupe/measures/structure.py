@@ -13,7 +13,7 @@ from editloupe.answers import Number
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.masked import outside, share
-from editloupe.imaging.structure import WINDOW, counted, grey, ssim_map
+from editloupe.imaging.structure import WINDOW, counted, gray, ssim_map
 from editloupe.imaging.warp import aligned
 from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import PairArgs, check_kept, pictures, told
@@ -50,7 +50,7 @@ class SSIM(BaseMeasure):
         found = aligned(source, edited, mask, "none" if official else args.align, dilate=args.dilate)
         # Squashed from its own size, unless it had to be laid onto the source.
         second = edited if side and not found.accepted else found.image
-        first_grey, second_grey = grey(source, side), grey(second, side)
+        first_grey, second_grey = gray(source, side), gray(second, side)
         shape = first_grey.shape
         if min(shape) < WINDOW:
             raise MeasureError(f"{shape[1]}×{shape[0]} px is smaller than SSIM's window of {WINDOW}×{WINDOW} px")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.values import Json
-
-_NAME: Final = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,9 @@ def check_device(name: str) -> None:
 
     torch is imported only for a GPU; MissingExtra where it is not installed.
     """
-    if _NAME.fullmatch(name) is None:
+    if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name) is None:
         raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
     if name not in ("auto", "cpu"):
-        if find_spec("torch") is None:
-            raise MissingExtra(f"Device {name!r}", "vision")
         open_device(name)
 
 
@@ -62,11 +57,11 @@ def open_device(name: str) -> Device:
     Raises ConfigError where it is not there, MissingExtra without torch.
     """
     torch = import_torch()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        name = "cuda:0" if torch.cuda.is_available() else "cpu"
+        name = "cuda:0" if count else "cpu"
     if name.startswith("cuda"):
         number = int(name.partition(":")[2] or 0)
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if number >= count:
             have = f"this machine has {count}" if count else f"torch {torch.__version__} sees none here"
             raise ConfigError(f"device {name!r}: there is no such GPU ({have}); use --device auto or cpu")

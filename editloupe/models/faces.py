@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import cv2
 import numpy as np
@@ -33,8 +32,8 @@ _FILES: Final = (
 )
 _HEADS: Final = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
 """What YuNet says for each cell of 8, 16 and 32 px, in as many numbers: the score twice, the box and five landmarks."""
-_SIZES: Final = ((96, 64), (64, 128))
-"""Width and height in px of images for which a detector's outputs are checked."""
+_CHECKED: Final = (64, 128)
+"""Width and height in px of the image for which a detector's outputs are checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +108,20 @@ class OpenCVFaces:
 
     def _ready(self) -> tuple[Any, Any]:
         if self._loaded is None:
-            with _reading(self.detector):
-                net = cv2.dnn.readNetFromONNX(str(self.detector))
-                for size in _SIZES:
-                    _check_outputs(net, *size)
-                detector = cv2.FaceDetectorYN.create(str(self.detector), "", _SIZES[0])
-            with _reading(self.recogniser):
-                recogniser = cv2.FaceRecognizerSF.create(str(self.recogniser), "")
+            # OpenCV's own lines on networks are off: what matters of them is raised.
+            cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+            file = self.detector
+            try:
+                _check_outputs(cv2.dnn.readNetFromONNX(str(file)), *_CHECKED)
+                detector = cv2.FaceDetectorYN.create(str(file), "", _CHECKED)
+                file = self.recogniser
+                recogniser = cv2.FaceRecognizerSF.create(str(file), "")
                 given = recogniser.feature(np.zeros((112, 112, 3), np.uint8))
                 if given.shape != (1, 128) or given.dtype != np.float32:
                     raise ValueError(f"its output is {given.shape}, expected (1, 128) as SFace's")
+            except (cv2.error, ValueError) as error:
+                problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
+                raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error
             self._loaded = detector, recogniser
         return self._loaded
 
@@ -148,9 +151,8 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
             f"it needs a detector and an embedder of faces: put {_FILES}, into one folder, and name the folder by "
             "--set faces=… or EDITLOUPE_FACES (docs/measures.md)"
         )
-    made: FaceEmbedder | None = of_kind("faces", name, device)
-    if made is not None:
-        return made
+    if (made := of_kind("faces", name, device)) is not None:
+        return cast(FaceEmbedder, made)
     files = []
     for network in ("yunet", "sface"):
         found = sorted(f for f in Path(name).expanduser().glob("*.onnx") if network in f.name.lower() and f.is_file())
@@ -162,14 +164,3 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
 
 
 _shared = cache(OpenCVFaces)
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    """Translate what is wrong with a file. OpenCV's own lines on networks are off: what matters of them is raised."""
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    try:
-        yield
-    except (cv2.error, ValueError) as error:
-        problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
-        raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ from editloupe.files import read_bytes
 from editloupe.models.weights import digest_of
 from editloupe.values import parse_json
 
-_HUB_ID: Final = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 _FILES: Final = ("*.json", "*.txt", "*.jinja", "*.safetensors", "*.bin", "*.model")
 
 
@@ -39,22 +37,18 @@ def model_folder(name: str, what: str, *, revision: str = "main") -> tuple[Path,
     path = Path(name).expanduser()
     if path.is_dir():
         return path, None
-    found = _HUB_ID.fullmatch(name)
-    if found is None:
-        raise ConfigError(f"{what} {name!r}: no such folder or file, and no hub id (owner/name or owner/name@revision)")
-    repository, revision = found[1], found[2] or revision
-    folder = cached_folder(repository, revision)
-    if folder is None:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-        try:
-            folder = Path(snapshot_download(repository, revision=revision, allow_patterns=[*_FILES]))
-        except (HfHubHTTPError, HFValidationError, OSError) as error:
-            raise ConfigError(
-                f"{what} {repository!r} at {revision!r}: not in the local cache, and cannot be downloaded "
-                f"({first_words(error)[:200]}); name a folder that has it"
-            ) from error
+    repository, _, named = name.partition("@")
+    try:
+        folder = cached_folder(repository, named or revision)
+        folder = folder or Path(snapshot_download(repository, revision=named or revision, allow_patterns=[*_FILES]))
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise ConfigError(
+            f"{what} {name!r}: no such folder or file, not in the local cache, and cannot be downloaded as a hub id "
+            f"(owner/name or owner/name@revision): {first_words(error)[:200]}"
+        ) from error
     # A snapshot's folder is named by its commit, whatever branch or tag led to it.
     return folder, f"{repository}@{folder.name[:12]}"
 
@@ -64,11 +58,11 @@ def cached_folder(repository: str, revision: str) -> Path | None:
     if find_spec("huggingface_hub") is None:
         return None
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
+    except LocalEntryNotFoundError:
         return None
     return folder if _tensors(folder) else None
 
@@ -81,11 +75,10 @@ def saved_weights(folder: Path, identity: str | None, what: str, families: Colle
     """
     where = f"{what} {str(folder)!r}"
     try:
-        family = parse_json(read_bytes(folder / "config.json")).get("model_type")
-    except FileNotFoundError:
-        raise ConfigError(f"{where}: has no config.json; expected a folder saved by transformers") from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{where}: config.json cannot be read: {error}") from error
+        family = parse_json(read_bytes(folder / "config.json"))["model_type"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        problem = f"config.json cannot be read ({type(error).__name__}: {first_words(error)})"
+        raise ConfigError(f"{where}: {problem}; expected a folder saved by transformers") from error
     if families is not None and str(family) not in families:
         raise ConfigError(f"{where}: model_type {family!r} is no {what} known here ({', '.join(families)})")
     if not _tensors(folder):
@@ -94,10 +87,8 @@ def saved_weights(folder: Path, identity: str | None, what: str, families: Colle
 
 
 def identity_of(folder: Path) -> str:
-    """Return a folder's name with a digest of the files that make the model. Raises ConfigError for a pipe among them."""
-    files = {file for pattern in _FILES for file in folder.glob(pattern)}
-    if odd := next((file.name for file in files if file.exists() and not file.is_file()), None):
-        raise ConfigError(f"{folder}: {odd} is no plain file")
+    """Return a folder's name with a digest of the files that make the model."""
+    files = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
     return f"{folder.resolve().name} sha256:{digest_of(files)}"
 
 

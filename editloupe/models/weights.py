@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,18 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, first_words
+from editloupe.errors import ConfigError, EditLoupeError, MissingExtra, ModelAbsent, first_words
 from editloupe.models.devices import import_torch
 
 if TYPE_CHECKING:
     import torch
 
 SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
-_DAMAGE: Final = (
-    RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, AttributeError, TypeError, struct.error,
-    AssertionError, ImportError,
-)  # fmt: skip
-"""What the readers of torch and transformers raise on bytes that are cut off or changed."""
 _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
 """Under these keys checkpoints keep their tensors: Real-ESRGAN's two, GroundingDINO's, Lightning's."""
 
@@ -31,11 +25,14 @@ _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
 def find_file(path: str, what: str) -> Path:
     """Return the file of weights. Raises ConfigError where it is missing, no file, empty, or has another suffix."""
     file = Path(path).expanduser()
-    if file.is_file() and file.suffix.lower() in SUFFIXES and file.stat().st_size:
-        return file
-    found = f"found {file.suffix!r}" if file.suffix.lower() not in SUFFIXES else "it is empty: fetch the weights again"
     if not file.is_file():
-        found = "it is a folder" if file.is_dir() else "it is no plain file" if file.exists() else "no such file"
+        found = "it is a folder" if file.is_dir() else "no such file"
+    elif file.suffix.lower() not in SUFFIXES:
+        found = f"found {file.suffix!r}"
+    elif file.stat().st_size:
+        return file
+    else:
+        found = "it is empty: fetch the weights again"
     raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
 
 
@@ -119,11 +116,7 @@ def check_loaded(model: Any, info: Mapping[str, Sequence[Any]], where: str) -> N
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Translate what transformers raises while it reads a folder. Its progress bars and load reports are off.
-
-    where: the beginning of messages, for example "detector 'FOLDER'".
-    Raises ConfigError for files that are damaged, missing or not safe.
-    """
+    """Translate what transformers raises over a folder, its progress bars and reports off. Raises ConfigError."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -134,19 +127,18 @@ def reading(where: str) -> Iterator[None]:
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Translate what reading weights raises. Raises ConfigError, which begins with `where`."""
-    from safetensors import SafetensorError
-
+    """Translate what the readers of weights raise over bytes. Raises ConfigError, which begins with `where`."""
     try:
         yield
     except pickle.UnpicklingError as error:
-        # Of torch's page of advice, which says how to load such a file all the same, only the reason is passed on.
-        reason = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "it is no plain checkpoint")
+        # torch's page of advice, which says how to load such a file all the same, is not passed on.
         raise ConfigError(
-            f"{where}: refused: it holds more than tensors, and loading such a file can run code "
-            f"({reason.partition('. ')[0]}); use the official weights, or convert them to .safetensors"
+            f"{where}: refused: it holds more than tensors, and loading such a file can run code; use the official "
+            "weights, or convert them to .safetensors"
         ) from error
-    except (*_DAMAGE, SafetensorError) as error:
+    except EditLoupeError:
+        raise
+    except Exception as error:  # what torch, safetensors and transformers raise over cut or changed bytes has no one class
         raise ConfigError(
             f"{where}: cannot be loaded, since it is damaged, cut off or of another kind "
             f"({type(error).__name__}: {first_words(error)}); fetch it again"

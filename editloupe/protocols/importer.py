@@ -26,7 +26,7 @@ from editloupe.data.samples import load
 from editloupe.data.tables import read_table, shown
 from editloupe.errors import DataError
 from editloupe.files import read_bytes, read_toml
-from editloupe.findings import Ending, Finding, JudgeSpec
+from editloupe.findings import Finding, JudgeSpec
 from editloupe.protocols.imported import Imported, Published
 from editloupe.protocols.result_mapping import ResultMapping, ResultSaid, geometric, read_said, written
 from editloupe.tasks import About
@@ -35,9 +35,6 @@ from editloupe.values import Json, Sample, digest, distinct_keys, parse_json
 GroupKey: TypeAlias = tuple[str, ...]
 """Editor, judge or "", and the groups of the path that the mapping names."""
 _SHOWN: Final = 3
-_NO_OUTPUTS: Final = (
-    "no outputs beside the results of {}: pages show the sources alone; name them with --edited NAME=FOLDER"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +57,9 @@ class ResultGroup:
     samples: Mapping[str, Sample]
     """Those that its results may be about."""
     rejected: Mapping[str, RejectedRow]
-    """Rows of the data that cannot be used."""
+    """Rows of the data, and outputs, that cannot be used."""
     known: bool
     """Whether its outputs are known, so that one that is not there is missing."""
-    unusable: Mapping[str, str]
-    """Why an output that is there cannot be used, by sample."""
     found: dict[tuple[str, str], tuple[ResultEntry, list[ResultSaid]]] = field(default_factory=dict)
     """By the sample's id and the item: those that count, with what they say."""
     every: list[ResultEntry] = field(default_factory=list)
@@ -104,18 +99,12 @@ class ResultFiles:
             there = ", ".join(sorted(editors))
             raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
         base = load(data, store=store, format=self.mapping.layout, outputs=False)
-        if not base.samples:
-            first = base.rejected[0].message if base.rejected else "it holds no row"
-            raise DataError(f"{data}: no sample can be used, and a finding needs one with its source image: {first}")
-        notes += base.notes
-        outputs: dict[str, Loaded | None] = {}
-        for editor, path in editors.items():
-            loaded = outputs[editor] = self._outputs(editor, edited.get(editor), path, data, store)
-            notes += [_NO_OUTPUTS.format(editor)] if loaded is None else loaded.notes
-        keys = dict.fromkeys(self.key(its) for _, its in files)
-        groups = {key: self.group(key, base, outputs[key[0]]) for key in keys}
+        outputs = {editor: self._outputs(editor, edited.get(editor), path, data, store) for editor, path in editors.items()}
+        notes += [*base.notes, *(note for loaded in outputs.values() if loaded is not None for note in loaded.notes)]
+        groups: dict[GroupKey, ResultGroup] = {}
         for path, its in files:
-            group = groups[self.key(its)]
+            key = (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
+            group = groups.setdefault(key, self._group(key, base, outputs[key[0]]))
             for entry in self.entries(path, its, group.refused):
                 self._add(entry, group)
         if not any(group.found for group in groups.values()):
@@ -127,8 +116,8 @@ class ResultFiles:
         """Return the data with an editor's outputs: those that are named, or those beside its results; None for none."""
         if named is not None:
             return load(data, store=store, format=self.mapping.layout, edited={editor: named})
-        beside = _editor_folder(file, editor)
-        if self.mapping.beside and any(path.suffix.lower() in IMAGE_ENDINGS for path in beside.rglob("*")):
+        beside = next((folder for folder in file.parents if folder.name == editor), None)
+        if self.mapping.beside and beside and any(one.suffix.lower() in IMAGE_ENDINGS for one in beside.rglob("*")):
             with suppress(DataError):  # the results may lie among other images
                 return load(data, store=store, format=self.mapping.layout, edited={editor: beside})
         return None
@@ -149,15 +138,11 @@ class ResultFiles:
             notes=tuple(dict.fromkeys((*notes, *(note for group, _ in each for note in self.notes(group))))),
         )
 
-    def key(self, its: Mapping[str, str]) -> GroupKey:
-        return (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
-
     def files(self, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
         """Return the files below a folder with the groups of their paths, and notes. Raises DataError: none."""
         root, where = folder.resolve(), self.mapping.where
         if not root.is_dir():
-            what = "is a file" if root.exists() else "no such folder"
-            raise DataError(f"{folder}: {what}; expected a folder with {where}")
+            raise DataError(f"{folder}: no such folder; expected a folder with {where}")
         every = [path for path in sorted(root.rglob(self.mapping.files)) if path.is_file()]
         tried = [(path, re.fullmatch(self.mapping.path, path.as_posix())) for path in every]
         found = [(path, {k: v for k, v in match.groupdict().items() if v}) for path, match in tried if match]
@@ -166,12 +151,6 @@ class ResultFiles:
         if not found:
             saw = f"; files of other names or places: {left}" if others else ""
             raise DataError(f"{folder}: no result file; expected {where}{saw}")
-        folders: dict[GroupKey, Path] = {}
-        for path, its in found:
-            key, mine = self.key(its), _editor_folder(path, its["editor"])
-            if (other := folders.setdefault(key, mine)) != mine:
-                who = ", ".join(filter(None, key))
-                raise DataError(f"{folder}: two folders hold results of {who}: {other} and {mine}; name one of them")
         return found, [f"files of other names are not read: {left}; expected {where}"] if others else []
 
     def entries(self, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[ResultEntry]:
@@ -187,18 +166,20 @@ class ResultFiles:
             else:
                 yield ResultEntry(sample_id=str(id_), place=place, row=row)
 
-    def group(self, key: GroupKey, base: Loaded, outputs: Loaded | None) -> ResultGroup:
+    def _group(self, key: GroupKey, base: Loaded, outputs: Loaded | None) -> ResultGroup:
         """Return a group without entries.   outputs: the data with its outputs, None where they are not known."""
-        editor = key[0]
-        its = {s.id: replace(s, editor=editor, warnings=_without(s.warnings)) for s in self.samples(base)}
-        its |= {sample.id: sample for sample in self.samples(outputs)} if outputs else {}
-        unusable = {row.id: row.message for row in outputs.rejected if row.id in its} if outputs else {}
-        its |= {id_: replace(its[id_], warnings=(why,)) for id_, why in unusable.items()}
-        of = dict(zip(self.mapping.group, key[2:], strict=True))
+        editor, of = key[0], dict(zip(self.mapping.group, key[2:], strict=True))
+        its = {s.id: s for s in self.samples(outputs or base)}
+        if outputs is None:
+            # Nobody knows whether there is an output.
+            its = {
+                id_: replace(s, editor=editor, warnings=tuple(w for w in s.warnings if w != NO_OUTPUT))
+                for id_, s in its.items()
+            }
         mine = {id_: s for id_, s in its.items() if all(s.extra.get(name) == value for name, value in of.items())}
+        rejected = {row.id: replace(row, editor=editor) for row in (outputs or base).rejected}
         known = outputs is not None and any(turn.edited for sample in mine.values() for turn in sample.turns)
-        gone = {row.id: replace(row, editor=editor) for row in base.rejected}
-        return ResultGroup(key=key, samples=mine, rejected=gone, known=known, unusable=unusable)
+        return ResultGroup(key=key, samples=mine, rejected=rejected, known=known)
 
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
         """Return the samples that results may be about."""
@@ -217,7 +198,7 @@ class ResultFiles:
                 gone = group.rejected.get(entry.sample_id)
                 no = f"the data has no sample {entry.sample_id!r}"
                 raise ValueError(f"its sample cannot be used: {gone.message}" if gone else no)
-            if group.known and sample.id not in group.unusable and self.lacks_output(entry, sample):
+            if group.known and self.lacks_output(entry, sample):
                 raise ValueError("its output is missing, and a score of nothing is no score")
             said = [
                 replace(read_said(metric, rule, row), turn=turn, part=part)
@@ -247,16 +228,13 @@ class ResultFiles:
         for (id_, _), (_, said) in group.found.items():
             yield from (self._finding(group.samples[id_], one, judge_id) for one in said)
         for id_, sample in group.samples.items() if group.known else ():
-            if id_ in group.judged or sample.edited is not None:
-                continue
-            why = group.unusable.get(id_)
-            reason = why or "there is no output of it"
-            for metric, rule in self.mapping.metrics.items():
-                if rule.applies(sample) and not rule.of_some:
-                    one = ResultSaid(metric=metric, status="input_error" if why else "missing_output", reason=reason)
-                    yield self._finding(sample, one, judge_id, ending="input" if why else "blocked")
+            if id_ not in group.judged and sample.edited is None:
+                for metric, rule in self.mapping.metrics.items():
+                    if rule.applies(sample) and not rule.of_some:
+                        one = ResultSaid(metric=metric, status="missing_output", reason="there is no output of it")
+                        yield replace(self._finding(sample, one, judge_id), ending="blocked")
 
-    def _finding(self, sample: Sample, said: ResultSaid, judge_id: str, ending: Ending = "answer") -> Finding:
+    def _finding(self, sample: Sample, said: ResultSaid, judge_id: str) -> Finding:
         about = About.of(sample, turn=said.turn, part=said.part)
         return Finding(
             task_id=digest({"imported": self.name, "about": about.to_json(), "metric": said.metric}),
@@ -266,7 +244,7 @@ class ResultFiles:
             metric=said.metric,
             status=said.status,
             answer=said.answer,
-            ending=ending,
+            ending="answer",
             reason=said.reason,
         )
 
@@ -301,16 +279,16 @@ class ResultFiles:
 
     def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
+        if not group.known:
+            yield f"no outputs beside the results of {group.key[0]}: name them with --edited NAME=FOLDER"
         left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
-        bad = sum(sample.id in group.unusable for sample in left)
-        gone = sum(sample.edited is None for sample in left) - bad if group.known else 0
-        counts = {"missing outputs": gone, "outputs that cannot be read": bad, "not judged yet": len(left) - gone - bad}
+        gone = sum(sample.edited is None for sample in left) if group.known else 0
+        counts = {"missing outputs": gone, "not judged yet": len(left) - gone}
         rest = "".join(f"; {what}: {count}" for what, count in counts.items() if count)
         yield f"{group.title}: {len(group.judged)} of {len(group.samples)} samples have an entry{rest}"
         if group.refused:
-            more = "; and so on" if len(group.refused) > _SHOWN else ""
             listed = "; ".join(group.refused[:_SHOWN])
-            yield f"{group.title}: entries not counted: {len(group.refused)}: {listed}{more}"
+            yield f"{group.title}: entries not counted: {len(group.refused)}: {listed}"
         said = [one for _, its in group.found.values() for one in its]
         kinds = Counter(f"scores that are {one.status} ({one.kind})" for one in said if one.kind)
         yield from (f"{group.title}: {what}: {count}" for what, count in kinds.items())
@@ -373,12 +351,3 @@ def _judge(benchmark: str, name: str) -> JudgeSpec:
     unknown = Sampling(temperature=None, seed=None, max_tokens=None)
     backend = f"imported/{benchmark}" + (f"/{quote(name)}" if name else "")
     return JudgeSpec(backend=backend, endpoint="recorded elsewhere", sampling=unknown, tool_protocol="none")
-
-
-def _editor_folder(path: Path, editor: str) -> Path:
-    """Return the folder that is called as the editor; the root where there is none."""
-    return next((folder for folder in path.parents if folder.name == editor), Path(path.anchor))
-
-
-def _without(warnings: Iterable[str]) -> tuple[str, ...]:
-    return tuple(note for note in warnings if note != NO_OUTPUT)

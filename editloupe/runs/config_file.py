@@ -1,14 +1,14 @@
-"""config.yaml of a run: its last visit, asked of every judge and about every metric of the run."""
+"""config.yaml of a run: its last visit, asked of every judge of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from editloupe import files
-from editloupe.config import OF_A_JUDGE, SHORTHANDS, folded
+from editloupe.config import OF_A_JUDGE
 from editloupe.errors import ConfigError
 from editloupe.runs.contents import object_of
 from editloupe.values import Json
@@ -43,41 +43,14 @@ def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
 
     A single judge without a name stands as `backend` with its options, else all stand under `judges`.
     """
-    listed = {id_: object_of(judge) for id_, judge in object_of(judges).items()}
-    known = {id_: judge for id_, judge in listed.items() if isinstance(judge.get("options"), Mapping)}
-    options = {id_: dict(object_of(judge["options"])) for id_, judge in known.items()}
-    rest = {name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}
+    listed = ((id_, object_of(judge)) for id_, judge in object_of(judges).items())
+    known = {id_: judge for id_, judge in listed if isinstance(judge.get("options"), Mapping)}
     if len(known) <= 1 and not any(judge.get("name") for judge in known.values()):
-        several = config.get("judges") or isinstance(config.get("backend"), list)
-        return {**rest, **next(iter(options.values()))} if known and several else dict(config)
+        return dict(config)
     named: dict[str, Json] = {}
     for id_, judge in known.items():
+        options = dict(object_of(judge["options"]))
         # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
-        key = str(judge.get("name") or options[id_].get("backend") or judge.get("backend"))
-        named[f"{key} ({id_[:6]})" if key in named else key] = options[id_]
-    return {**rest, "judges": named}
-
-
-def with_earlier(before: Mapping[str, Json], now: Mapping[str, Json], free: Collection[str]) -> dict[str, Json]:
-    """Return the options of a visit, widened to all samples and to the metrics that earlier visits asked about.
-
-    free: options of the protocol in which visits may differ. Who names none, such as no criteria, asks for all.
-    """
-    try:
-        options, earlier = folded(now)["option"], folded(before)["option"]
-    except ConfigError:
-        return dict(now)  # of options that nobody can read nothing stays
-    for name in free:
-        if name in options and name in earlier:
-            options[name] = ",".join(dict.fromkeys((*_listed(earlier[name]), *_listed(options[name]))))
-        else:
-            options.pop(name, None)
-    # A part of the data is asked about once all of it was.
-    whole = () if {"limit", "sample"} & before.keys() else ("limit", "sample")
-    # In the order of the file.
-    found = {**now, "option": options or None, **dict.fromkeys((*SHORTHANDS, *whole))}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _listed(value: Json) -> list[str]:
-    return [word.strip() for word in (value.split(",") if isinstance(value, str) else map(str, cast("list[Json]", value)))]
+        key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
+        named[f"{key} ({id_[:6]})" if key in named else key] = options
+    return {**{name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}, "judges": named}

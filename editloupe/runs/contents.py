@@ -101,11 +101,6 @@ class RunContents:
         return str(object_of(self.spec.record.get("options")).get("mode") or "")
 
     @property
-    def tags(self) -> tuple[str, ...]:
-        """The words that the user gave the run."""
-        return tuple(map(str, list_of(self.spec.record.get("tags"))))
-
-    @property
     def rescored(self) -> bool:
         """Whether the findings are another run's, read by another rubric, and the traces are that run's."""
         return "rescored_from" in self.spec.record

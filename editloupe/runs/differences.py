@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,16 +13,7 @@ from editloupe.values import Json
 
 _LONGEST: Final = 80
 """Characters of a value."""
-_RUBRIC: Final = "options.rubric."
-
 _FLAGS: Final = {field: name for name, field in ALIASES.items()}
-_NAMES: Final[Mapping[str, str]] = {
-    "protocol": "--protocol",
-    "ablations": "--set ablate",
-    "absent_tools": "tools that are absent",
-    "imported": "importer",
-}
-"""Fields of an identity whose name is no option's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +25,24 @@ class RunSpec:
     record: Mapping[str, Json] = field(default_factory=dict)
     """How this visit was made: version, repeats. Never compared."""
 
-    def differs_from(self, other: RunSpec) -> list[tuple[str, Json, Json]]:
-        """Return (field, ours, theirs) for every field of identity that differs; of an object each key."""
-        return list(_differences("", self.identity, other.identity))
+    def differs_from(self, other: RunSpec) -> Iterator[tuple[str, Json, Json]]:
+        """Yield (field, ours, theirs) for every field of identity that differs; of an object each key."""
+        for name in sorted({*self.identity, *other.identity}):
+            ours, theirs = self.identity.get(name), other.identity.get(name)
+            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+                keys = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+                yield from ((f"{name}.{key}", ours.get(key), theirs.get(key)) for key in keys)
+            elif ours != theirs:
+                yield name, ours, theirs
 
 
-def differences(ours: RunSpec, theirs: RunSpec) -> list[tuple[str, str, str]]:
-    """Return (setting, our value, their value) for each setting that differs. Of another rubric its id stands for all."""
-    found = ours.differs_from(theirs)
-    if any(name == f"{_RUBRIC}id" for name, _, _ in found):
-        found = [row for row in found if row[0] == f"{_RUBRIC}id" or not row[0].startswith(_RUBRIC)]
-    rows = [(_setting(name), _short(before), _short(now)) for name, before, now in found]
+def differences(ours: RunSpec, theirs: RunSpec) -> str:
+    """Return in words what two runs differ in; "" for nothing."""
+    rows = [(_setting(name), _short(before), _short(now)) for name, before, now in ours.differs_from(theirs)]
     # What the user gave comes first; which tools there are often follows from it.
-    return sorted(rows, key=lambda row: not row[0].startswith("--"))
+    rows.sort(key=lambda row: not row[0].startswith("--"))
+    same = "was another one of this name"
+    return "; ".join(f"{name}: {same if was == now else f'was {was}, is {now}'}" for name, was, now in rows)
 
 
 def _setting(name: str) -> str:
@@ -53,45 +50,22 @@ def _setting(name: str) -> str:
     head, _, rest = name.partition(".")
     match head:
         case "options":
-            option, dot, key = rest.removesuffix(".id").partition(".")
-            flag = option in SHORTHANDS and option != "asks"
-            return (f"--{option}" if flag else f"--set {option}") + dot + key
+            return f"--{rest}" if rest in SHORTHANDS and rest != "asks" else f"--set {rest}"
         case "budget":
             return "--max-turns" if rest == "max_turns" else f"--set {_FLAGS.get(rest, rest)}"
         case "roles":
             return f"--set role.{rest}"
-        case "tools" if rest:
+        case "tools":
             return f"version of the tool {rest}"
-    return _NAMES.get(name, name)
+    return {"protocol": "--protocol", "ablations": "--set ablate", "imported": "importer"}.get(
+        name, re.sub("[._]", " ", name)
+    )
 
 
 def _short(value: Json) -> str:
-    """Return a value on one line: of what has a name, such as a prompt, the name; a sentence stands in quotes."""
-    if isinstance(value, Mapping) and "name" in value:
-        value = value["name"]
+    """Return a value on one line: of what has a name or an id, such as a rubric, the name; a sentence stands in quotes."""
+    if isinstance(value, Mapping):
+        value = value.get("name") or value.get("id") or value
     text = "not set" if value is None else " ".join((value if isinstance(value, str) else json.dumps(value)).split())
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return f'"{text}"' if isinstance(value, str) and " " in text else text
-
-
-def _differences(prefix: str, ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
-    for name in sorted({*ours, *theirs}):
-        a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, list) and isinstance(b, list):
-            # A rubric's criteria and labels are lists: one that is reworded is named, and not the whole list.
-            a, b = _named_entries(a, b)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            yield from _differences(f"{prefix}{name}.", a, b)
-        elif a != b:
-            yield f"{prefix}{name}", a, b
-
-
-def _named_entries(ours: list[Json], theirs: list[Json]) -> tuple[Json, Json]:
-    """Return two lists of objects by the objects' ids or names; others, and lists in which these differ, as they are."""
-    found: list[dict[str, Json]] = []
-    for entries in (ours, theirs):
-        names = [str(one.get("id") or one.get("name") or "") for one in entries if isinstance(one, Mapping)]
-        if not all(names) or len(names) != len(entries) or len(set(names)) != len(names):
-            return ours, theirs
-        found.append(dict(zip(names, entries, strict=True)))
-    return (found[0], found[1]) if list(found[0]) == list(found[1]) else (ours, theirs)

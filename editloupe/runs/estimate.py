@@ -1,8 +1,7 @@
 """What a visit to a run would do and cost, without asking anybody and without writing anything.
 
-How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Between them
-lie all runs; where, only a few samples (`--limit`) tell. Calls are counted exactly, tokens roughly: a token for every few
-characters of the question, REPLY_TOKENS a reply, and in each turn an observation and a crop.
+How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Calls are
+counted exactly, tokens roughly: one for every few characters, REPLY_TOKENS a reply, and a crop and words in each turn.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from editloupe.agent.judge import first_message
 from editloupe.agent.recorder import TraceRecorder
 from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
-from editloupe.backends.batch.base import Batches
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
 from editloupe.chat import Message, Request, Usage
@@ -68,8 +66,8 @@ class CostBound:
 class FirstWave:
     """What --batch would send first."""
 
-    files: int = 0
-    bytes: int = 0
+    files: int
+    bytes: int
     """Of all files, by the lines of some questions."""
 
 
@@ -111,16 +109,8 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
     schedule = driver.planned(loaded.samples)
     due = schedule.ready
     asked = [place.task for place in due if place.task.kind == "ask" and place.task.blocked is None]
-    least = most = CostBound()
-    batches = RunBatches(setup, out) if setup.config.batch else None
-    waves: list[FirstWave] = []
-    for role, respondent in setup.respondents.items():
-        own = [task for task in asked if task.role == role]
-        ends = _ends(setup, respondent, own, prices)
-        least, most = least + ends[0], most + ends[1]
-        if batches is not None and own:
-            waves.append(_wave(setup, respondent, own, batches.door(respondent.backend), ends[0].input_tokens or 0))
-    again = driver.in_other_words(schedule)
+    ends = [_ends(setup, task, prices) for task in asked]
+    remarks = added(setup, store, {entry.judge.id for entry in entries}), driver.in_other_words(schedule)
     return Ahead(
         loaded=loaded,
         due=tuple(due),
@@ -128,67 +118,41 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
         reused=schedule.reused,
         begun=sum(map(driver.goes_on, due)),
         grows=schedule.grows,
-        remarks=(*added(setup, store, {entry.judge.id for entry in entries}), *([again] if again else [])),
-        least=least,
-        most=most,
-        wave=FirstWave(files=sum(w.files for w in waves), bytes=sum(w.bytes for w in waves)) if batches else None,
+        remarks=tuple(filter(None, remarks)),
+        least=sum((least for least, _ in ends), CostBound()),
+        most=sum((most for _, most in ends), CostBound()),
+        wave=_wave(RunBatches(setup, out), asked, ends) if setup.config.batch else None,
     )
 
 
-def _wave(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], door: Batches, tokens: int) -> FirstWave:
-    """Return the files of the first wave of one role."""
-    images, some = ImageStore(), tasks[:: max(1, len(tasks) // WEIGHED)]
-    asked = [Request(messages=(_first_message(setup, respondent, task, images),)) for task in some]
-    size = sum(door.size(request, images) for request in asked) * len(tasks) // len(asked)
-    return FirstWave(files=door.limits.files(len(tasks), size, tokens), bytes=size)
+def _wave(batches: RunBatches, asked: Sequence[Ask], ends: Sequence[tuple[CostBound, CostBound]]) -> FirstWave:
+    """Return the files of the first wave, those of each role by themselves."""
+    files = size = 0
+    for role in {task.role for task in asked}:
+        door = batches.door(batches.setup.respondents[role].backend)
+        own = [(task, least.input_tokens or 0) for task, (least, _) in zip(asked, ends, strict=True) if task.role == role]
+        images, some = ImageStore(), own[:: max(1, len(own) // WEIGHED)]
+        requests = [Request(messages=(_first_message(batches.setup, task, images),)) for task, _ in some]
+        weighs = sum(door.size(request, images) for request in requests) * len(own) // len(some)
+        files += door.limits.files(len(own), weighs, sum(tokens for _, tokens in own))
+        size += weighs
+    return FirstWave(files=files, bytes=size)
 
 
-def _ends(setup: Setup, respondent: Respondent, tasks: Sequence[Ask], prices: Prices) -> tuple[CostBound, CostBound]:
-    """Return both ends of one role."""
-    least, most = CostBound(), CostBound()
-    backend = respondent.backend
-    for task in tasks:
-        # One who is no LMM is sent nothing.
-        message = _first_message(setup, respondent, task) if backend.traits.is_lmm else None
-        least += _conversation(backend, message, 1, 0)
-        most += _conversation(backend, message, most_calls(respondent, task), task.budget.max_turns if task.tools else 0)
-    return _priced(least, backend, prices), _priced(most, backend, prices)
-
-
-def _conversation(backend: LMM, message: Message | None, calls: int, turns: int) -> CostBound:
-    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
-    if message is None:
-        return CostBound(calls=calls)
-    sent, policy, rule = 0, backend.traits.image_policy, backend.traits.image_tokens
-    text = len(message.text) // CHARACTERS_A_TOKEN
-    sizes = [(part.image.width, part.image.height) for part in message.images]
-    for call in range(calls):
-        crops = min(call, turns)
-        sent += text + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS
-        shown = [policy.size(*size) for size in (*sizes, *[CROP_PX] * crops)]
-        sent += 0 if rule is None else sum(rule.count(*size) for size in shown)
-    known = rule is not None or not (sizes or turns)
-    return CostBound(calls=calls, input_tokens=sent if known else None, output_tokens=calls * REPLY_TOKENS)
-
-
-def _priced(end: CostBound, backend: LMM, prices: Prices) -> CostBound:
+def _ends(setup: Setup, task: Ask, prices: Prices) -> tuple[CostBound, CostBound]:
+    """Return both ends of one conversation."""
+    respondent = setup.respondents[task.role]
+    backend, most = respondent.backend, most_calls(respondent, task)
     if not backend.traits.is_lmm:
-        return end
-    usage = Usage(input_tokens=end.input_tokens, output_tokens=end.output_tokens)
-    return replace(end, cost_usd=None if end.input_tokens is None else prices.of(backend, usage))
+        return CostBound(calls=1), CostBound(calls=most)  # one who is no LMM is sent nothing
+    message = _first_message(setup, task)
+    turns = task.budget.max_turns if task.tools else 0
+    return _talk(backend, message, prices, calls=1, turns=0), _talk(backend, message, prices, calls=most, turns=turns)
 
 
-def most_calls(respondent: Respondent, task: Ask) -> int:
-    """Return the calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
-    budget = task.budget
-    if task.tools:
-        reminders = budget.max_reminders if budget.max_turns or respondent.spec.remind_answers else 0
-        return budget.max_turns + reminders + 1
-    return 1 + budget.max_reminders
-
-
-def _first_message(setup: Setup, respondent: Respondent, task: Ask, images: ImageStore | None = None) -> Message:
+def _first_message(setup: Setup, task: Ask, images: ImageStore | None = None) -> Message:
     """Return the question.   images: where its pictures are made; None for their sizes alone."""
+    respondent = setup.respondents[task.role]
     context = Context(
         backend=respondent.backend,
         judge=respondent.spec,
@@ -202,3 +166,26 @@ def _first_message(setup: Setup, respondent: Respondent, task: Ask, images: Imag
         return View.whole(size_of(recipe)) if images is None else make_view(recipe, images)
 
     return first_message(context, {recipe.alias: shown(recipe) for recipe in task.views})
+
+
+def _talk(backend: LMM, message: Message, prices: Prices, *, calls: int, turns: int) -> CostBound:
+    """Return a conversation of so many calls, each of which sends all that was before it: a reply and, in turns, a crop."""
+    sent, policy, rule = 0, backend.traits.image_policy, backend.traits.image_tokens
+    sizes = [(part.image.width, part.image.height) for part in message.images]
+    for call in range(calls):
+        crops = min(call, turns)
+        sent += len(message.text) // CHARACTERS_A_TOKEN + call * REPLY_TOKENS + crops * OBSERVATION_TOKENS
+        sent += sum(rule.count(*policy.size(*size)) for size in (*sizes, *[CROP_PX] * crops)) if rule else 0
+    known = rule is not None or not (sizes or turns)
+    bound = CostBound(calls=calls, input_tokens=sent if known else None, output_tokens=calls * REPLY_TOKENS)
+    usage = Usage(input_tokens=bound.input_tokens, output_tokens=bound.output_tokens)
+    return replace(bound, cost_usd=prices.of(backend, usage) if known else None)
+
+
+def most_calls(respondent: Respondent, task: Ask) -> int:
+    """Return the calls of a task in which every turn calls a tool, every reminder is used, and a last word is asked for."""
+    budget = task.budget
+    if task.tools:
+        reminders = budget.max_reminders if budget.max_turns or respondent.spec.remind_answers else 0
+        return budget.max_turns + reminders + 1
+    return 1 + budget.max_reminders

@@ -1,11 +1,9 @@
-"""Runs as folders: which there are, and the pictures that nothing in them names any more."""
+"""Runs as folders: which there are, and how their files are brought together."""
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from editloupe.runs.index import FINDINGS, RunIndex
 from editloupe.runs.judges import names_of
 from editloupe.values import Json
 
-_SHA = re.compile(rb"[0-9a-f]{64}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
@@ -29,7 +25,6 @@ class Listed:
     """Judge id → name (`names_of`)."""
     mode: str = ""
     """The protocol's option of this name; "" if it has none."""
-    tags: tuple[str, ...] = ()
     samples: int = 0
     asked: int = 0
     """Samples about which every judge was asked."""
@@ -46,7 +41,6 @@ class Listed:
             "run": str(self.folder),
             "judges": list(self.judges.values()),
             "mode": self.mode,
-            "tags": list(self.tags),
             "samples": self.samples,
             "asked": self.asked,
             "statuses": dict(self.statuses),
@@ -73,7 +67,6 @@ def _listed(folder: Path) -> Listed:
             folder=folder,
             judges=names_of(run.info.get("judges")),
             mode=run.mode,
-            tags=run.tags,
             samples=index.samples(),
             asked=index.asked(run.judges()),
             statuses=index.statuses(),
@@ -81,39 +74,6 @@ def _listed(folder: Path) -> Listed:
         )
     except (EditLoupeError, OSError) as error:
         return Listed(folder=folder, statuses={}, problem=str(error))
-
-
-def orphans(folder: Path) -> dict[Path, int]:
-    """Return pictures that nothing in the run names, and what a killed process left half written: path → bytes.
-
-    Any 64 hex digits in the run's files count as a name, in those set aside too: a picture too many is kept rather than
-    one too few. Files of other names are left alone.
-    """
-    # Before any text is read: a picture that is written meanwhile is not among them.
-    unnamed = {sha for sha, _ in _pictures(folder)}
-    found = []
-    for where, _, names in os.walk(folder):
-        found += [Path(where, name) for name in names if name.startswith(files.PART)]
-        for path in (Path(where, name) for name in names if ".json" in name):
-            with files.open_plain(path) as file:
-                for line in file:
-                    unnamed.difference_update(_SHA.findall(line))
-    found += [path for sha, path in _pictures(folder) if sha in unnamed]
-    return {path: seen.st_size for path in sorted(found) if stat.S_ISREG((seen := path.lstat()).st_mode)}
-
-
-def _pictures(folder: Path) -> Iterator[tuple[bytes, Path]]:
-    """Yield the SHA-256 in the name of each picture of a run, and its path. There may be a million."""
-    for path in folder.glob("blobs/*/*"):
-        if _SHA.fullmatch(sha := path.stem.encode("utf-8", "replace")):
-            yield sha, path
-
-
-def remove(found: Iterable[Path], folder: Path) -> None:
-    """Delete files of a run folder. Raises StorageError."""
-    with files.writing(folder):
-        for path in found:
-            files.unlink(path, below=folder)
 
 
 def bring(source: Path, target: Path, *, link: bool) -> int:

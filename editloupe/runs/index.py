@@ -56,8 +56,6 @@ class RunIndex:
         """File → sample's key → where its lines begin."""
         self._ids: dict[str, str] = {}
         self._statuses: dict[_Question, str] = {}
-        self._tasks: dict[str, dict[str, None]] = {}
-        """Task → keys of the samples that its findings are about."""
         self._traces: set[str] = set()
         self._beside: dict[str, dict[str, None]] = {}
         """Sample's key → keys of the samples that a question showed with it."""
@@ -94,10 +92,6 @@ class RunIndex:
         """Return status → current findings: the latest of each judge, question and repeat."""
         with self._lock:
             return dict(Counter(self._statuses.values()))
-
-    def keys_of(self, task_id: str) -> list[str]:
-        """Return the keys of the samples that a task's findings are about."""
-        return list(self._tasks.get(task_id, ()))
 
     def beside(self, key: str) -> list[str]:
         """Return the keys of the samples that questions about pairs showed with a sample."""
@@ -160,7 +154,6 @@ class RunIndex:
                 turn, part = int(finding.get("turn", 0)), str(finding.get("part", ""))
                 question = judge, key, metric, turn, part, int(finding["repeat"])
                 self._statuses[question] = intern(str(finding["status"]))
-                self._tasks.setdefault(str(finding["task_id"]), {})[key] = None
                 if part and (other := About(sample_id=id_, part=part).beside):
                     self._beside.setdefault(key, {})[other] = None
                     self._beside.setdefault(other, {})[key] = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from editloupe.backends.base import parse_uri
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import JudgeSpec
-from editloupe.runs.differences import RunSpec
+from editloupe.runs.differences import RunSpec, differences
 from editloupe.values import Json
 
 
@@ -65,9 +65,8 @@ def joined(known: Json, entries: Iterable[JudgeEntry], folder: Path) -> dict[str
         for id_, other in found.items():
             if entry.name and id_ != entry.judge.id and isinstance(other, Mapping) and other.get("name") == entry.name:
                 now = entry.judge.to_json()
-                before = RunSpec(identity={field: other.get(field) for field in now})
-                different = before.differs_from(RunSpec(identity=now))
-                changes = "; ".join(f"{field.replace('.', ' ')} was {a!r} and is {b!r}" for field, a, b in different)
+                before = {field: other.get(field) for field in now}
+                changes = differences(RunSpec(identity=before), RunSpec(identity=now))
                 raise RunMismatch(
                     f"{folder} has a judge {entry.name!r} already, and it is another one: {changes}. "
                     "Give the new one a name of its own"

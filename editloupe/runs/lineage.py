@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from editloupe import files
@@ -134,12 +135,7 @@ def set_aside(path: Path, *, below: Path | None) -> Path | None:
 
     below: as in `TraceWriter`. Raises OSError.
     """
-    return files.rename(path, aside_path(path).name, below=below or path.parent) if path.exists() else None
-
-
-def aside_path(path: Path) -> Path:
-    """Return the next free path for a trace that is set aside."""
-    number = 1
-    while (free := path.with_name(f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl")).exists():
-        number += 1
-    return free
+    if not path.exists():
+        return None
+    names = (f"{path.name.removesuffix('.jsonl')}.aside-{number}.jsonl" for number in count(1))
+    return files.rename(path, next(n for n in names if not path.with_name(n).exists()), below=below or path.parent)

@@ -48,8 +48,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             if bad := [*shapeless, *store.invalid]:
                 raise ConfigError(f"{store.folder} cannot be merged: {'; '.join(bad)}")
             if found := differences(stores[0].spec, store.spec):
-                listed = "; ".join(f"{name}: {theirs} there, {ours} in {stores[0].folder}" for name, ours, theirs in found)
-                raise RunMismatch(f"{store.folder} is no shard of the same run. {listed}")
+                raise RunMismatch(f"{store.folder} is no shard of the same run as {stores[0].folder}. {found}")
         spec = stores[0].spec
         # Only shards with repeats know how repeats are joined.
         if rules := [store.spec.record["repeats"] for store in stores if "repeats" in store.spec.record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from editloupe.backends.base import LMM, reach
@@ -131,54 +131,34 @@ def reach_new(setup: Setup, store: RunStore, reached: Callable[[LMM], None] = re
             reached(one.backend)
 
 
-def added(setup: Setup, store: RunStore, others: Set[str]) -> list[str]:
-    """Return remarks on what a visit adds to a run that has begun: a judge, and metrics.
+def added(setup: Setup, store: RunStore, others: Set[str]) -> str:
+    """Return a remark where a visit adds a judge to a run that others judged before; "" where it does not.
 
     others: ids of the other judges of this command.
     """
-    names, known = store.judge_names(), store.metrics()
+    names = store.judge_names()
     there = ", ".join(name for id_, name in names.items() if id_ not in {setup.judge.id, *others})
-    lines = []
-    if there and setup.judge.id not in names:
-        lines.append(
-            f"{store.folder} already holds findings of {there}; {setup.name} is another judge (by model or settings), "
-            "added beside. Nothing there is replaced."
-        )
-    new = [metric.name for metric in setup.protocol.metrics if metric.id not in known]
-    if known and new:
-        was, are = ", ".join(metric.name for metric in known.values()), "is" if len(new) == 1 else "are"
-        lines.append(f"{store.folder} was asked about {was}. {', '.join(new)} {are} added.")
-    return lines
+    if not there or setup.judge.id in names:
+        return ""
+    return (
+        f"{store.folder} already holds findings of {there}; {setup.name} is another judge (by model or settings), "
+        "added beside. Nothing there is replaced."
+    )
 
 
-def notes_of(
-    setup: Setup, loaded: Loaded, schedule: Schedule, judged: Sequence[Finding], *, limit: int, throttled: int
-) -> Iterator[str]:
+def notes_of(setup: Setup, loaded: Loaded, schedule: Schedule, *, throttled: int) -> Iterator[str]:
     """Yield what a reader should know of the data, and of how it was asked.
 
-    limit: calls at once at the end.   throttled: how often the endpoint refused a call for its rate.
+    throttled: how often the endpoint refused a call for its rate.
     """
     yield from loaded.notes
     if left_off := sorted(getattr(setup.backend, "left_off", ())):
         tags = "; answers were asked for without a schema" if "answer_schema" in left_off else ""
         yield f"The endpoint refused {', '.join(left_off)}, which it was then asked without{tags}."
-    crashed = [finding for finding in judged if finding.counts.get("tool_crashes")]
-    if crashed:
-        total = sum(finding.counts["tool_crashes"] for finding in crashed)
-        times = "once" if total == 1 else f"{total} times"
-        yield (
-            f"Tools crashed {times}, in {len(crashed)} of {len(judged)} findings, first in sample "
-            f"{crashed[0].sample_id}; `editloupe show` with this sample says how."
-        )
+    crashes = [(finding.counts.get("tool_crashes", 0), finding.sample_id) for finding in schedule.findings]
+    if first := next((sample for count, sample in crashes if count), None):
+        total = sum(count for count, _ in crashes)
+        yield f"Tools crashed (counted: {total}), first in sample {first}; `editloupe show` with this sample says how."
     if throttled:
-        times = "once" if throttled == 1 else f"{throttled} times"
-        calls = "one call" if limit == 1 else f"{limit} calls"
-        yield f"The endpoint refused calls for their rate {times}; at the end it was asked {calls} at a time."
-    if setup.repeats.count > 1 and setup.backend.uri == "baseline":
-        yield "The pixel baseline answers the same each time: its repeats say nothing of doubt."
-    elif setup.repeats.count > 1 and setup.judge.sampling.temperature == 0:
-        yield (
-            "Repeats were asked at temperature 0, where most models answer (nearly) the same each time; "
-            "--temperature 1 lets them differ."
-        )
+        yield f"The endpoint refused calls for their rate {'once' if throttled == 1 else f'{throttled} times'}."
     yield from dict.fromkeys(problem.reason for problem in schedule.problems())

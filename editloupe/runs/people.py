@@ -8,7 +8,6 @@ stands wherever people are read: in `compare`, `gate`, the exports and the pages
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,17 +16,15 @@ from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from editloupe import files
-from editloupe.answers import Answer, AnswerSpec, Choice, Label, Labels, Number, OneOf, Scale
-from editloupe.data.human import ADJUDICATED, Rating, of_turn, value_on
-from editloupe.errors import ConfigError, DataError, StorageError
+from editloupe.data.human import Rating, of_turn
+from editloupe.errors import StorageError
 from editloupe.findings import Finding, JudgeSpec
+from editloupe.runs import jsonl
 from editloupe.scores import Metric
 from editloupe.traces.read import complete_lines
-from editloupe.values import Json, Sample, finite, finite_json
+from editloupe.values import Json, Sample, finite_json
 
 FILE: Final = "people.jsonl"
-MOST_NOTE: Final = 4_000
-"""Characters of a note."""
 
 Place: TypeAlias = tuple[str, tuple[str, str, str, int, str]]
 """(rater, `Finding.question`)."""
@@ -65,32 +62,6 @@ def person(rater: str) -> JudgeSpec:
     return JudgeSpec(kind="human", backend=f"human/{quote(rater, safe='')}", endpoint="in person")
 
 
-def check_name(rater: str) -> None:
-    """Raise ConfigError for what is no name of a rater."""
-    if not rater.strip() or rater != rater.strip() or len(rater) > 80 or not rater.isprintable():
-        raise ConfigError(f"rater {rater!r}: expected a name of 1 to 80 printable characters")
-    if rater == ADJUDICATED:
-        raise ConfigError(f"rater {rater!r}: this name is kept for labels of the data that settle a disagreement")
-
-
-def options_of(spec: AnswerSpec) -> tuple[str, ...]:
-    """Return the words of a menu; () for an answer that is none of a menu, and for numbers."""
-    if isinstance(spec, Labels):
-        return spec.choices()
-    return spec.options if isinstance(spec, OneOf) else ()
-
-
-def read_reply(spec: AnswerSpec, said: str) -> Answer:
-    """Return what a person answers. Of a menu only the very words count. Raises DataError and ReplyError."""
-    options = options_of(spec)
-    if options and said not in options:
-        raise DataError(f"answer: expected one of {', '.join(options)}; found {said!r}")
-    if isinstance(spec, Scale) and not _is_number(said):
-        raise DataError(f"answer: expected a number from {spec.low:g} to {spec.high:g}; found {said!r}")
-    found: Answer = spec.parse(said)
-    return found
-
-
 def add(folder: Path, given: Given) -> tuple[int, int]:
     """Append what a person said, make sure that it is on disk, and return at which byte it begins and ends.
 
@@ -103,7 +74,7 @@ def bring(source: Path, target: Path) -> None:
     """Append to one run what people said in another shard of it, each line once. Raises StorageError, OSError."""
     there = _lines(target)
     if new := [line for line in _lines(source) if line not in there]:
-        _append(target, new)
+        _append(target, [line + b"\n" for line in new])
 
 
 def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> dict[Place, Given]:
@@ -131,18 +102,6 @@ def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> di
     return found
 
 
-def of_metric(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
-    """Return False for an answer to a question that is a metric too and has another scale; True for any other."""
-    metric, answer = metrics.get(finding.metric), finding.answer
-    if metric is None or answer is None:
-        return True
-    if metric.refuses(answer):
-        return False
-    if isinstance(answer, Choice):
-        return value_on(metric, answer.name) is not None
-    return isinstance(answer, Number) or (isinstance(answer, Label) and bool(metric.levels))
-
-
 def rated(sample: Sample, people: Iterable[Given]) -> Sample:
     """Return a sample with what people said of it and of its turns among its ratings; what is about a part is left out."""
     human = {name: dict(by_rater) for name, by_rater in sample.human.items()}
@@ -156,19 +115,6 @@ def rated(sample: Sample, people: Iterable[Given]) -> Sample:
             own[given.rater] = rating
     kept = {name: by_rater for name, by_rater in human.items() if by_rater}
     return sample if kept == sample.human else replace(sample, human=kept)
-
-
-def writable(folder: Path) -> bool:
-    """Return whether this process may write what people say into a run."""
-    path = folder / FILE
-    return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return finite(float(text)) is not None
-    except ValueError:
-        return False
 
 
 def _given(data: Mapping[str, Json]) -> Given:
@@ -190,7 +136,7 @@ def _line(given: Given) -> bytes:
         **({} if given.of_metric else {"of_metric": False}),
         **({"swapped": True} if given.swapped else {}),
     }
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
+    return jsonl.line(data)
 
 
 def _lines(folder: Path) -> list[bytes]:
@@ -211,7 +157,7 @@ def _append(folder: Path, lines: Iterable[bytes]) -> tuple[int, int]:
             begin = complete_lines(file.read())[1]
             file.truncate(begin)
             file.seek(begin)
-            file.writelines(line + b"\n" for line in lines)
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
             return begin, file.tell()

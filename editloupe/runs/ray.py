@@ -37,10 +37,10 @@ from editloupe.chat import Reply, Request
 from editloupe.config import RunConfig
 from editloupe.cores import usable_cores, use_cores
 from editloupe.data.images import CACHE_BYTES, ImageStore
-from editloupe.errors import BackendError, ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
+from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.differences import RunSpec
+from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.pool import Raised, keep_all, written
 from editloupe.runs.setup import Setup, open_setup, weights_of
 from editloupe.runs.worker import Worker, tool_cache_of
@@ -352,13 +352,6 @@ class Gate:
         with self._lock:
             self._last.pop(task, None)
 
-    def count(self, role: str, sent: bytes, reply: Reply | Raised) -> None:
-        """Take note of a call that an answerer made itself."""
-        if isinstance(reply, Reply):
-            self._backends[role].count(pickle.loads(sent), reply)
-        elif isinstance(error := reply.made(), BackendError):
-            self._backends[role].refuse(error)
-
 
 class Answerer:
     """A process of the cluster, which answers several tasks at once. Ray calls each method in a thread of its own.
@@ -414,8 +407,11 @@ class Answerer:
                 # Ray has reserved one for it.
                 use_cores(1)
                 cv2.setNumThreads(1)
+                # One that computes is asked here: nothing is waited or paid for.
                 respondents = {
-                    role: replace(one, backend=_Asked(role, one.backend, self._gate, self._here))
+                    role: one
+                    if one.backend.endpoint == "in process"
+                    else replace(one, backend=_Asked(role, one.backend, self._gate, self._here))
                     for role, one in setup.respondents.items()
                 }
                 images = ImageStore(run / "blobs", cache_bytes=CACHE_BYTES // 4)
@@ -425,39 +421,24 @@ class Answerer:
 
 
 class _Asked:
-    """A backend as an answerer has it: the gate asks it, or counts the calls of one that computes here."""
+    """A backend behind an address, as an answerer has it: the gate asks it."""
 
     def __init__(self, role: str, backend: LMM, gate: Any, here: threading.local) -> None:
-        self._role, self._backend, self._gate, self._here = role, backend, gate, here
+        self._role, self._gate, self._here = role, gate, here
         self.uri, self.endpoint = backend.uri, backend.endpoint
         self.version, self.traits = backend.version, backend.traits
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return the reply. Raises what the backend raises, and Interrupted where the gate is gone."""
-        sent, _ = written(request)
-        if self.endpoint != "in process":
-            reply: Reply = _got(self._gate.complete.remote(self._here.task, self._role, sent))
-            return reply
+        import ray
+
         try:
-            reply = self._backend.complete(request, images)
-        except BackendError as error:
-            _got(self._gate.count.remote(self._role, sent, Raised.of(error)))
-            raise
-        _got(self._gate.count.remote(self._role, sent, reply))
-        return reply
-
-
-def _got(asked: Any) -> Any:
-    """Return what the gate answers, and raise what it raised."""
-    import ray
-
-    try:
-        found = ray.get(asked)
-    except ray.exceptions.RayError:
-        raise Interrupted(ENDED) from None
-    if isinstance(found, Raised):
-        raise found.made()
-    return found
+            found: Reply | Raised = ray.get(self._gate.complete.remote(self._here.task, self._role, written(request)[0]))
+        except ray.exceptions.RayError:
+            raise Interrupted(ENDED) from None
+        if isinstance(found, Raised):
+            raise found.made()
+        return found
 
 
 def _run_of(told: Mapping[str, Any]) -> Path:
@@ -480,9 +461,8 @@ def _opened(told: Mapping[str, Any]) -> Setup:
         for role, one in setup.respondents.items()
     }
     setup = replace(setup, respondents=settled)
-    if differing := RunSpec(identity=_identity(setup)).differs_from(RunSpec(identity=told["identity"])):
-        said = "; ".join(f"{name} is {ours!r} here and {theirs!r} there" for name, ours, theirs in differing)
-        raise ConfigError(f"{where} it is not as it is where the run was started: {said}")
+    if differing := differences(RunSpec(identity=told["identity"]), RunSpec(identity=_identity(setup))):
+        raise ConfigError(f"{where} it is not as it is where the run was started: {differing}")
     if told["tools"]:
         setup.toolbox.prepare()
     return setup

@@ -156,15 +156,13 @@ def reopened(
     *,
     why: str,
     changes: Mapping[str, str] | None = None,
-    task: Ask | None = None,
     **settings: Any,
 ) -> Iterator[Context]:
     """Open the loop of a recorded task. Where a model is live, the recorder writes what is new to a trace in `forks/`.
 
-    why, changes: as in `Parent`, the backend aside.   task: the recorded one with other tools.
-    settings: those of `TraceRecorder`.
+    why, changes: as in `Parent`, the backend aside.   settings: those of `TraceRecorder`.
     """
-    task, cassette, left_out = task or recording.task, recording.cassette, ""
+    cassette, left_out = recording.cassette, ""
     carried = any(message.carry is not None for message in cassette.messages.values())
     if live.changes_provider(recording.judge) and carried:
         messages = {key: replace(message, carry=None) for key, message in cassette.messages.items()}
@@ -175,7 +173,7 @@ def reopened(
         uri = "" if live.backend is None else live.backend.uri
         changed = {**({"backend": uri} if uri != recording.judge.backend else {}), **(changes or {})}
         parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why=why, changes=changed)
-        writer = _begin_child(folder, recording, live, task, parent)
+        writer = _begin_child(folder, recording, live, parent)
         if left_out:
             writer.append(Note(text=left_out))
         return writer
@@ -184,13 +182,13 @@ def reopened(
     # Each task has its own store, which frees the images that are compared and not kept.
     images = ImageStore(folder / "blobs", writes=live.backend is not None)
     try:
-        yield context_of(recording, live, recorder, images, task)
+        yield context_of(recording, live, recorder, images)
     finally:
         if recorder.writer is not None:
             recorder.writer.close()
 
 
-def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images: ImageStore, task: Ask) -> Context:
+def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images: ImageStore) -> Context:
     """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
     return Context(
         backend=live.backend or Unasked(recording.judge, held=any(call.held for call in recording.cassette.models)),
@@ -198,7 +196,7 @@ def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images
         toolbox=live.toolbox or _offered_tools(recording),
         images=images,
         recorder=recorder,
-        task=task,
+        task=recording.task,
         repeat=recording.trace.header.repeat,
         elapsed=stopwatch() if live.backend else lambda: 0.0,
     )
@@ -209,9 +207,9 @@ def outcome(finding: Finding) -> dict[str, Json]:
     return {"status": finding.status, "label": finding.label, "value": finding.value}
 
 
-def _begin_child(folder: Path, recording: Recording, live: Live, task: Ask, parent: Parent) -> TraceWriter:
+def _begin_child(folder: Path, recording: Recording, live: Live, parent: Parent) -> TraceWriter:
     """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
-    judge, old = live.judge(recording.judge), recording.trace.header
+    judge, old, task = live.judge(recording.judge), recording.trace.header, recording.task
     header = Header(
         editloupe=VERSION,
         run=old.run,

@@ -5,12 +5,12 @@ Both follow a recording (`runs.recording`) in the loop of every live task. What 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from editloupe.agent.judge import finding_of, initial_state, run_loop, tool_specs
+from editloupe.agent.judge import finding_of, initial_state, run_loop
 from editloupe.agent.recorder import Side, TraceRecorder
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
@@ -64,8 +64,6 @@ class Replayed:
     """Path of the new trace inside the run folder; None if nothing ran live."""
     problems: tuple[str, ...] = ()
     """Problems of the trace that was read."""
-    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Tool → (recorded version, version here), where they differ."""
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON for programs, with the two outcomes as status and label."""
@@ -155,7 +153,6 @@ class Replay:
             finding=finding,
             compared=tuple(compared),
             trace=recorder.trace,
-            versions=_changed_versions(recording, self.live.toolbox),
         )
 
     def _compared(
@@ -206,12 +203,6 @@ def _short(finding: Finding) -> str:
     return repr(finding.label or str(finding.answer)) if finding.status == "ok" else finding.status
 
 
-def _changed_versions(recording: Recording, toolbox: Toolbox | None) -> dict[str, tuple[str, str]]:
-    here = {} if toolbox is None else toolbox.versions()
-    then = {str(tool["name"]): str(tool["version"]) for tool in recording.trace.header.tools}
-    return {name: (then[name], now) for name, now in here.items() if then.get(name, now) != now}
-
-
 # Forks
 
 
@@ -235,14 +226,12 @@ def fork(
     backend: LMM,
     toolbox: Toolbox,
     instruction: str | None = None,
-    tools: tuple[str, ...] | None = None,
 ) -> Forked:
     """Continue the trace `name` of a run live after its step `at`, in a new trace in the run's `forks/`.
 
     The parent's file stays as it is, and the shared beginning is not copied.
     at: number of steps that are kept, as `editloupe show` numbers them; 0 keeps only the question.
     toolbox: the tools that the fork may offer.   instruction: text of a new user message after the step.
-    tools: names of those offered from then on; None keeps them.
     Raises TraceError if the trace cannot be read or was changed. Raises ConfigError if there is no such step, nothing to
     continue from, or if the question itself would change.
     """
@@ -252,8 +241,7 @@ def fork(
     steps = len(recording.cassette.models)
     if not 0 <= at <= steps:
         raise ConfigError(f"{name} has {steps} steps; --at {at} is none of 0 to {steps}")
-    told = {"instruction": instruction, "tools": None if tools is None else ", ".join(tools) or "none"}
-    changes = {name: " ".join(text.split())[:200] for name, text in told.items() if text is not None}
+    changes = {} if instruction is None else {"instruction": " ".join(instruction.split())[:200]}
     if at == 0 and changes:
         raise ConfigError(
             "before step 1 there is only the question, and a changed question is a new run: judge with another --out, "
@@ -261,14 +249,11 @@ def fork(
         )
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
-    if missing := [tool for tool in tools or () if tool not in toolbox.tools]:
-        raise ConfigError(f"no tool {', '.join(missing)} is at hand; there are {', '.join(toolbox.tools) or 'none'}")
-    task = recording.task if tools is None else replace(recording.task, tools=tools)
-    with reopened(folder, recording, live, why="fork", changes=changes, task=task) as context:
+    with reopened(folder, recording, live, why="fork", changes=changes) as context:
         recorder = context.recorder
         state = _state_after(recording, recorder, at, context.images)
         recorder.go_live()
-        state = run_loop(_resumed(state, context, instruction, new_tools=tools is not None), context)
+        state = run_loop(_resumed(state, context, instruction), context)
         if recorder.writer is None:
             recorder.note("the task's budget was spent before anything could be asked")
         finding = finding_of(state, context, trace=recorder.trace)
@@ -280,7 +265,7 @@ def fork(
 
 def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
     """Return the state of the loop after the shared steps."""
-    prefix = context_of(recording, Live(), recorder, images, recording.task)
+    prefix = context_of(recording, Live(), recorder, images)
     state = initial_state(prefix, recording.views, recording.cassette.question)
     try:
         return run_loop(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
@@ -288,9 +273,9 @@ def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 
 
-def _resumed(state: LoopState, context: Context, instruction: str | None, *, new_tools: bool) -> LoopState:
+def _resumed(state: LoopState, context: Context, instruction: str | None) -> LoopState:
     """Return the state from which the loop continues with `think`, with the new message if there is one."""
-    if instruction is None and not new_tools:
+    if instruction is None:
         if state["next"] != "think":
             answered = state["outcome"] is not None and state["outcome"]["ending"] == "answer"
             ended = "the judge answered" if answered else "the loop ended"
@@ -298,8 +283,7 @@ def _resumed(state: LoopState, context: Context, instruction: str | None, *, new
         return state
     text = render(
         "agent/fork",
-        instruction=None if instruction is None else neutralise(instruction.strip()),
-        tools=tool_specs(context.toolbox, context.task.tools) if new_tools else None,
+        instruction=neutralise(instruction.strip()),
         native=context.native,
         calls=bool(context.task.tools) and not state["last"],
         answer=context.task.answer,

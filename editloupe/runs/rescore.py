@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
-from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
+from editloupe.answers import AnswerSpec, OneOf, reason_in
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ProtocolError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
@@ -185,15 +184,10 @@ def _end_again(run: Path, path: Path, finding: Finding) -> None:
 
 
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
-    """Return a finding with what its last words say now: those of its trace, else its number, such as an imported one."""
-    if finding.trace is not None and finding.status in _OF_WORDS:
-        return _read_trace(read_whole(folder, folder / finding.trace), finding, spec)
-    if isinstance(finding.answer, Number) and isinstance(spec, Scale):
-        try:
-            spec.parse(f"{Decimal(repr(finding.answer.value)):f}")
-        except ReplyError as error:
-            return _unusable(finding, error.status, str(error), finding.reason)
-    return finding
+    """Return a finding with what the last words of its trace say now."""
+    if finding.trace is None or finding.status not in _OF_WORDS:
+        return finding
+    return _read_trace(read_whole(folder, folder / finding.trace), finding, spec)
 
 
 def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
@@ -202,8 +196,8 @@ def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
     if trace.tampering or not calls:
         raise TraceError(next(iter(trace.tampering), f"{finding.trace} holds no reply"))
     asked, judge = task_from_json(trace.header.task), trace.header.judge
-    if isinstance(spec, OneOf) and asked.kind == "ask" and _letters(asked.answer) != _letters(spec):
-        raise TraceError("its options were shown under other letters")
+    if isinstance(spec, OneOf) and asked.kind == "ask" and asked.answer != spec:
+        raise TraceError("its options were others")
     reply = max(calls, key=lambda call: call.ordinal).content
     if judge.get("bare_replies"):
         parsed = parse_bare(reply, last_line=spec.choices() is not None)
@@ -224,11 +218,6 @@ def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
 
 def _unusable(finding: Finding, status: str, *reasons: str) -> Finding:
     return replace(finding, status=cast(Status, status), answer=None, evidence=(), reason=": ".join(filter(None, reasons)))
-
-
-def _letters(spec: AnswerSpec) -> dict[str, str]:
-    """Return letter → option; {} for options without letters."""
-    return dict(zip(spec.marks, spec.options, strict=True)) if isinstance(spec, OneOf) and spec.marks else {}
 
 
 def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:

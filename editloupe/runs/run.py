@@ -304,7 +304,7 @@ class _Visit:
         listed = [*self._setup.entries(options=config is not None), *entries]
 
         def first(store: RunStore) -> None:
-            for remark in added(self._setup, store, {entry.judge.id for entry in entries}):
+            if remark := added(self._setup, store, {entry.judge.id for entry in entries}):
                 self._tell(Progress(remark=remark))
             if self._cluster is None:
                 reach_new(self._setup, store, self._reaching)
@@ -389,7 +389,6 @@ class _Visit:
                 self._parked([(task, finding) for task, finding in found if finding.status == "waiting"])
                 self._arrived([(task, finding) for task, finding in found if finding.status != "waiting"])
                 self._ledger.check_time()
-            self._at_once = self._seen().limit
             if cluster is not None:
                 cluster.look()
                 self._tools = cluster.tool_calls
@@ -467,7 +466,7 @@ class _Visit:
             calls = "1 call was" if left == 1 else f"{left} calls were"
             self._notes.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
         throttled = seen.throttled - self._before.throttled
-        self._notes += notes_of(self._setup, self._loaded, self._schedule, judged, limit=self._at_once, throttled=throttled)
+        self._notes += notes_of(self._setup, self._loaded, self._schedule, throttled=throttled)
         keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
         findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
         asked = self._schedule.total + len(self._refused) - sum(id_ in keys for id_, _ in places)

@@ -219,8 +219,6 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     )
     if config.repeats > 1:
         record["repeats"] = setup.repeats.to_json()
-    if config.tags:
-        record["tags"] = list(config.tags)
     return setup
 
 

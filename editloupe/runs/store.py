@@ -20,7 +20,7 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
-from editloupe.runs.config_file import read_config, with_earlier, write_config
+from editloupe.runs.config_file import read_config, write_config
 from editloupe.runs.contents import RunContents, list_of, object_of
 from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
@@ -37,12 +37,12 @@ class RunStore(RunContents):
         self._findings_file: BinaryIO | None = None
 
     @classmethod
-    def edit(cls, folder: Path, *, info_only: bool = False) -> RunStore:
+    def edit(cls, folder: Path) -> RunStore:
         """Return an existing run as it stands, locked for this process, to put something beside what is there.
 
-        info_only: with run.json alone, as `read_info`.   Raises ConfigError: no run, not writable, in use.
+        Raises ConfigError: no run, not writable, in use.
         """
-        store = cls.read_info(folder) if info_only else cls.read(folder)
+        store = cls.read(folder)
         try:
             store._lock = lock.take(folder)
         except OSError as error:
@@ -98,9 +98,8 @@ class RunStore(RunContents):
         if begun:
             self._load()
             if found := differences(self.spec, spec):
-                listed = "; ".join(f"{setting}: was {before}, is {now}" for setting, before, now in found)
                 raise RunMismatch(
-                    f"{self.folder} belongs to another run, with other settings. {listed}. Give that run's settings to "
+                    f"{self.folder} belongs to another run, with other settings. {found}. Give that run's settings to "
                     "continue it, or choose another --out"
                 )
         self._refuse_changed(loaded.samples)
@@ -114,8 +113,8 @@ class RunStore(RunContents):
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
         if self.folder.is_dir() and not (self.folder / NAME).exists():
-            # The last two are of version 0.2.0 and older.
-            own = {lock.LOCK, lock.OWNER, ".run.json.part", ".run.owner.part"}
+            # The last three are of version 0.2.0 and older.
+            own = {lock.LOCK, "run.owner", ".run.json.part", ".run.owner.part"}
             if any(path.name not in own and not path.name.startswith(files.PART) for path in self.folder.iterdir()):
                 raise ConfigError(
                     f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
@@ -140,8 +139,8 @@ class RunStore(RunContents):
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
         """Return run.json as it is with a visit."""
         before = self.spec.record
-        # The rule for repeats stays if the new judge is asked once, and tags if none are given.
-        kept = {name: before[name] for name in ("repeats", "tags") if name in before}
+        # The rule for repeats stays if the new judge is asked once.
+        kept = {name: before[name] for name in ("repeats",) if name in before}
         # A visit may ask for some of the metrics only.
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
@@ -153,12 +152,8 @@ class RunStore(RunContents):
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml with the run's judges. Without `config`, its options stay."""
-        before = read_config(self.folder)
-        if config and before:
-            options = object_of(self.spec.record.get("options"))
-            config = with_earlier(before, config, [name for name, value in options.items() if value is None])
-        if options := config or before:
+        """Write config.yaml: this visit, asked of every judge of the run. Without `config`, its options stay."""
+        if options := config or read_config(self.folder):
             write_config(self.folder, options, self.info["judges"])
 
     def config(self) -> dict[str, Json]:
@@ -187,7 +182,7 @@ class RunStore(RunContents):
             # An output that was missing and is there now was never judged, nor was a picture that could not be read.
             if known.content != _without_new(known, sample).content and not self._failed_to_read(sample.key):
                 raise RunMismatch(
-                    f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)}; "
+                    f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)} changed; "
                     "choose another --out, or put the old file back"
                 )
 
@@ -262,11 +257,9 @@ def _without_new(old: Sample, new: Sample) -> Sample:
 
 def _changed(old: Sample, new: Sample) -> str:
     if old.sources != new.sources:
-        return "the source image has changed"
-    for number, (before, now) in enumerate(zip(old.turns, new.turns, strict=False), start=1):
-        if before.edited is not None and before.edited != now.edited:
-            which = f" of turn {number}" if len(old.turns) > 1 else ""
-            return f"the edited image{which} has changed" if now.edited else f"the edited image{which} is gone"
+        return "the source image"
+    if [turn.edited for turn in old.turns] != [turn.edited for turn in new.turns]:
+        return "an edited image"
     if old.instruction != new.instruction:
-        return f"the instruction was {old.instruction!r} and is {new.instruction!r}"
-    return "its targets, masks, reference or edit type have changed"
+        return f"the instruction, which was {old.instruction!r},"
+    return "its targets, masks, reference or edit type"

@@ -182,7 +182,7 @@ class Worker:
             return finding
 
     def _notes(self, respondent: Respondent, views: dict[str, View], repeat: int, anew: str) -> Iterator[Note]:
-        """Yield the remarks at the beginning of a trace: on the images, and on the sizes at which an LMM gets them."""
+        """Yield the remarks at the beginning of a trace."""
         seed = respondent.spec.sampling.of_repeat(repeat).seed
         if anew:
             yield Note(text=anew)
@@ -190,14 +190,6 @@ class Worker:
             yield from (Note(text=f"{alias}: {remark}") for remark in self.images.notes(view.image))
         if repeat and seed is not None:
             yield Note(text=f"repeat {repeat + 1}: seed {seed}", data={"repeat": repeat, "seed": seed})
-        if not respondent.backend.traits.is_lmm:
-            return
-        policy = respondent.backend.traits.image_policy
-        for alias, view in views.items():
-            made = self.images.encoded(view.image, policy)
-            text = f"{alias} is sent as {made.media_type}, {made.width}×{made.height} px, {len(made.data):,} bytes"
-            data = {"alias": alias, "px": [made.width, made.height], "bytes": len(made.data), "type": made.media_type}
-            yield Note(text=text, data=data)
 
     def _header(self, task: Task, repeat: int) -> Header:
         box, judge = self.setup.toolbox, self.setup.judge_of(task)

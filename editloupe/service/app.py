@@ -28,7 +28,7 @@ from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
 from editloupe.service.doors import Door, open_door
 from editloupe.service.edits import SentEdit
-from editloupe.service.judging import Service
+from editloupe.service.judging import Busy, Service
 from editloupe.values import Json
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
@@ -74,14 +74,11 @@ def make_app(
         if len(edits) > service.capacity:
             # To wait would not help, as 503 would promise.
             return _error(413, f"{len(edits)} edits in one list; expected at most {service.capacity}")
-        if service.taken + len(edits) > service.capacity:
-            busy = f"{service.taken} of {service.capacity} places for edits are taken, and {len(edits)} more are asked for"
-            return _error(503, busy, {"Retry-After": "5"})
-        service.taken += len(edits)
         try:
-            answers = await asyncio.gather(*(_judged(service, edit, metrics) for edit in edits))
-        finally:
-            service.taken -= len(edits)
+            with service.places(len(edits)):
+                answers = await asyncio.gather(*(_judged(service, edit, metrics) for edit in edits))
+        except Busy as error:
+            return _error(503, str(error), {"Retry-After": "5"})
         if is_list:
             return JSONResponse([answer for _, answer in answers])
         ((status, answer),) = answers

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from PIL import Image
@@ -17,10 +16,6 @@ from editloupe import plugins
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.service.edits import SentEdit, SentPicture
 from editloupe.service.judging import Service
-
-
-class Busy(Exception):
-    """More edits than there are places. The client asks again later."""
 
 
 class Door:
@@ -53,17 +48,6 @@ class Door:
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
         return found
-
-    @contextmanager
-    def places(self, count: int) -> Iterator[None]:
-        """Take places for these edits. Raises Busy where there are too few."""
-        if self.service.taken + count > self.service.capacity:
-            raise Busy(f"{self.service.taken} of {self.service.capacity} places are taken, and {count} more are asked for")
-        self.service.taken += count
-        try:
-            yield
-        finally:
-            self.service.taken -= count
 
     async def _judged(self, edit: SentEdit) -> float | str:
         graded: Any = (await self.service.judge(edit))["reward"]

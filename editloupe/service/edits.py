@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from editloupe.data.boxes import inside
 from editloupe.data.images import ImageStore
@@ -43,7 +43,7 @@ class SentPicture(_In):
 class SentEdit(_In):
     """One edit to be judged."""
 
-    instruction: str = Field(max_length=8000)
+    instruction: str = Field(max_length=8000, pattern=r"\S")
     """What the editing model was asked to do."""
     source: SentPicture
     edited: SentPicture
@@ -59,13 +59,6 @@ class SentEdit(_In):
     """The metrics to judge by, as ids or short names; empty for all of the service's."""
     repeat: int = Field(default=0, ge=0, le=9999)
     """The same edit with another number is judged again, independently."""
-
-    @field_validator("instruction")
-    @classmethod
-    def _worded(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("expected what the editing model was asked to do, found no word")
-        return text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from editloupe.errors import DataError, EditLoupeError, SampleError
-from editloupe.service.doors import Busy, Door
+from editloupe.service.doors import Door
 from editloupe.service.edits import SentEdit, SentPicture
+from editloupe.service.judging import Busy
 from editloupe.values import digest
 
 _FIELDS: Final = {"images": bytes, "ref_images": bytes, "prompts": str}
@@ -91,7 +92,7 @@ def open_door(door: Door) -> Sequence[Route]:
     async def scores(request: Request) -> Response:
         try:
             edits = await asyncio.to_thread(read_request, await request.body())
-            with door.places(len(edits)):
+            with door.service.places(len(edits)):
                 found = await asyncio.gather(*(one(edit) for edit in edits))
         except DataError as error:
             return Response(str(error), status_code=422, media_type="text/plain")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,10 @@ _TOLD: Final = ("metric", "turn", "part", "value", "label", "missing")
 
 RECENT_S: Final = 60.0
 """A trace that ended this long before the last line of findings.jsonl, or later, may have no line there."""
+
+
+class Busy(Exception):
+    """More edits than there are places. The client asks again later."""
 
 
 class Service:
@@ -68,6 +73,17 @@ class Service:
         self._folder = str(out.resolve())
         self._driver = Driver(setup, self._store, forgets=True)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="judge")
+
+    @contextmanager
+    def places(self, count: int) -> Iterator[None]:
+        """Take places for edits. Raises Busy where there are too few."""
+        if self.taken + count > self.capacity:
+            raise Busy(f"{self.taken} of {self.capacity} places for edits are taken, and {count} more are asked for")
+        self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
 
     async def judge(self, edit: SentEdit) -> dict[str, Json]:
         """Return the verdict on one edit. A question that failed is a finding with its status.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,16 +35,11 @@ except ImportError as error:
 
 OPEN: Final = "open_images"
 _OPENS: Final = {"original": "Original Image", "edited": "Edited Image", "reference": "Reference Image"}
-_DEFAULTS: Final = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
-"""Parameters of tools that may be left out → the image that is meant."""
 
 MOST_SHOWN: Final = 700_000
 """Bytes of PNG in one answer, all pictures together: less than 1 MB in base64, which is what clients take."""
-_LEAST_SIDE: Final = 64
-"""px to which a picture is scaled down at most."""
 _LONGEST: Final = 2_000
 """Characters of an error."""
-_ADDRESS: Final = re.compile(r"\b(data|file):[^\s'\",]{4,}(,[^\s'\"]*)?", re.IGNORECASE)
 _LONG_VALUE: Final = 100
 """Characters from which on a text that was sent is not repeated."""
 
@@ -106,20 +100,11 @@ def _tools(session: Session) -> list[Tool]:
         Tool(
             name=one.name,
             description=one.description,
-            input_schema=_with_defaults(one.parameters),
+            input_schema=dict(one.parameters),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
         )
         for one in (opening, *map(spec, session.toolbox.tools.values()))
     ]
-
-
-def _with_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's schema in which the parameters of `_DEFAULTS` may be left out."""
-    properties = {
-        name: {**one, "default": _DEFAULTS[name]} if name in _DEFAULTS else one
-        for name, one in schema["properties"].items()
-    }
-    return {**schema, "properties": properties, "required": [n for n in schema.get("required", ()) if n not in _DEFAULTS]}
 
 
 def _call(session: Session, root: Path, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -129,37 +114,24 @@ def _call(session: Session, root: Path, name: str, arguments: Mapping[str, Any])
         elif name in session.toolbox.tools and not session.images:
             raise ToolError(f"no image is open: call {OPEN} first")
         else:
-            content = _content(session.call(name, _filled(session, name, arguments)))
+            content = _content(session.call(name, dict(arguments)))
     except (ToolError, ConfigError, DataError) as error:
         return CallToolResult(content=[_text(f"Error: {_brief(str(error), arguments)}")], is_error=True)
     return CallToolResult(content=content)
 
 
-def _filled(session: Session, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the images that are meant where none is named. Raises ToolError if one is not open."""
-    tool = session.toolbox.tools.get(name)
-    known = {} if tool is None else _with_defaults(spec(tool).parameters)["properties"]
-    filled = {parameter: image for parameter, image in _DEFAULTS.items() if parameter in known} | dict(arguments)
-    for parameter in filled.keys() - arguments.keys():
-        if filled[parameter] not in session.images:
-            raise ToolError(f"{name}: {parameter} is missing, and no {filled[parameter]!r} is open; call {OPEN} with one")
-    return filled
-
-
 def _brief(message: str, arguments: Mapping[str, Any]) -> str:
-    """Return an error without addresses and long texts that were sent: they may hold a whole image."""
+    """Return an error without long texts that were sent: they may hold a whole image."""
     for value in arguments.values():
         if isinstance(value, str) and len(value) > _LONG_VALUE:
             message = message.replace(value, "…").replace(repr(value)[1:-1], "…")
-    text = _ADDRESS.sub(lambda found: f"{found[1].lower()}:…", message)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]} …"
 
 
 def _open_images(session: Session, root: Path, arguments: Mapping[str, Any]) -> list[TextContent]:
-    unknown = sorted(set(arguments) - set(_OPENS))
-    if unknown or "original" not in arguments:
-        found = f"found {', '.join(map(repr, unknown))}" if unknown else "'original' is missing"
-        raise ToolError(f"{OPEN}: expected original, and edited and reference where there are any; {found}")
+    if not {"original"} <= arguments.keys() <= _OPENS.keys():
+        found = ", ".join(map(repr, arguments)) or "nothing"
+        raise ToolError(f"{OPEN}: expected original, and edited and reference where there are any; found {found}")
     session.open({_OPENS[role]: given(root, image, name=role) for role, image in arguments.items()})
     return [_text("\n".join(f"{name}: {image.width}×{image.height} px" for name, image in session.images.items()))]
 
@@ -175,27 +147,19 @@ def _content(shown: ToolAnswer) -> list[TextContent | ImageContent]:
 
 
 def _fitted(picture: Picture, most: int) -> tuple[bytes, str]:
-    """Return a picture's PNG of at most so many bytes, and what is to be said of it; "" for the picture as it is.
-
-    A side of `_LEAST_SIDE` px is not made smaller, whatever it takes.
-    """
-    png = picture.png
-    if len(png) <= most:
-        return png, ""
-    whole = Image.open(io.BytesIO(png))
-    size = whole.size
-    while len(png) > most and min(size) > _LEAST_SIDE:
-        scale = max(min(0.9, math.sqrt(most / len(png))), _LEAST_SIDE / min(size))
-        size = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    """Return a picture's PNG of about so many bytes, and what is to be said of it; "" for the picture as it is."""
+    if len(picture.png) <= most:
+        return picture.png, ""
+    png, shown = picture.png, Image.open(io.BytesIO(picture.png)).convert("RGB")
+    real = shown.size
+    while len(png) > most and min(shown.size) > 1:
+        scale = min(0.9, math.sqrt(most / len(png)))
+        shown = shown.resize((max(1, round(shown.width * scale)), max(1, round(shown.height * scale))))
         file = io.BytesIO()
-        whole.resize(size, Image.Resampling.LANCZOS).save(file, "PNG")
+        shown.save(file, "PNG")
         png = file.getvalue()
-    shown, real = (f"{width}×{height}" for width, height in (size, whole.size))
-    kilobytes = MOST_SHOWN // 1000
-    return (
-        png,
-        f" (scaled down to {shown} px from {real}, since an answer holds {kilobytes} kB; zoom_in shows parts in full)",
-    )
+    sizes = f"{shown.width}×{shown.height} px from {real[0]}×{real[1]}"
+    return png, f" (scaled down to {sizes}, since an answer holds {MOST_SHOWN // 1000} kB; zoom_in shows parts in full)"
 
 
 def _text(text: str) -> TextContent:

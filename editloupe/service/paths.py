@@ -17,7 +17,7 @@ MOST_SENT: Final = 32 * 2**20
 
 
 def given(root: Path, image: object, *, name: str) -> Path | bytes:
-    """Return what an image is given as: a path below a folder, a file: address of one, or a data: address with base64.
+    """Return what an image is given as: a path below a folder, or a data: address with base64.
 
     name: what the image is called in messages, which never repeat an address.
     Raises ImageError for other addresses, for data that is too long or no base64, and for a file that is not below `root`.
@@ -25,8 +25,6 @@ def given(root: Path, image: object, *, name: str) -> Path | bytes:
     scheme, colon, rest = image.partition(":") if isinstance(image, str) else ("", "", "")
     if scheme.strip().lower() == "data":
         return decoded(rest.partition(",")[2], name=name)
-    if scheme.strip().lower() == "file":
-        return below(root, unquote(rest.removeprefix("//localhost").removeprefix("//")), name=name)
     if colon and rest.startswith("//"):
         raise ImageError(f"{name}: nothing is fetched from addresses; give a path below the root folder, or data:")
     return below(root, image, name=name)

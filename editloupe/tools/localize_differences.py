@@ -63,24 +63,19 @@ class LocalizeDifferences(CropTool):
         upscaler: Upscaler | None = None,
         *,
         picture_budget: float = ToolSettings.picture_budget,
-        marked: bool = True,
     ) -> None:
         super().__init__(upscaler)
-        self.picture_budget, self.marked = picture_budget, marked
+        self.picture_budget = picture_budget
 
     @classmethod
     def open(cls, settings: ToolSettings) -> Self:
         """Return the tool as the settings have it. Raises ConfigError."""
-        return cls(
-            open_crop_upscaler(settings),
-            picture_budget=settings.picture_budget,
-            marked=settings.marks == "on",
-        )
+        return cls(open_crop_upscaler(settings), picture_budget=settings.picture_budget)
 
     @property
     def version(self) -> str:
         own = "" if self.picture_budget == ToolSettings.picture_budget else f"; picture budget {self.picture_budget:g}"
-        return f"{super().version}{own}{'' if self.marked else '; no marks'}"
+        return f"{super().version}{own}"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -104,10 +99,8 @@ class LocalizeDifferences(CropTool):
             return _identical(found, names, context)
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
         whole, looks = _looks(found, canvas := canvas_of(found.alignment, context), budget)
-        pairs = [_panes(look, found, names, context, self.upscaler, self.marked) for look in (*looks, *whole)]
-        # Two places that look alike, outlines and labels off, are one picture with one name.
-        numbers = {image: n for n, image in enumerate(dict.fromkeys(pair.shown[0].image for pair in pairs), start=1)}
-        crops = [context.crop_name(numbers[pair.shown[0].image]) for pair in pairs]
+        pairs = [_panes(look, found, names, context, self.upscaler) for look in (*looks, *whole)]
+        crops = [context.crop_name(number) for number in range(1, len(pairs) + 1)]
         # The whole pair comes last, so that the strongest region has the first crop.
         shown_in = {
             index: crop
@@ -118,11 +111,7 @@ class LocalizeDifferences(CropTool):
         views = [view for pair in pairs for view in pair.shown]
         kept = [view for pair in pairs for view in pair.kept]
         notes = _notes(found, names)
-        lines = [
-            _header(found, len(shown), names, marked=self.marked)
-            if found.regions
-            else _nothing_found(found, names, allowed=bool(notes))
-        ]
+        lines = [_header(found, len(shown), names) if found.regions else _nothing_found(found, names, allowed=bool(notes))]
         lines += [
             _crop_line(crop, number, region, found, names)
             for number, (crop, region) in enumerate(zip(shown, found.regions, strict=False), start=1)
@@ -130,8 +119,8 @@ class LocalizeDifferences(CropTool):
         if len(found.regions) > len(shown):
             lines.append(_not_shown(found, len(shown), names))
         if found.widespread:
-            lines += _regenerated(found, names)
-        numbered = ", with the regions numbered" * (self.marked and bool(found.regions))
+            lines += _regenerated(found)
+        numbered = ", with the regions numbered" * bool(found.regions)
         lines += [f"{crop}: both images as a whole{numbered}." for crop in crops[len(looks) :]]
         lines += notes
         enlarged: dict[str, list[str]] = {}
@@ -152,7 +141,7 @@ class LocalizeDifferences(CropTool):
                 "size": [image.width, image.height],
                 "tokens": context.tokens(image.width, image.height),
             }
-            for image, number in numbers.items()
+            for number, image in enumerate(dict.fromkeys(view.image for view in views), start=1)
         ]
         data: dict[str, Json] = {
             **_data(found, crops=shown),
@@ -201,9 +190,7 @@ class _Pair:
     upscaler: Upscaler
 
 
-def _panes(
-    look: Look, found: Differences, names: tuple[str, str], context: ToolContext, upscaler: Upscaler, marked: bool
-) -> _Pair:
+def _panes(look: Look, found: Differences, names: tuple[str, str], context: ToolContext, upscaler: Upscaler) -> _Pair:
     first, second = pair = (context.image(names[0]), context.image(names[1]))
     box_1 = look.frame
     whole_2 = Box.whole(width=second.width, height=second.height)
@@ -214,13 +201,12 @@ def _panes(
     by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
     sizes = (look.pane, look.second_pane)
     boxes = _boxes(look, found, (box_1, box_2), sizes)
-    titles = _titles(look, names) if marked else None
+    titles = _titles(look, names)
 
     def picture(by: Upscaler) -> tuple[View, ...]:
         panes = [enlarge(by, cut, width=size[0], height=size[1]) for cut, size in zip(cuts, sizes, strict=True)]
-        if marked:
-            numbered = len(look.regions) > 1
-            panes = [render.outlined(pane, drawn, numbered=numbered) for pane, drawn in zip(panes, boxes, strict=True)]
+        numbered = len(look.regions) > 1
+        panes = [render.outlined(pane, drawn, numbered=numbered) for pane, drawn in zip(panes, boxes, strict=True)]
         made, *windows = render.side_by_side(panes[0], panes[1], titles=titles)
         image = context.images.add_array(made)
         params: dict[str, Json] = {
@@ -268,20 +254,16 @@ def _identical(found: Differences, names: tuple[str, str], context: ToolContext)
             f"No difference: {both} look the same ({size}). They differ only where they are transparent, which shows white."
         )
         return Observation(text=text, data={**data, "identical": False, "differ_where_transparent": True})
-    # What decoding left out may differ: the low bits of 16, further frames.
-    done = [] if first.sha256 == second.sha256 else [n for ref in (first, second) for n in context.images.notes(ref)]
-    as_compared = " as they are compared" if done else ""
-    text = f"No difference: {both} are pixel-identical{as_compared} ({'; '.join(dict.fromkeys([size, *done]))})."
-    return Observation(text=text, data=data)
+    return Observation(text=f"No difference: {both} are pixel-identical ({size}).", data=data)
 
 
-def _header(found: Differences, shown: int, names: tuple[str, str], *, marked: bool) -> str:
+def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
     total = len(found.regions)
     what = f"{total} {'region differs' if total == 1 else 'regions differ'}"
     which = f"; the {shown} strongest {'is' if shown == 1 else 'are'} shown" if shown < total else ""
     return (
         f"{what}{which}. Each picture is side by side: left of the red line {names[0]!r}, "
-        f"right of it {names[1]!r}, same place, same scale.{' A thin outline, which is ours, marks a region.' * marked}"
+        f"right of it {names[1]!r}, same place, same scale. A thin outline, which is ours, marks a region."
     )
 
 
@@ -303,7 +285,7 @@ def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
     return f"Not shown: {len(rest)} weaker {'region' if len(rest) == 1 else 'regions'} at {boxes}{more} in {names[0]!r}."
 
 
-def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
+def _regenerated(found: Differences) -> list[str]:
     lines = []
     if found.drifted:
         lines.append(
@@ -312,11 +294,7 @@ def _regenerated(found: Differences, names: tuple[str, str]) -> list[str]:
         )
     if found.regenerated:
         how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
-        if found.rest is not None:
-            how += f", and even the rest by about {found.rest:.0f}, more than saving a picture again leaves"
-        lines.append(f"{how}: the picture changed as a whole.")
-        if found.regions and found.regions[0].box.area <= 0.5 * math.prod(found.alignment.size_1):
-            lines[-1] += " The crops are only the strongest places, not all that changed."
+        lines.append(f"{how}: the picture changed as a whole. The crops are only the strongest places.")
     return lines
 
 
@@ -357,7 +335,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
             "rims, and was not compared."
         )
     if found.tone_most >= 2:
-        r, g, b = found.tone.at_mid_grey
+        r, g, b = found.tone.at_mid_gray
         lines.append(
             f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
@@ -377,26 +355,15 @@ def _frame(alignment: Alignment, names: tuple[str, str]) -> list[str]:
             f"The images show different frames of one scene. Both show what lies at {where}; only that was compared."
         )
     elif alignment.moved:
-        lines.append(f"A motion of the whole picture was undone before comparing: {_moved(alignment)}.")
+        motion = alignment.motion
+        (dx, dy), (across, down) = motion.shift, motion.zoom
+        how = f"a shift by ({dx:+.1f}, {dy:+.1f}) px, a zoom by {across:.3f} across and {down:.3f} down, and a turn by "
+        how += f"{motion.degrees:+.1f}° (clockwise: +); the farthest corner moved by {motion.most:.1f} px"
+        lines.append(f"A motion of the whole picture was undone before comparing: {how}.")
     for name, share in zip(names, unseen, strict=True):
         if share >= LEAST_UNSEEN:
             lines.append(f"{_percent(share)} of {name!r}, at its border, is not in the other and was not compared.")
     return lines
-
-
-def _moved(alignment: Alignment) -> str:
-    """Return the motion in words. Parts that it does not have are left out."""
-    motion = alignment.motion
-    dx, dy = motion.shift
-    across, down = (100 * (zoom - 1) for zoom in motion.zoom)
-    parts = [f"a shift by ({dx:+.1f}, {dy:+.1f}) px"]
-    if max(abs(across), abs(down)) >= 0.05:
-        same = abs(across - down) < 0.1
-        parts.append(f"a change of scale by {across:+.1f} %" + ("" if same else f" across and {down:+.1f} % down"))
-    if abs(motion.degrees) >= 0.05:
-        way = "clockwise" if motion.degrees > 0 else "anticlockwise"
-        parts.append(f"a turn of {abs(motion.degrees):.1f}° {way}")
-    return f"{', '.join(parts)}; the farthest corner moved by {motion.most:.1f} px"
 
 
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
@@ -435,7 +402,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "farthest_corner": round(motion.most, 3),
             "unseen": [round(v, 5) for v in alignment.unseen],
             "drift": round(alignment.wander, 3),
-            "tone": [round(v, 2) for v in found.tone.at_mid_grey],
+            "tone": [round(v, 2) for v in found.tone.at_mid_gray],
             "tone_most": round(found.tone_most, 2),
         },
     }

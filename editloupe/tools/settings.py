@@ -43,14 +43,10 @@ class ToolSettings:
     """For the measure segmentation: a model folder or a hub id of SAM or SAM 2. None takes SAM from the local cache."""
     picture_budget: float = 0.5
     """Image tokens of one observation of localize_differences, as a share of what the two compared images cost."""
-    marks: str = "on"
-    """"on": regions are outlined and panes labelled in the pictures of localize_differences; "off": neither."""
 
     def __post_init__(self) -> None:
         if not 0 < self.picture_budget < math.inf:
             raise ConfigError(f"picture_budget: expected a number above 0, such as 0.5, found {self.picture_budget!r}")
-        if self.marks not in ("on", "off"):
-            raise ConfigError(f"marks: expected on or off, found {self.marks!r}")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> ToolSettings:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from editloupe import errors
-from editloupe.chat import Message, Request, Sampling, ToolCall
+from editloupe.chat import Message, Request, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
 from editloupe.traces.difference import first_difference, short
-from editloupe.traces.events import Event, Header, MessageEvent, ModelCall, ModelFailure, ToolResult
-from editloupe.values import Json, cached_property, canonical_json, digest
+from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, ToolResult
+from editloupe.values import Json, cached_property, canonical_json
 
 
 class RecordingEnds(ReplayMiss):
@@ -100,42 +100,20 @@ class Cassette:
         return (kind if known else BackendError)(failure.message, status=failure.status)
 
     def difference(self, request: Request) -> str:
-        """Return the first field in which a request differs from those of the recorded conversation."""
-        messages = [event for event in self.events if isinstance(event, MessageEvent)][: len(request.messages)]
-        call = next((call for call in self.models if messages and call.head == messages[-1].hash), None)
-        header = next(event for event in self.events if isinstance(event, Header))
-        native = header.judge.get("tool_protocol") == "native"
-        recorded: dict[str, Json] = {
-            "message": [event.content.to_json() for event in messages],
-            "whether it is asked here": call is not None,
-            "digest of the tool": {str(tool["name"]): tool["schema"] for tool in header.tools} if native else {},
-            "sampling": Sampling.from_json(header.judge["sampling"]).of_repeat(header.repeat).to_json(),
-            "whether the answer is held to a schema": call is not None and call.held,
-        }
-        now: dict[str, Json] = {
-            "message": [message.to_json() for message in request.messages],
-            "whether it is asked here": True,
-            "digest of the tool": {tool.name: digest(tool.to_json()) for tool in request.tools},
-            "sampling": request.sampling.to_json(),
-            "whether the answer is held to a schema": request.answer_schema is not None,
-        }
-        unnamed = f"the schema, the probabilities asked for, or whether tools may be called (now {request.calls_allowed})"
-        return first_difference(recorded, now) or unnamed
+        """Return the first place in which a request differs from those of the recorded conversation."""
+        recorded: list[Json] = [event.message for event in self.events if isinstance(event, MessageEvent)]
+        now: list[Json] = [message.to_json() for message in request.messages]
+        where = first_difference({"message": recorded[: len(now)]}, {"message": now})
+        return where or "its tools, its sampling, its schema, or whether it is asked here"
 
     def tool_miss(self, ordinal: int, call: ToolCall) -> ReplayMiss:
-        """Return the error for a tool call that is not recorded in this place. It names the nearest recorded one."""
-
-        def distance(result: ToolResult) -> tuple[bool, int, int]:
-            recorded = result.call["arguments"]
-            differing = sum(recorded.get(name) != call.arguments.get(name) for name in {*recorded, *call.arguments})
-            return result.call["name"] != call.name, differing, abs(result.ordinal - ordinal)
-
+        """Return the error for a tool call that is not recorded in this place. It names the one that is."""
         wanted = f"tool call {ordinal + 1}: {call.name} {short(dict(call.arguments))} is not recorded here"
-        if not self.tools:
-            return ReplayMiss(f"{wanted}, nor is any tool call")
-        nearest = min(self.tools, key=distance)
-        where = f"call {nearest.ordinal + 1} (step {self.tool_steps[nearest.ordinal]})"
-        return ReplayMiss(f"{wanted}; the nearest is {where}: {nearest.call['name']} {short(nearest.call['arguments'])}")
+        if ordinal >= len(self.tools):
+            return ReplayMiss(f"{wanted}, nor is any further one")
+        there = self.tools[ordinal]
+        where = f"step {self.tool_steps[ordinal]}"
+        return ReplayMiss(f"{wanted}; recorded is, in {where}: {there.call['name']} {short(there.call['arguments'])}")
 
 
 def content_key(call: ToolCall, names: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,9 +18,9 @@ from editloupe.viewer.rows import thumbs
 from editloupe.viewer.site_run import SiteRun
 
 MARKER: Final = ".editloupe-pages"
-"""Lies in every folder that we wrote, and lets us write there again."""
+"""Names every file that was written here, a line each; the next export deletes these, and nothing else."""
 
-_PICTURE: Final = re.compile(r'"\.\./((?:blobs/[0-9a-f]{2}|overlays)/[0-9a-f]{64}\.[a-z]+)"')
+_PICTURE: Final = re.compile(r'"\.\./(blobs/[0-9a-f]{2}/[0-9a-f]{64}\.[a-z]+)"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,22 +35,19 @@ class Exported:
 
 
 def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lambda done, total: None) -> Exported:
-    """Write every page of a site below `out`, with the pictures and traces that they show.
+    """Write every page of a site below `out`, with the pictures and traces that they show, in the place of older pages.
 
     progress: called with (samples done, of all). Raises ConfigError where the folder holds other things, StorageError.
     """
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARKER).exists())):
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARKER).is_file())):
         raise ConfigError(f"{out} holds other files; name an empty or a new folder with --html")
     writer = _Writer(site, out)
     try:
-        writer.write(MARKER, b"editloupe wrote these pages; it may write them again.\n")
+        writer.clear()
         for name in assets():
             writer.put(f"static/{name}")
         total, done = sum(run.reader.counts()[0] for run in site.runs), 0
         for run in site.runs:
-            # What was written here before may be of another run; a page that is not linked any more would mislead.
-            for old in (out / run.folder / "samples").glob("*.html"):
-                files.unlink(old, below=out)
             writer.put(f"{run.folder}rows.js")
             for sample in run.reader.samples():
                 _sample(writer, run, sample)
@@ -64,16 +62,21 @@ def export(site: Site, out: Path, *, progress: Callable[[int, int], None] = lamb
             writer.put(name)
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
-    return Exported(index=out / "index.html", pages=writer.pages, pictures=writer.pictures, size_bytes=writer.size)
+    finally:
+        with suppress(OSError):
+            writer.mark()
+    pictures = sum("/blobs/" in f"/{name}" or "/thumbs/" in f"/{name}" for name in writer.written)
+    pages = sum(name.endswith(".html") for name in writer.written)
+    return Exported(index=out / "index.html", pages=pages, pictures=pictures, size_bytes=sum(writer.written.values()))
 
 
 def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
     page = writer.put(f"{run.folder}samples/{sample.slug}.html").decode()
     # The page's own links say which pictures it shows; text cannot look like one, since its quotes are escaped.
-    for address in dict.fromkeys(_PICTURE.findall(page)):
-        writer.put_picture(f"{run.folder}{address}")
+    for address in _PICTURE.findall(page):
+        writer.put(f"{run.folder}{address}")
     for name in filter(None, thumbs(sample, run.pictures)):
-        writer.put_picture(f"{run.folder}thumbs/{name[:2]}/{name}")
+        writer.put(f"{run.folder}thumbs/{name[:2]}/{name}")
     named = [f.trace for f in sample.findings if f.trace]
     for trace in (*named, *(fork for name in named for fork in run.reader.forks(name))):
         data = run.reader.trace(trace)
@@ -82,28 +85,33 @@ def _sample(writer: _Writer, run: SiteRun, sample: RunSample) -> None:
 
 
 class _Writer:
-    """Files below one folder, each whole or not at all, and what they add up to."""
+    """Files below one folder, each whole or not at all."""
 
     def __init__(self, site: Site, out: Path) -> None:
         self._site, self._out = site, out
-        self._pictures: set[str] = set()
-        self.pages = self.pictures = self.size = 0
+        self.written: dict[str, int] = {}
+        """Name → bytes."""
+
+    def clear(self) -> None:
+        """Delete what an earlier export wrote. Raises OSError, also where a link would lead out of the folder."""
+        if (self._out / MARKER).exists():
+            for name in files.read_bytes(self._out / MARKER).decode("utf-8", "replace").splitlines():
+                with suppress(FileNotFoundError):
+                    files.unlink(self._out / name, below=self._out)
+        self.mark()
+
+    def mark(self) -> None:
+        """Write down what was written."""
+        files.write_whole(self._out / MARKER, "".join(f"{name}\n" for name in self.written).encode(), below=self._out)
 
     def put(self, address: str) -> bytes:
-        """Write what the site has at an address, and return it; b"" if there is nothing."""
-        found = self._site.at(address)
+        """Write what the site has at an address, once, and return it; b"" if there is nothing, or it is written."""
+        found = None if address in self.written else self._site.at(address)
         if found is None:
             return b""
-        self.pages += address.endswith(".html")
         self.write(address, found.body)
         return found.body
 
-    def put_picture(self, address: str) -> None:
-        """Write a picture once."""
-        if address not in self._pictures:
-            self._pictures.add(address)
-            self.pictures += bool(self.put(address))
-
     def write(self, name: str, data: bytes) -> None:
         files.write_whole(self._out / name, data, below=self._out)
-        self.size += len(data)
+        self.written[name] = len(data)

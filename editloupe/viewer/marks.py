@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from editloupe.values import Box, ImageRef, Sample
+from editloupe.answers import Boxes, Record
+from editloupe.findings import Finding
+from editloupe.tasks import Recipe, Task
+from editloupe.values import Box, ImageRef, Json, Sample, finite
+from editloupe.viewer.rows import DROPPED
 
 SMALL: Final = 0.01
 """Share of the image below which a page opens zoomed to its place."""
+
+_NAMES: Final = ("op", "label", "name", "object", "phrase", "confidence")
+"""Words of an item of an answer that say what is at its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +32,6 @@ class Mark:
     """Id of the verdict that it belongs to; "" for a target."""
     step: str = ""
     """Id of the step that it belongs to."""
-    item: int = 0
-    """Of a place that an answer gives, its number from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +66,60 @@ def targets(edit: Sample | None) -> list[Mark]:
 
 
 def home(edit: Sample | None, marks: Sequence[Mark]) -> Home | None:
-    """Return where the targets are, else the places that the first answer with any names; None where nothing is known."""
+    """Return where the targets are; None where that is not known."""
     if edit is None:
         return None
-    shown = [m for m in marks if m.image in (edit.source, edit.edited)]
-    found = [m for m in shown if m.kind == "target" and m.image == edit.source]
-    name = "the target" if len(found) == 1 else "the targets"
-    if not found:
-        named = [m for m in shown if m.kind in ("evidence", "found")]
-        found = [m for m in named if m.verdict == named[0].verdict]
-        name = "what the answer names"
+    found = [m for m in marks if m.kind == "target" and m.image == edit.source]
     if not found:
         return None
     boxes = [m.box.scaled(1 / m.image.width, 1 / m.image.height) for m in found]
     x0, y0 = min(b.x0 for b in boxes), min(b.y0 for b in boxes)
     x1, y1 = max(b.x1 for b in boxes), max(b.y1 for b in boxes)
-    return Home(box=(x0, y0, x1, y1), name=name, opens=(x1 - x0) * (y1 - y0) < SMALL)
+    return Home(
+        box=(x0, y0, x1, y1), name="the target" if len(found) == 1 else "the targets", opens=(x1 - x0) * (y1 - y0) < SMALL
+    )
+
+
+def evidence(finding: Finding, inputs: Mapping[str, ImageRef], verdict: str) -> Iterator[Mark]:
+    """Yield the places that a verdict names as evidence. inputs: the images by alias."""
+    for number, one in enumerate(finding.evidence, start=1):
+        if (image := inputs.get(one.image)) is not None:
+            name, id_ = f"Evidence {number} in {one.image}", f"{verdict}-e{number}"
+            yield Mark(kind="evidence", image=image, box=one.box, name=name, id=id_, verdict=verdict)
+
+
+def places(finding: Finding, task: Task | None, sample: Sample | None, verdict: str) -> Iterator[Mark]:
+    """Yield the places that an answer gives, on the picture that was asked about."""
+    answer = finding.answer
+    if task is None or not isinstance(answer, Boxes | Record):
+        return
+    views = {view.alias: view for view in task.views}
+    if not views and sample is not None:
+        # What is known of a turn, and was not looked for in a picture.
+        turn = task.about.turn
+        image = sample.source if turn == 0 else sample.turns[turn - 1].edited if turn <= len(sample.turns) else None
+        views = {} if image is None else {"image": Recipe(alias="image", origin=image)}
+    if not views:
+        return
+    last = views[list(views)[-1]]
+    boxes = [] if isinstance(answer, Record) else [(str(n), list(box), "") for n, box in enumerate(answer.boxes, 1)]
+    items = list(_items(answer.data)) if isinstance(answer, Record) else boxes
+    for number, (name, box, alias) in enumerate(items, start=1):
+        view = views.get(alias, last)
+        shown = view.region or Box.whole(width=view.origin.width, height=view.origin.height)
+        try:
+            place = Box.from_thousandths(box, width=shown.width, height=shown.height).shifted(shown.x0, shown.y0)
+        except ValueError:
+            continue
+        yield Mark(kind="found", image=view.origin, box=place, name=name, id=f"{verdict}-f{number}", verdict=verdict)
+
+
+def _items(data: Json) -> Iterator[tuple[str, list[float], str]]:
+    """The items with a box in the lists of a JSON answer: their words, the box in thousandths, the picture if named."""
+    lists = [v for k, v in data.items() if k != DROPPED] if isinstance(data, Mapping) else [data]
+    for number, item in enumerate((item for one in lists if isinstance(one, list) for item in one), start=1):
+        box = item.get("box") if isinstance(item, Mapping) else None
+        numbers = [v for one in box if (v := finite(one)) is not None] if isinstance(box, list) else []
+        if isinstance(item, Mapping) and len(numbers) == 4:
+            words = " ".join(str(item[key]) for key in _NAMES if item.get(key))
+            yield words or str(number), numbers, str(item.get("image") or "")

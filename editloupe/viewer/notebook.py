@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,133 +22,71 @@ if TYPE_CHECKING:
 
 _SIDE: Final = 240
 """Longest side in px of a picture."""
-_PICTURES: Final = 40
-"""Pictures of one trace or run; notebooks keep them."""
-_ROWS: Final = 20
+_SAMPLES: Final = 10
+"""Of a run; notebooks keep their pictures."""
 _TEXT: Final = 1_200
 """Characters of one text."""
-_BOX: Final = Markup(
-    '<div style="border:1px solid rgba(128,128,128,.4);border-radius:6px;padding:8px 12px;margin:6px 0;max-width:960px">'
-    "{}</div>"
+_BOX: Final = Markup('<div style="border:1px solid rgba(128,128,128,.4);padding:8px 12px;max-width:960px">{}</div>')
+_MUTED: Final = Markup('<div style="opacity:.7">{}</div>')
+_PICTURE: Final = Markup(
+    '<figure style="margin:4px 8px 4px 0;display:inline-block"><img src="data:image/jpeg;base64,{}" alt="{}">'
+    "<figcaption>{}</figcaption></figure>"
 )
-_MUTED: Final = Markup('<div style="opacity:.7;font-size:90%">{}</div>')
 
 
 def finding_html(finding: Finding) -> str:
-    """Return a finding as a card: its answer or status, its reason, what it spent."""
-    answered = finding.answer is not None
-    said = str(finding.answer) if answered else finding.status.replace("_", " ")
-    spent = [str(finding.about), f"{finding.seconds:.1f} s"]
-    spent += [f"{finding.usage.total:,} tokens"] if finding.usage.total else []
-    spent += [f"{finding.turns} turns with tools"] if finding.turns else []
-    head = Markup("<div>{} <b>{}</b>: {}</div>").format("✓" if answered else "✗", finding.metric, _cut(said))
-    return str(_BOX.format(head + _MUTED.format(" · ".join(spent)) + Markup("<div>{}</div>").format(_cut(finding.reason))))
+    """Return a finding as a card: its answer or status, its reason, what it is about and took."""
+    said = str(finding.answer) if finding.answer is not None else finding.status.replace("_", " ")
+    head = Markup("<div><b>{}</b>: {}</div>").format(finding.metric, _cut(said))
+    about = _MUTED.format(f"{finding.about} · {finding.seconds:.1f} s · {finding.usage.total:,} tokens")
+    return str(_BOX.format(head + about + Markup("<div>{}</div>").format(_cut(finding.reason))))
 
 
 def trace_html(trace: Trace) -> str:
     """Return a trace step by step: the images of the question, then thoughts, calls, observations and the answer."""
-    shown, header = _Pictures(trace.path), trace.header
-    parts = [Markup("<b>{}</b>").format(header.task.get("metric", ""))]
+    folder = trace.path.resolve() if trace.path else None
+    run = next((one for one in folder.parents if (one / "blobs").is_dir()), None) if folder else None
+    parts = [Markup("<b>{}</b>").format(trace.header.task.get("metric", ""))]
     first = next((message for message in trace.messages() if message.role == "user"), None)
-    parts += [shown.row((image.image, image.alias) for image in first.images)] if first is not None else []
+    parts.append(_pictures(run, ((one.image, one.alias) for one in first.images) if first else ()))
     for number, step in enumerate(trace.steps(), start=1):
-        parts.append(Markup('<div style="margin-top:8px"><b>Step {}</b></div>').format(number))
-        parts += [_MUTED.format(_cut(step.thought))] if step.thought else []
+        parts.append(Markup("<div><b>Step {}</b> {}</div>").format(number, _cut(step.thought)))
         for call, observation, aliases in zip(step.calls, step.observations, step.aliases, strict=False):
             called = f"{call.name} {canonical_json(dict(call.arguments))}"
             parts.append(Markup("<div><code>{}</code><br>{}</div>").format(_cut(called), _cut(observation.text)))
-            parts.append(shown.row(zip(observation.images, aliases, strict=False)))
+            parts.append(_pictures(run, zip(observation.images, aliases, strict=False)))
         parts += [Markup("<div><b>Answer</b> {}</div>").format(_cut(step.answer))] if step.answer is not None else []
     return str(_BOX.format(Markup().join(parts)))
 
 
 def run_html(run: Run) -> str:
-    """Return a run: how many answers it has, its means, and its first samples with their pictures."""
-    findings = run.findings
-    answered = sum(finding.status == "ok" for finding in findings)
-    parts = [
-        Markup("<b>{}</b>").format(run.folder),
-        _MUTED.format(f"Samples: {len(run.samples):,}. Answered: {answered:,} of {len(findings):,} questions."),
-    ]
-    try:
-        parts += [_means(run), _samples(run)]
-    except EditLoupeError as error:
-        parts.append(_MUTED.format(str(error)))
+    """Return a run: how many answers it has, and its first samples with their pictures and what was said of them."""
+    answered = sum(finding.status == "ok" for finding in run.findings)
+    told = f"{len(run.samples):,} samples, {answered:,} of {len(run.findings):,} questions answered"
+    parts = [Markup("<b>{}</b>").format(run.folder), _MUTED.format(told)]
+    for sample in run.samples[:_SAMPLES]:
+        said = [f for f in run.findings if f.about.key == sample.key]
+        words = "; ".join(f"{f.metric}: {f.status if f.answer is None else f.answer}" for f in said)
+        images = [(image, "source") for image in sample.sources] + ([(sample.edited, "edited")] if sample.edited else [])
+        parts.append(Markup("<div><b>{}</b> {}</div>").format(sample.key, _cut(sample.instruction)))
+        parts.append(_pictures(run.folder, images) + Markup("<div>{}</div>").format(_cut(words)))
     return str(_BOX.format(Markup().join(parts)))
 
 
-def _means(run: Run) -> Markup:
-    import polars
-
-    scores = run.scores()
-    if scores.is_empty():
-        return Markup()
-    means = scores.group_by("judge", "metric", maintain_order=True).agg(
-        polars.col("value").mean(), polars.col("value").count().alias("judged"), polars.len().alias("asked")
-    )
-    rows = [
-        (
-            one["judge"],
-            one["metric"],
-            "–" if one["value"] is None else f"{one['value']:.3f}",
-            f"{one['judged']} of {one['asked']}",
-        )
-        for one in means.to_dicts()
-    ]
-    return _table(("Judge", "Metric", "Mean", "Judged"), rows)
-
-
-def _samples(run: Run) -> Markup:
-    shown, said = _Pictures(run.folder / "traces"), dict[str, list[str]]()
-    for finding in run.findings:
-        answer = finding.label or (str(finding.answer) if finding.answer is not None else finding.status)
-        said.setdefault(finding.about.key, []).append(f"{finding.metric}: {answer[:80]}")
-    rows = []
-    for sample in run.samples[:_ROWS]:
-        images = [(image, "source") for image in sample.sources] + ([(sample.edited, "edited")] if sample.edited else [])
-        rows.append((sample.key, shown.row(images, 96), sample.instruction[:200], "; ".join(said.get(sample.key, [])[:4])))
-    more = len(run.samples) - len(rows)
-    return _table(("Sample", "Images", "Instruction", "Findings"), rows) + (
-        _MUTED.format(f"and {more:,} more") if more > 0 else Markup()
-    )
-
-
-class _Pictures:
-    """Pictures of a run, as many as a notebook should keep."""
-
-    def __init__(self, path: Path | None) -> None:
-        """path: a file or folder inside the run; None for a trace in memory, of which no picture is known."""
-        run = next((folder for folder in path.resolve().parents if (folder / "blobs").is_dir()), None) if path else None
-        self._store = ImageStore(None if run is None else run / "blobs", writes=False)
-        self._left = _PICTURES
-
-    def row(self, images: Iterable[tuple[ImageRef, str]], side: int = _SIDE) -> Markup:
-        """Return pictures with their names; the name alone where the bytes are not at hand, or are too many."""
-        return Markup("<div>{}</div>").format(Markup().join(self._picture(ref, name, side) for ref, name in images))
-
-    def _picture(self, ref: ImageRef, name: str, side: int) -> Markup:
+def _pictures(run: Path | None, images: Iterable[tuple[ImageRef, str]]) -> Markup:
+    """Pictures of a run with their names; the name alone where the bytes are not at hand."""
+    store, shown = ImageStore(None if run is None else run / "blobs", writes=False), Markup()
+    for ref, name in images:
         try:
-            image = Image.fromarray(self._store.array(ref)) if self._left else None
+            image = Image.fromarray(store.array(ref))
         except EditLoupeError:
-            image = None
-        if image is None:
-            return Markup("<span>{} ({}×{} px, not shown)</span> ").format(name, ref.width, ref.height)
-        self._left -= 1
-        image.thumbnail((side, side))
+            shown += Markup("<span>{} ({}×{} px, not shown)</span> ").format(name, ref.width, ref.height)
+            continue
+        image.thumbnail((_SIDE, _SIDE))
         file = io.BytesIO()
         image.save(file, format="JPEG", quality=85)
-        source = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
-        return Markup(
-            '<figure style="margin:4px 8px 4px 0;display:inline-block"><img src="{}" alt="{}">'
-            "<figcaption>{}</figcaption></figure>"
-        ).format(source, name, name)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str | Markup]]) -> Markup:
-    cell = Markup('<td style="text-align:left;vertical-align:top;padding:2px 12px 2px 0">{}</td>')
-    lines = [[Markup("<b>{}</b>").format(title) for title in head], *rows]
-    made = (Markup("<tr>{}</tr>").format(Markup().join(cell.format(one) for one in line)) for line in lines)
-    return Markup("<table>{}</table>").format(Markup().join(made))
+        shown += _PICTURE.format(base64.b64encode(file.getvalue()).decode(), name, name)
+    return Markup("<div>{}</div>").format(shown)
 
 
 def _cut(text: str) -> str:

@@ -16,16 +16,13 @@ from editloupe.figures.compare import Comparison, compare, rated_by_people
 from editloupe.figures.judged import Judged, judged_in, on_shared_metrics, read_judged
 from editloupe.figures.plots import NARROW, WIDTH, draw
 from editloupe.figures.report import Report, make_report
-from editloupe.figures.summary import specs
 from editloupe.findings import Finding
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.stats.bootstrap import DRAWING
+from editloupe.stats.table import Cell, Column
 from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
-
-_FEW = 4
-"""So many editors have a mean of their own in the overview."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,18 +66,19 @@ class Numbers:
     def overview(self, reader: RunReader) -> list[dict[str, Any]]:
         """Return the means of every judge of a run, or why there are none, as JSON.
 
-        A judge has `rows`: first all samples together (its name is ""), then each editor if there are few; the first table
-        of a protocol whose rows are never put together has those rows alone.
+        A judge has `rows`: all samples together (its name is "") if its protocol ever puts them together, then each editor.
         """
 
         def made() -> list[dict[str, Any]]:
             known, problem = self._judges(reader)
-            found: list[dict[str, Any]] = []
-            for id_ in reader.info.judges() or known:
-                judged = known.get(id_)
-                rows = [] if judged is None else _means(judged)
-                found.append({"judge": id_, "rows": rows, "problem": "" if judged is not None else problem})
-            return found
+            return [
+                {
+                    "judge": id_,
+                    "rows": _means(known[id_]) if id_ in known else [],
+                    "problem": "" if id_ in known else problem,
+                }
+                for id_ in reader.info.judges() or known
+            ]
 
         return self.once("overview", made, reader)
 
@@ -159,7 +157,8 @@ class Numbers:
         def made() -> Comparison | str:
             try:
                 judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
-                people, notes = rated_by_people(judges, next((r.human for r in readers if r.human), None))
+                table, columns = next(((r.human, r.columns) for r in readers if r.human), (None, {}))
+                people, notes = rated_by_people(judges, table, columns)
                 found = compare(judges, prices=self.prices, people=people)
                 return replace(found, notes=(*shared, *found.notes, *notes))
             except EditLoupeError as error:
@@ -187,45 +186,32 @@ class Numbers:
         """Return what `make` returns, made anew only after a change of the runs."""
         # One at a time: whoever asks for the same waits for it instead of making it again.
         with self._lock:
-            return self.kept(what, make, *readers)
-
-    def kept(self, what: str, make: Callable[[], Made], *readers: RunReader) -> Made:
-        """Return the same as `once`, of what is made in no time. Waits for nobody who is making something."""
-        versions = [reader.version for reader in readers]
-        found = self._kept.get((what, *readers))
-        if found is None or found[0] != versions:
-            found = self._kept[what, *readers] = versions, make()
-        made: Made = found[1]
-        return made
+            versions = [reader.version for reader in readers]
+            found = self._kept.get((what, *readers))
+            if found is None or found[0] != versions:
+                found = self._kept[what, *readers] = versions, make()
+            made: Made = found[1]
+            return made
 
 
 def _means(judged: Judged) -> list[dict[str, Any]]:
-    """The means of one judge: all samples, then each editor if there are few."""
+    """The means of one judge: all samples, then each editor."""
     table = means_table(judged.protocol, judged.frame, together=True, drawing=DRAWING)
     if table is None:
         return []
     rows = [
         {
             "name": "" if row.strong or len(table.rows) == 1 else str(row.cells[0].value),
-            "cells": [
-                {
-                    "metric": column.keys.get("metric", ""),
-                    "short": column.title,
-                    "text": "–" if cell.value is None else f"{cell.value:.{cell.digits or 0}f}",
-                    "value": cell.value,
-                    "low": cell.low,
-                    "high": cell.high,
-                    "digits": cell.interval_digits,
-                    "judged": cell.judged,
-                    "asked": cell.asked,
-                    "meter": cell.meter,
-                }
-                for column, cell in zip(table.columns[1:], row.cells[1:], strict=True)
-            ],
+            "cells": [_mean(column, cell) for column, cell in zip(table.columns[1:], row.cells[1:], strict=True)],
         }
         for row in table.rows
     ]
-    editors = [row for row in rows if row["name"]]
-    return [row for row in rows if not row["name"]] + (
-        editors if len(editors) <= _FEW or specs(judged.protocol)[0].apart else []
-    )
+    return sorted(rows, key=lambda row: bool(row["name"]))
+
+
+def _mean(column: Column, cell: Cell) -> dict[str, Any]:
+    return {
+        "metric": column.keys.get("metric", ""), "short": column.title, "value": cell.value, "low": cell.low,
+        "high": cell.high, "digits": cell.interval_digits, "judged": cell.judged, "asked": cell.asked, "meter": cell.meter,
+        "text": "–" if cell.value is None else f"{cell.value:.{cell.digits or 0}f}",
+    }  # fmt: skip

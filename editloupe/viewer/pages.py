@@ -9,7 +9,6 @@
     compared.html                    the statistics of that page
     samples/SLUG.html                one sample
     blobs/AB/SHA256.EXT  thumbs/…    pictures
-    overlays/SHA256.png              a mask, to be laid over an image
     traces/…                         the traces themselves
     static/…                         style and script, at the root
 
@@ -20,23 +19,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from http import HTTPStatus
 from itertools import count
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
 from editloupe.backends.prices import Prices
-from editloupe.errors import ConfigError, EditLoupeError
+from editloupe.errors import ConfigError
 from editloupe.figures.compare_tables import tables
-from editloupe.values import digest
-from editloupe.viewer.matrix import Matrix, refuse_other_data
+from editloupe.viewer.matrix import all_rows, first_rows, other_data
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunReader, RunSample, slug
 from editloupe.viewer.render import ASSET_TYPES, PLAIN_CSP, Response, assets, rendered, text
-from editloupe.viewer.rows import finding_tone, short_answer
 from editloupe.viewer.sample_page import sample_values
 from editloupe.viewer.site_run import SiteRun
 
@@ -47,9 +42,6 @@ _TOGETHER: Final = 8
 
 _BESIDE: Final = 3
 """Runs whose verdicts on one sample stand on one page."""
-
-_TWINS: Final = 24
-"""Editors of one sample that a page links to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +93,6 @@ class Site:
         """The runs, the one that was written to last first."""
         return sorted(self.runs, key=lambda run: -run.reader.written)
 
-    @cached_property
-    def _matrix(self) -> Matrix:
-        return Matrix(self.numbers)
-
-    def prepare(self) -> None:
-        """Make what the first page of each run needs, so that it need not be waited for."""
-        with suppress(EditLoupeError):
-            for run in self.runs:
-                self._matrix.of_run(run)
-
     def at(self, address: str, query: str = "") -> Response | None:
         """Return what lies at an address below the root, for example "samples/SLUG.html"; None if nothing does.
 
@@ -148,35 +130,30 @@ class Site:
                 return text(self.run_page(run))
             case ["report.html"]:
                 return text(self.report_page(run))
+            case ["listed.html"]:
+                return text(self.runs_page([run]))
             case ["plots", name]:
                 svg = self.numbers.plots(reader).get(name.removesuffix(".svg"))
                 # Shown as a picture, and styled by what it holds itself.
                 return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
             case ["first.js"]:
-                return _script(self._matrix.first(run))
+                return _script(first_rows(self.numbers, run))
             case ["rows.js"]:
-                return _script(self._matrix.of_run(run))
+                return _script(all_rows(self.numbers, run))
             case ["rows.json"]:
-                return text(self._matrix.of_run(run), "application/json")
-            case ["listed.html"]:
-                return text(self.runs_page([run]))
+                return text(all_rows(self.numbers, run), "application/json")
             case ["live.json"]:
                 reader.refresh()
-                return _state(reader, reader.version)
-            case ["samples", name]:
-                stem, _, kind = name.rpartition(".")
-                sample = reader.sample(stem)
-                if sample is not None and kind == "html":
-                    return text(self.sample_page(run, sample))
-                if sample is not None and kind == "json":
-                    return _state(reader, _page_version(reader, sample))
-            case ["traces" | "forks", *_]:
+                return text(json.dumps({"version": reader.version, "running": reader.running()}), "application/json")
+            case ["samples", name] if (sample := reader.sample(name.removesuffix(".html"))) is not None:
+                return text(self.sample_page(run, sample))
+            case ["traces" | "forks", *_] if reader.has_trace(trace := "/".join(parts)):
                 # A trace that a finding names, or a fork of one; nothing else of the folder.
-                trace = "/".join(parts)
-                data = reader.trace(trace) if reader.has_trace(trace) else None
+                data = reader.trace(trace)
                 return None if data is None else text(data, "text/plain", csp=PLAIN_CSP)
-            case ["blobs" | "thumbs" | "overlays" as kind, *name]:
-                return _picture(run, kind, name)
+            case ["blobs" | "thumbs" as kind, *name]:
+                made = run.pictures.at(kind, "/".join(name))
+                return None if made is None else Response(body=made[0], type=made[1], cache=_FOREVER, csp=PLAIN_CSP)
         return None
 
     # What can be compared
@@ -205,24 +182,21 @@ class Site:
     def _comparison(self, name: str, chosen: Sequence[SiteRun], query: str) -> Response | None:
         if not _several(chosen):
             return None
-        trouble = ""
+        readers = [run.reader for run in chosen]
+        trouble = other_data(readers)
         shown: dict[str, Any] = {}
-        try:
-            refuse_other_data([run.reader for run in chosen])
-        except ConfigError as error:
-            trouble = str(error)
         if name == "compare.js":
-            return None if trouble else _script(self._matrix.of_runs(chosen))
+            return None if trouble else _script(all_rows(self.numbers, *chosen, at_root=True))
         if name == "compared.html" and not trouble:
-            found = self.numbers.comparison([run.reader for run in chosen])
+            found = self.numbers.comparison(readers)
             shown = {"comparison": found, "tables": list(tables(found))} if not isinstance(found, str) else {}
             trouble = found if isinstance(found, str) else ""
-        by_sample, statistics = (f"{page}.html{f'?{query}' if query else ''}" for page in ("compare", "compared"))
+        places = [f"{page}.html{f'?{query}' if query else ''}" for page in ("compare", "compared")]
         here = name == "compare.html"
         page = self._page(
             name, chosen[0] if len(chosen) == 1 else None, "",
-            [("Judges compared", by_sample), *([] if here else [("Statistics", statistics)])],
-            links=[("By sample", by_sample, here), ("Statistics", statistics, not here)],
+            [("Judges compared", places[0]), ("Statistics", places[1])][: 1 if here else 2],
+            links=[("By sample", places[0], here), ("Statistics", places[1], not here)],
             at_root=True, chosen=chosen, query=query, trouble=trouble, **shown,
         )  # fmt: skip
         return text(page)
@@ -248,8 +222,7 @@ class Site:
     def run_page(self, run: SiteRun) -> str:
         """Return one run: its counts, its means and its samples."""
         reader = run.reader
-        samples, findings, answered = reader.counts()
-        counts = {"samples": samples, "findings": findings, "judged": answered}
+        counts = dict(zip(("samples", "findings", "judged"), reader.counts(), strict=True))
         running = self.live and reader.running()
         # Where measures alone answered, tools say nothing.
         measured = {reader.info.listed_judge(id_).get("kind") for id_ in reader.judge_names()} == {"measure"}
@@ -270,20 +243,9 @@ class Site:
         peers = [(peer, twin) for peer, twin in twins if twin and _content(twin) == _content(sample)]
         values = sample_values(run, sample, self.numbers, peers)
         return self._page(
-            "sample.html", run, "../", [(sample.id, f"samples/{sample.slug}.html")], entry=sample,
-            others=self._others(run, sample), position=position, count=total, previous=before, following=behind, **values,
+            "sample.html", run, "../", [(sample.id, f"samples/{sample.slug}.html")], entry=sample, position=position,
+            count=total, previous=before, following=behind, **values,
         )  # fmt: skip
-
-    def _others(self, run: SiteRun, sample: RunSample) -> list[tuple[SiteRun, RunSample, list[tuple[str, str]]]]:
-        """The same sample in other runs, and under other editors, with the answers as (words, colour)."""
-        found = []
-        for other in self.runs:
-            for name in other.reader.named(sample.id)[:_TWINS]:
-                twin = None if (other, name) == (run, sample.slug) else other.reader.sample(name)
-                if twin is not None:
-                    metrics = other.metrics
-                    found.append((other, twin, [(short_answer(f), finding_tone(f, metrics)) for f in twin.findings]))
-        return found
 
     def _page(
         self,
@@ -319,20 +281,6 @@ class Site:
         )  # fmt: skip
 
 
-def _picture(run: SiteRun, kind: str, name: list[str]) -> Response | None:
-    """A blob of a run, a small picture or a mask; None for what is not there."""
-    last, made = name[-1] if name else "", None
-    if kind == "blobs" and len(name) == 2:
-        made = run.pictures.shown("/".join(name))
-    elif kind == "thumbs" and len(name) == 2:
-        data = run.pictures.thumb(last)
-        made = None if data is None else (data, "image/jpeg")
-    elif kind == "overlays" and len(name) == 1:
-        data = run.pictures.overlay(last)
-        made = None if data is None else (data, "image/png")
-    return None if made is None else Response(body=made[0], type=made[1], cache=_FOREVER, csp=PLAIN_CSP)
-
-
 def _content(sample: RunSample) -> str | None:
     return None if sample.sample is None else sample.sample.content
 
@@ -345,16 +293,3 @@ def _several(runs: Sequence[SiteRun]) -> bool:
 def _script(rows: str) -> Response:
     """Rows as a script: a page from a file may not fetch. A string of JSON is read fastest."""
     return text(f"window.editloupeRows = {json.dumps(rows, ensure_ascii=False)};\n", "text/javascript")
-
-
-def _state(reader: RunReader, version: int | str) -> Response:
-    """What a page asks for again and again to see whether it is still up to date."""
-    return text(json.dumps({"version": version, "running": reader.running()}), "application/json")
-
-
-def _page_version(reader: RunReader, sample: RunSample) -> str:
-    """A text that changes whenever the sample's page would."""
-    forks = [fork for finding in sample.findings if finding.trace for fork in reader.forks(finding.trace)]
-    sizes = [path.stat().st_size for name in forks if (path := reader.inside(name))]
-    said = digest([[given.rater, given.time, *given.finding.question] for given in sample.people])[:8]
-    return f"{len(sample.findings)}.{sum(f.seconds for f in sample.findings):.4f}.{len(sizes)}.{sum(sizes)}.{said}"

@@ -9,14 +9,13 @@ from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Final
 
-import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from editloupe import files
-from editloupe.data.images import ImageStore, decode, encode_png, extension
+from editloupe.data.images import ImageStore, encode_png, extension
 from editloupe.errors import ImageError
-from editloupe.imaging.masked import inside
 from editloupe.values import Box, ImageRef
 
 TYPES: Final = {
@@ -34,10 +33,7 @@ _CONTEXT: Final = 3.0
 """A thumbnail shows the target with so many times its own side; a small target is lost in the whole picture."""
 _KEPT: Final = 4096
 _BLOB = re.compile(r"(?P<ab>[0-9a-f]{2})/(?P<sha>(?P=ab)[0-9a-f]{62})\.(?P<ext>[a-z]{3,4})")
-_OVERLAY = re.compile(r"(?P<sha>[0-9a-f]{64})\.png")
-_MASK_RGBA: Final = (214, 51, 108, 96)
-"""--mask in viewer.css, seen through."""
-_THUMB = re.compile(r"(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
+_THUMB = re.compile(r"[0-9a-f]{2}/(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
 
 
 class Pictures:
@@ -45,39 +41,17 @@ class Pictures:
 
     def __init__(self, folder: Path, inside: Callable[[str], Path | None]) -> None:
         """inside: returns a file of the run folder by its path there, and None for what leads out of it."""
-        self._folder = folder
-        self._inside = inside
+        self._folder, self._inside = folder, inside
         self._store = ImageStore(folder / "blobs", cache_bytes=64 * 2**20)
-        self._made = lru_cache(maxsize=_KEPT)(self._thumb)
+        self._thumbs = lru_cache(maxsize=_KEPT)(self._thumb)
 
     def address(self, ref: ImageRef) -> str | None:
         """Return where a page finds the image, from the run's own address; None if its bytes were not kept."""
         path = self._store.path(ref)
         if path is None:
             return None
-        extension = path.suffix[1:]
-        return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{extension if extension in TYPES else 'png'}"
-
-    def shown(self, name: str) -> tuple[bytes, str] | None:
-        """Return (bytes, media type) of "ab/SHA256.ext". An image that browsers cannot show comes as PNG.
-
-        None also for a file whose bytes are no image of that type.
-        """
-        found = _BLOB.fullmatch(name)
-        if found is None or found["ext"] not in TYPES:
-            return None
-        path = self._inside(f"blobs/{name}")
-        other = self._other(found["sha"])
-        try:
-            if path is not None:
-                data = files.read_bytes(path)
-                return (data, TYPES[found["ext"]]) if extension(data, name=name) == found["ext"] else None
-            if found["ext"] != "png" or other is None:
-                return None
-            pixels, _ = decode(files.read_bytes(other), name=other.name)
-        except (ImageError, OSError):
-            return None
-        return encode_png(pixels), TYPES["png"]
+        kind = path.suffix[1:]
+        return f"blobs/{ref.sha256[:2]}/{ref.sha256}.{kind if kind in TYPES else 'png'}"
 
     def thumb_name(self, ref: ImageRef, region: Box | None) -> str | None:
         """Return the name of a thumbnail. region: px of the image, None for all of it."""
@@ -86,59 +60,50 @@ class Pictures:
         cut = "" if region is None else "".join(f"-{v}" for v in region.ints())
         return f"{ref.sha256}{cut}.jpg"
 
-    def thumb(self, name: str) -> bytes | None:
-        """Return a JPEG of at most THUMB_PX a side, made when it is asked for."""
+    def at(self, kind: str, name: str) -> tuple[bytes, str] | None:
+        """Return (bytes, media type) of what has an address.
+
+        blobs/AB/SHA256.EXT: an image; one that browsers cannot show comes as PNG.   thumbs/AB/NAME: a JPEG of at most
+        THUMB_PX a side, made when it is asked for.
+        """
+        pattern, make = (_BLOB, self._blob) if kind == "blobs" else (_THUMB, self._thumbs)
         try:
-            return self._made(name)
-        except (ImageError, ValueError):
+            return make(name) if pattern.fullmatch(name) else None
+        except (ImageError, OSError, ValueError):
             return None
 
-    def overlay_name(self, mask: ImageRef) -> str | None:
-        """Return the name of a mask's overlay; None if the run did not keep the mask."""
-        return None if self._store.path(mask) is None else f"{mask.sha256}.png"
-
-    def overlay(self, name: str) -> bytes | None:
-        """Return a mask as a PNG to be laid over an image: coloured where change was allowed, opaque at the edge."""
-        found = _OVERLAY.fullmatch(name)
-        path = self._other(found["sha"]) if found else None
-        if found is None or path is None:
+    def _blob(self, name: str) -> tuple[bytes, str] | None:
+        """None also for a file whose bytes are no image of that type."""
+        found = _BLOB.fullmatch(name)
+        assert found is not None
+        path, kind = self._inside(f"blobs/{name}"), found["ext"]
+        if path is not None:
+            data = files.read_bytes(path)
+            return (data, TYPES[kind]) if kind in TYPES and extension(data, name=name) == kind else None
+        if kind != "png":
             return None
-        try:
-            mask = inside(self._store.array(ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)))
-        except ImageError:
-            return None
-        made = np.zeros((*mask.shape, 4), dtype=np.uint8)
-        made[mask] = _MASK_RGBA
-        # About a pixel in a hundred: the picture is shown smaller or larger than it is.
-        side = max(3, round(max(mask.shape) / 150) | 1)
-        core = cv2.erode(mask.astype(np.uint8), np.ones((side, side), np.uint8), borderValue=0).astype(bool)
-        made[mask & ~core, 3] = 255
-        out = io.BytesIO()
-        Image.fromarray(made).save(out, "PNG")
-        return out.getvalue()
+        return encode_png(self._pixels(found["sha"])), TYPES["png"]
 
-    def _thumb(self, name: str) -> bytes:
-        """Raises ImageError, ValueError."""
+    def _thumb(self, name: str) -> tuple[bytes, str]:
         found = _THUMB.fullmatch(name)
-        path = self._other(found["sha"]) if found else None
-        if found is None or path is None:
-            raise ValueError(f"no image for the thumbnail {name!r}")
-        # Finding and decoding these bytes needs neither width, height nor type.
-        ref = ImageRef(sha256=found["sha"], width=0, height=0, media_type="", path=path)
-        image = Image.fromarray(self._store.array(ref))
+        assert found is not None
+        image = Image.fromarray(self._pixels(found["sha"]))
         if found["box"]:
             x0, y0, x1, y1 = (int(v) for v in found["box"][1:].split("-"))
             image = image.crop(Box(x0, y0, x1, y1).clipped(width=image.width, height=image.height).ints())
         image.thumbnail((THUMB_PX, THUMB_PX), Image.Resampling.LANCZOS)
         out = io.BytesIO()
         image.save(out, "JPEG", quality=82)
-        return out.getvalue()
+        return out.getvalue(), TYPES["jpg"]
 
-    def _other(self, sha: str) -> Path | None:
-        """The blob with this hash, whatever its extension."""
-        folder = self._folder / "blobs" / sha[:2]
-        names = sorted(p.name for p in folder.glob(f"{sha}.*"))
-        return self._inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
+    def _pixels(self, sha: str) -> NDArray[np.uint8]:
+        """The image with this hash, whatever its file's extension. Raises ImageError, OSError, ValueError."""
+        names = sorted(path.name for path in (self._folder / "blobs" / sha[:2]).glob(f"{sha}.*"))
+        path = self._inside(f"blobs/{sha[:2]}/{names[0]}") if names else None
+        if path is None:
+            raise ValueError(f"no image {sha}")
+        # Finding and decoding these bytes needs neither width, height nor type.
+        return self._store.array(ImageRef(sha256=sha, width=0, height=0, media_type="", path=path))
 
 
 def around(boxes: Sequence[Box], image: ImageRef) -> Box | None:

@@ -9,10 +9,9 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 
 from editloupe import files
@@ -30,7 +29,7 @@ from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Header
 from editloupe.traces.read import parse_lines, read_trace
-from editloupe.values import Json, Sample, digest, sample_key
+from editloupe.values import Json, Sample, sample_key
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
 
@@ -67,11 +66,12 @@ class RunSample:
 class RunReader:
     """One run folder, thread-safe. Raises ConfigError if `folder` is no run, and for a table that cannot be read."""
 
-    def __init__(self, folder: Path, *, live: bool = False, human: Path | None = None) -> None:
-        """human: a table of people's labels, which pages show beside those of the run's own samples."""
-        self.folder = folder.resolve()
-        self.live = live
-        self.human = human
+    def __init__(
+        self, folder: Path, *, live: bool = False, human: Path | None = None, columns: Mapping[str, str] | None = None
+    ) -> None:
+        """human: a table of people's labels, shown beside those of the run's own samples.   columns: role → its column."""
+        self.folder, self.live = folder.resolve(), live
+        self.human, self.columns = human, dict(columns or {})
         self.stranger = ""
         """Why no label of the table is of this run's samples; "" where some are."""
         self.version = 0
@@ -121,17 +121,13 @@ class RunReader:
             if sample is not None and sample.dataset:
                 return sample.dataset
         path = self.inside("config.yaml")
-        found = _PATH.search(files.read_bytes(path).decode("utf-8", "replace")) if path else None
+        found = _PATH.search(path.read_text("utf-8", "replace")) if path else None
         return Path(found["path"].strip(" '\"")).name if found else ""
 
     def same_data(self, other: RunReader) -> bool:
         """Return whether two runs begin with the same sample, so that their judges can be compared."""
-        return self._begins == other._begins
-
-    @cached_property
-    def _begins(self) -> str:
-        found = self.first(1)
-        return "" if not found else digest([found[0].key, found[0].sample.content if found[0].sample else ""])
+        own, theirs = ([(s.key, s.sample and s.sample.content) for s in reader.first(1)] for reader in (self, other))
+        return own == theirs
 
     def wall_s(self) -> float:
         """Return how long judging took, in seconds: from the first trace to the last.
@@ -185,10 +181,6 @@ class RunReader:
         store = RunStore.read_samples(self.folder, [key, *self._index.beside(key)], self._index)
         return next(self._samples(store, [(key, id_)]))
 
-    def named(self, id_: str) -> list[str]:
-        """Return the names in addresses of the samples with this id, one an editor."""
-        return [slug for slug, (_, id2) in self._keys.items() if id2 == id_]
-
     def around(self, slug: str) -> tuple[int, int, str | None, str | None]:
         """Return (position from 1, number of samples, the sample before, the one behind) of a known sample."""
         slugs = list(self._keys)
@@ -208,7 +200,7 @@ class RunReader:
 
     def has_trace(self, path: str) -> bool:
         """Return whether pages may show this file: a trace of a finding, or a fork of one."""
-        return self._names_trace(path) or path in self.forks(path)
+        return self._index.names_trace(path) or path in self.forks(path)
 
     def trace(self, name: str) -> bytes | None:
         """Return a trace file of the run; None if it is not there, and for a file that is no trace by name or content."""
@@ -229,36 +221,28 @@ class RunReader:
             return None
 
     def _samples(self, store: RunStore, places: Iterable[tuple[str, str]]) -> Iterator[RunSample]:
-        by_key: dict[str, list[Finding]] = {}
-        beside: dict[str, list[Finding]] = {}
+        found, beside, people = dict[str, list[Finding]](), dict[str, list[Finding]](), dict[str, list[Given]]()
         for finding in store.current():
-            by_key.setdefault(finding.sample_key, []).append(finding)
+            found.setdefault(finding.sample_key, []).append(finding)
             if other := finding.about.beside:
                 beside.setdefault(other, []).append(finding)
-        return (self._sample(store, key, id_, by_key.get(key, []), beside.get(key, [])) for key, id_ in places)
-
-    def _sample(self, store: RunStore, key: str, id_: str, findings: list[Finding], beside: Sequence[Finding]) -> RunSample:
-        sample, row = store.samples.get(key), store.rejected.get(key)
-        named = sample.editor if sample else str(row["editor"]) if row else findings[0].editor if findings else ""
-        if sample is not None and (rated := self._rated.get(key)):
-            names = {**sample.human, **rated}
-            sample = replace(sample, human={n: {**sample.human.get(n, {}), **rated.get(n, {})} for n in names})
-        return RunSample(
-            key=key,
-            slug=slug(key),
-            id=id_,
-            editor=named,
-            sample=sample,
-            rejected=row,
-            findings=tuple(findings),
-            beside=tuple(beside),
-            partners=tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples),
-            people=tuple(given for given in store.people.values() if given.finding.sample_key == key),
-        )
+        for given in store.people.values():
+            people.setdefault(given.finding.sample_key, []).append(given)
+        for key, id_ in places:
+            sample, row, own = store.samples.get(key), store.rejected.get(key), tuple(found.get(key, ()))
+            named = sample.editor if sample else str(row["editor"]) if row else own[0].editor if own else ""
+            if sample is not None and (rated := self._rated.get(key)):
+                names = {**sample.human, **rated}
+                sample = replace(sample, human={n: {**sample.human.get(n, {}), **rated.get(n, {})} for n in names})
+            partners = tuple(store.samples[other] for other in self._index.beside(key) if other in store.samples)
+            yield RunSample(
+                key=key, slug=slug(key), id=id_, editor=named, sample=sample, rejected=row, findings=own,
+                beside=tuple(beside.get(key, ())), partners=partners, people=tuple(people.get(key, ())),
+            )  # fmt: skip
 
     def _read_people(self, human: Path) -> dict[str, dict[str, dict[str, float | str]]]:
         """The labels of a table by sample: metric of a turn → rater → label. Raises ConfigError, SampleError."""
-        people = read_human(human, list(self.info.metrics().values()), {})
+        people = read_human(human, list(self.info.metrics().values()), self.columns)
         turns = {turn for _, _, turn, _ in people.items}
         # An editor's name stands in a key as `sample_key` writes it.
         named = [(key[: -len(id_) - 1].replace("%2F", "/").replace("%25", "%"), id_) for key, id_ in self._keys.values()]
@@ -275,14 +259,14 @@ class RunReader:
                 found.setdefault(sample_key(editor, id_), {}).setdefault(of_turn(turn, metric), {}).update(by_rater)
         return found
 
-    def refresh(self, *, now: bool = False) -> None:
-        """Take in what was written since, if the run is followed; at most once in _LOOK_S, or now.
+    def refresh(self) -> None:
+        """Take in what was written since, if the run is followed; at most once in _LOOK_S.
 
         A page does not wait for a large run that is being read for another one.
         """
-        if self.live and self._lock.acquire(blocking=now):
+        if self.live and self._lock.acquire(blocking=False):
             try:
-                if now or time.monotonic() - self._looked >= _LOOK_S:
+                if time.monotonic() - self._looked >= _LOOK_S:
                     self._index.refresh()
                     self._look()
             finally:
@@ -300,18 +284,8 @@ class RunReader:
         self._stamp = stamp
         self._whole = self._all = None
         self.version += 1
-        keys = dict(self._index.keys())
-        if not (self.folder / "findings.jsonl").exists():
-            # Rebuilt from the traces, which the index does not read.
-            keys |= {f.sample_key: f.sample_id for f in self.store.findings.values() if f.sample_key not in keys}
-        self._keys = {slug(key): (key, id_) for key, id_ in keys.items()}
+        self._keys = {slug(key): (key, id_) for key, id_ in dict(self._index.keys()).items()}
         """Name in addresses → (key, id)."""
-
-    def _names_trace(self, path: str) -> bool:
-        """Whether a finding names this trace. If findings.jsonl is gone, findings are read from the traces."""
-        if (self.folder / "findings.jsonl").exists():
-            return self._index.names_trace(path)
-        return any(f.trace == path for f in self.store.findings.values())
 
 
 def slug(key: str) -> str:

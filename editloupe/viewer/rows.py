@@ -16,12 +16,14 @@ from editloupe.findings import Finding
 from editloupe.imaging.targets import relative_area
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.tasks import About
-from editloupe.values import Box, Json, Sample
+from editloupe.values import Sample
 from editloupe.viewer.pictures import Pictures, around, same_region
 from editloupe.viewer.reader import RunSample
 
 _INSTRUCTION = 300
 _ANSWER = 60
+DROPPED = "dropped"
+"""The list of entries that were not read, in an answer that has one."""
 
 OwnScore: TypeAlias = tuple[str, Score]
 """A score with the id of its judge; "" where nobody has the role "judge"."""
@@ -49,10 +51,10 @@ def row(
     """
     edit, rejected, found = sample.sample, sample.rejected or {}, sample.findings
     text = _instruction(edit) if edit else str(rejected.get("message") or "this sample could not be read")
-    gaps = [human_gap(edit, [f for f in found if f.metric == m.id], m) for m in metrics.values()]
     apart = _apart(found, metrics)
     costs = [usd for f in found if (usd := cost(f)) is not None]
     people = {id_: list(_people(edit, metric)) for id_, metric in metrics.items()}
+    gaps = [gap for id_, chips in people.items() if (gap := _gap(chips, found, metrics[id_])) is not None]
     values = [*((f.metric, f.value) for f in found), *((s.metric, s.value) for _, s in scores)]
     goods = [good for metric, value in values if (good := _good(metrics.get(metric), value)) is not None]
     return {
@@ -67,7 +69,7 @@ def row(
         "people": {id_: chips for id_, chips in people.items() if chips},
         "apart": apart,
         "spread": max(apart.values(), default=None),
-        "human": max((gap for gap in gaps if gap is not None), default=None),
+        "human": max(gaps, default=None),
         "score": round(sum(goods) / len(goods), 2) if goods else None,
         "turns": sum(f.turns for f in found),
         "cost": round(sum(costs), 8) if costs else None,
@@ -104,19 +106,29 @@ def _answers(
 
 
 def _people(edit: Sample | None, metric: Metric) -> Iterator[dict[str, Any]]:
-    for rater, (words, value) in human_values(edit, metric).items():
-        yield _chip(words, tone(metric, value), "ok", value, None, rater=rater)
+    """What people said of one metric of the whole sample."""
+    for rater, given in ({} if edit is None else edit.human.get(metric.id, {})).items():
+        value = value_on(metric, given)
+        yield _chip(str(given), tone(metric, value), "ok", value, None, rater=rater)
+
+
+def _gap(people: Sequence[Mapping[str, Any]], found: Sequence[Finding], metric: Metric) -> float | None:
+    """The largest distance between a person and a judge on a metric, 0 to 100; None where either is missing."""
+    said = [_normalised(metric, chip["value"]) for chip in people]
+    judged = [_normalised(metric, f.value) for f in found if f.metric == metric.id]
+    return max((round(abs(a - b), 2) for a in said for b in judged if a is not None and b is not None), default=None)
 
 
 def _apart(found: Sequence[Finding], metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """The largest distance between the answers to one question, by its metric."""
-    by_question: dict[Any, list[Finding]] = {}
+    """How far the answers to one question lie apart, 0 to 100, by its metric; none with fewer than two values."""
+    values: dict[Any, list[float]] = {}
     for f in found:
-        by_question.setdefault(f.question, []).append(f)
+        if (value := _normalised(metrics.get(f.metric), f.value)) is not None:
+            values.setdefault(f.question, []).append(value)
     apart: dict[str, float] = {}
-    for (metric_id, *_), same in by_question.items():
-        if (distance := spread(same, metrics)) is not None:
-            apart[metric_id] = max(distance, apart.get(metric_id, 0.0))
+    for (metric_id, *_), own in values.items():
+        if len(own) > 1:
+            apart[metric_id] = max(round(max(own) - min(own), 2), apart.get(metric_id, 0.0))
     return apart
 
 
@@ -168,26 +180,6 @@ def target_area(sample: Sample) -> float | None:
     return None if share is None else round(100 * share, 3)
 
 
-def human_values(sample: Sample | None, metric: Metric) -> dict[str, tuple[str, float | None]]:
-    """Return what people said of one metric: rater → (their words, the value on the metric's scale if it has one)."""
-    ratings = {} if sample is None else sample.human.get(metric.id, {})
-    return {rater: (str(given), value_on(metric, given)) for rater, given in ratings.items()}
-
-
-def spread(findings: Sequence[Finding], metrics: Mapping[str, Metric]) -> float | None:
-    """Return how far the answers to one question lie apart, 0 to 100; None with fewer than two values."""
-    values = [v for f in findings if (v := _normalised(metrics.get(f.metric), f.value)) is not None]
-    return round(max(values) - min(values), 2) if len(values) > 1 else None
-
-
-def human_gap(sample: Sample | None, findings: Sequence[Finding], metric: Metric) -> float | None:
-    """Return the largest distance between a person and a judge on a metric, 0 to 100; None where either is missing."""
-    people = [_normalised(metric, value) for _, value in human_values(sample, metric).values()]
-    judged = [_normalised(metric, f.value) for f in findings]
-    gaps = [abs(a - b) for a in people for b in judged if a is not None and b is not None]
-    return round(max(gaps), 2) if gaps else None
-
-
 def tone(metric: Metric | None, value: float | None) -> str:
     """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
     good = _good(metric, value)
@@ -204,49 +196,29 @@ def finding_tone(finding: Finding, metrics: Mapping[str, Metric]) -> str:
 
 def short_answer(finding: Finding) -> str:
     """Return a finding's answer on one short line, or its status in brackets."""
-    counted = _counted(finding.answer.data) if isinstance(finding.answer, Record) else ""
-    words = counted or (f"({finding.status})" if finding.answer is None else " ".join(str(finding.answer).split()))
+    answer = finding.answer
+    data = answer.data if isinstance(answer, Record) and isinstance(answer.data, Mapping) else {}
+    lists = {k: v for k, v in data.items() if isinstance(v, list) and k != DROPPED}
+    if len(lists) == 1:
+        return "".join(f"{name}: {len(items)}" for name, items in lists.items())
+    words = f"({finding.status})" if answer is None else " ".join(str(answer).split())
     return words if len(words) <= _ANSWER else f"{words[: _ANSWER - 1]}…"
-
-
-def _counted(data: Json) -> str:
-    """Return for example "differences: 3" for a JSON answer that is one list of items with `box`; "" for another."""
-    lists = {k: v for k, v in data.items() if isinstance(v, list) and k != "dropped"} if isinstance(data, Mapping) else {}
-    if len(lists) != 1:
-        return ""
-    ((name, items),) = lists.items()
-    boxes = all(isinstance(item, Mapping) and "box" in item for item in items)
-    return (f"{name}: {len(items)}" if items else "nothing found") if boxes else ""
 
 
 def thumbs(sample: RunSample, pictures: Pictures) -> Iterator[str]:
     """Yield the names of a sample's small pictures: the source, the edited image if there is one, and those beside it.
 
-    They show the targets, else the places that the findings name, else the whole. A name is "" where the run did not keep
-    the bytes.
+    They show the targets, else the whole. A name is "" where the run did not keep the bytes.
     """
     edit = sample.sample
     if edit is None:
         return
-    boxes = [t.boxes["source"] for t in edit.targets if "source" in t.boxes] or named_places(sample)
-    region = around(boxes, edit.source)
+    region = around([t.boxes["source"] for t in edit.targets if "source" in t.boxes], edit.source)
     yield pictures.thumb_name(edit.source, region) or ""
     # Of a chain the last output that is there.
     edited = next((turn.edited for turn in reversed(edit.turns) if turn.edited is not None), None)
     for image in filter(None, (edited, *(other.edited for other in sample.partners[:1]))):
         yield pictures.thumb_name(image, same_region(region, edit.source, image)) or ""
-
-
-def named_places(sample: RunSample) -> list[Box]:
-    """Return the places that a sample's findings name as evidence, in px of the source."""
-    edit = sample.sample
-    images = {} if edit is None else {"Original Image": edit.source, "Edited Image": edit.edited}
-    found = []
-    for evidence in (e for f in sample.findings for e in f.evidence):
-        image = images.get(evidence.image)
-        if edit is not None and image is not None:
-            found.append(evidence.box.scaled(edit.source.width / image.width, edit.source.height / image.height))
-    return found
 
 
 def _scored(finding: Finding, metrics: Mapping[str, Metric]) -> bool:

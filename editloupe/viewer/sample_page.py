@@ -37,7 +37,6 @@ def sample_values(
         columns |= {f"{one.folder}{id_}": named[id_] for id_ in one.reader.info.judge_names()}
     put_beside(found)
     marks = [*targets(edit), *(m for v in found for m in v.marks)]
-    mask = edit.masks.get("edit") if edit else None
     mains = reader.info.judges()
     judges = reader.judge_names() if len(mains) > 1 else {}
     main, more = _panes(sample)
@@ -53,7 +52,6 @@ def sample_values(
         "strip": _strip(sample),
         "marks": marks,
         "area": target_area(edit) if edit else None,
-        "overlay": run.pictures.overlay_name(mask) if mask is not None else None,
     }
 
 

@@ -54,12 +54,12 @@ class Viewer:
         host: str = "127.0.0.1",
         port: int = 0,
         names: Iterable[str] = (),
-        renew: Callable[[Site], Site] | None = None,
+        renew: Callable[[Site], Site] = lambda site: site,
     ) -> None:
         """renew: is given the site when its list of runs is asked for, and returns the one to show."""
         self.site, self._ended = site, threading.Event()
         self._renew, self._renewing = renew, threading.Lock()
-        self._hosts = _LOOPBACK | {host.casefold()} | {name.casefold() for name in names}
+        self._hosts = _LOOPBACK | {name.casefold() for name in (host, *names)}
         self.open_to_others = host.casefold() not in _LOOPBACK
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
@@ -84,7 +84,7 @@ class Viewer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.server_close()
+        self._socket.close()
 
     def serve_forever(self) -> None:
         """Serve until `shutdown`."""
@@ -98,36 +98,25 @@ class Viewer:
         self._server.should_exit = True
         self._ended.wait(10)
 
-    def server_close(self) -> None:
-        """Give the port back."""
-        self._socket.close()
-
     @property
     def url(self) -> str:
         host, port = self.server_address
-        shown = "127.0.0.1" if host == "0.0.0.0" else "::1" if host == "::" else host
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
     def knows(self, host_header: str | None) -> bool:
         """Return whether a Host header names this server: a known name, or any literal address if it is open to others."""
         try:
-            # A port of its own is part of what a browser sends; which one does not matter, another could not be reached.
             host = (urlsplit(f"//{host_header}").hostname or "") if host_header else ""
+            # Rebinding needs a name; a literal address is where the request really went.
+            return host.casefold() in self._hosts or (self.open_to_others and bool(ipaddress.ip_address(host)))
         except ValueError:
             return False
-        if host.casefold() in self._hosts:
-            return True
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        # Rebinding needs a name; a literal address is where the request really went.
-        return self.open_to_others
 
     def answer(self, address: str, query: str = "") -> Response:
         """Return what lies at an address, such as "/index.html"."""
         address = address.removeprefix("/")
-        if self._renew is not None and self.site.listed and address == "index.html":
+        if self.site.listed and address == "index.html":
             with self._renewing:
                 self.site = self._renew(self.site)
         try:

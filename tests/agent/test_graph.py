@@ -151,27 +151,6 @@ def test_a_wrong_input_is_refused_with_its_reason(question: dict[str, str]):
             studio.graph().invoke(question | change)
 
 
-def test_a_loop_that_was_interrupted_says_that_it_cannot_be_resumed(
-    question: dict[str, str], monkeypatch: pytest.MonkeyPatch
-):
-    asked = []
-
-    def script(request: Request) -> str:
-        asked.append(len(request.messages))
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return LOOK if len(request.messages) == 1 else final("Flawless Execution")
-
-    scripted(monkeypatch, script)
-    made, thread = studio.graph(), {"configurable": {"thread_id": "1"}}
-    made.checkpointer = InMemorySaver()
-    with pytest.raises(KeyboardInterrupt):
-        made.invoke(question, thread)
-    with pytest.raises(WrongInput, match="was interrupted"):
-        made.invoke(None, thread)
-    assert made.invoke(question, thread)["label"] == "Flawless Execution", "asked again"
-
-
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """LangGraph's own server, as `langgraph dev` starts it, with the repository's langgraph.json. Yields its address."""

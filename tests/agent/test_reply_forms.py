@@ -13,15 +13,11 @@ import pytest
 from editloupe.answers import AnswerSpec, BoxList, FreeText, LabelRule, Labels, OneOf, RecordOf, Scale
 from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Request
-from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.prompts import render
 from editloupe.protocols.labelled_boxes import LabelledBoxes
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
-from editloupe.values import Sample
-from tests.agent.test_loop import judged
 from tests.setups import open_with, run_over
 
 SPECS: tuple[AnswerSpec, ...] = (
@@ -66,16 +62,6 @@ def test_no_prompt_shows_an_answer_that_a_parser_accepts(spec: AnswerSpec):
     assert all(spec.instructions() in text for text in texts if "Think about what" not in text)
 
 
-def test_a_model_that_copies_the_form_of_the_reply_gives_no_verdict(sample: Sample, store: ImageStore):
-    def copying(request: Request) -> str:
-        return next(match[0] for m in reversed(request.messages) if (match := _SHOWN.search(m.text)))
-
-    lmm = ScriptedLMM(copying)
-    finding = judged(lmm, sample, store)
-    assert (finding.status, finding.answer, finding.counts) == ("unparsed", None, {"reminders": 1})
-    assert "the answer is empty" in lmm.requests[1].messages[-1].text
-
-
 class Bare(ScriptedLMM):
     def __init__(self, *lines: str) -> None:
         super().__init__(list(lines))
@@ -99,14 +85,6 @@ def test_a_trained_detector_and_a_trained_judge_answer_alone(tmp_path: Path, edi
     store = RunStore.read(tmp_path / "run")
     again = list(rescore(store, protocol_with(store, {})))
     assert {(one.changed, one.reason) for one in again} == {(False, "")}
-
-
-def test_an_unusable_reply_is_not_reminded_of(tmp_path: Path, edits: Callable[..., Path]) -> None:
-    detector = Bare("I cannot see anything.")
-    options = {"coherence": "mask", "form": "lines"}
-    setup = open_with(protocol="dice", role={"detector": {"backend": detector}}, options=options)
-    (finding,) = run_over(setup, edits(1), tmp_path / "run").findings
-    assert (finding.status, len(detector.requests)) == ("unparsed", 1)
 
 
 def test_the_uri_says_so_and_keeps_it_and_another_word_is_refused() -> None:

@@ -181,23 +181,6 @@ def test_a_box_in_another_dress_comes_back_in_thousandths_too() -> None:
         assert native.arguments["bbox"] == [200, 200, 250, 300], dressed
 
 
-def test_native_calls_are_rendered_as_those_in_the_text_and_what_is_no_box_is_left_to_the_tools_own_check() -> None:
-    values: list[Any] = [[100, 200, 300, 400], [-5, 0, 1005, 8], [0, 0, 0, 0], [7, 8, 6, 4]]
-    values += [[1, 2, 3], "left", None, [1, 2, 3, True], [[1, 2], [3, 4]], {"x": 1}]
-    for value in values:
-        asked = ToolCall(id="c", name="zoom_in", arguments={"target_image": "Edited Image", "bbox": value})
-        message = Message(role="assistant", parts=(TextPart(text=call("Edited Image", value)),), tool_calls=(asked,))
-        for dialect in DIALECTS:
-            spoken = sent(dialect, first(FORM), message).messages[1]
-            written = json.loads(spoken.text.removeprefix("<tool_call>").removesuffix("</tool_call>"))["parameters"]
-            assert written == spoken.tool_calls[0].arguments
-            back = read(dialect, Reply(text=spoken.text, tool_calls=spoken.tool_calls))
-            assert (back.text, back.tool_calls) == (message.text, (asked,)), value
-    # Of a picture that is sent smaller, px are those of what is seen.
-    crop = Message.of_text("assistant", call("Edited Image", [100, 200, 300, 400]))
-    assert "[100, 50, 300, 100]" in sent("pixels", first(FORM), crop, side=1000).messages[1].text
-
-
 def test_a_reply_of_a_megabyte_is_read_in_linear_time() -> None:
     form = render("agent/format", tools=False, answer=SPEC, native=False, held=False)
     box = '"bbox": [1, 2, 3, 4'

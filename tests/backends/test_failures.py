@@ -166,10 +166,3 @@ def test_no_spelling_of_the_key_is_in_a_reply_or_an_error(bench: Bench, monkeypa
             for text in (json.dumps(reply.to_json()), f"{''.join(traceback.format_exception(caught.value))} {cause}"):
                 assert "***" in text and spelt not in text, name
                 assert not any(part in reading for reading in readings(text) for part in (KEY, KEY[4:-4])), name
-
-
-def test_words_in_escapes_that_are_no_key_stay(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    words = "R&amp;D, 5 &lt; 6 &#8203;&copy; a\u200bb\n"
-    words += f"100%25 sure: C:\\u0041 \\/ {quote(KEY[:-1], safe='')} {base64.b64encode(KEY[1:].encode()).decode()[:20]}"
-    assert bench.ask("openai", says(words), key=KEY).text == words

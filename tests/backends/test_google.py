@@ -15,7 +15,7 @@ from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, Rejected
 from editloupe.values import canonical_json
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, image
-from tests.backends.gemini_server import blocks, call, decoded, fails, pictures, says
+from tests.backends.gemini_server import call, decoded, fails, pictures, says
 
 pytest.importorskip("google.genai", reason="the extra 'google' is not installed")
 
@@ -121,22 +121,6 @@ def test_calls_usage_and_the_model_are_read_and_broken_calls_are_kept_apart(benc
         MalformedCall(raw="[1]", error="the arguments are not a JSON object"),
     )
     assert Reply.from_json(json.loads(canonical_json(reply.to_json()))) == reply
-
-
-def test_how_a_reply_ended_is_told(bench: Bench) -> None:
-    for act, finish, text in (
-        (says("half a", finish="STOP"), "stop", "half a"),
-        (says("half a", finish="MAX_TOKENS"), "length", "half a"),
-        (says("half a", finish="SAFETY"), "filter", "half a"),
-        (says("half a", finish=None), "stop", "half a"),
-        (says(finish="SAFETY", finishMessage="red"), "filter", "the provider cut the reply off (SAFETY): red"),
-        (blocks("PROHIBITED_CONTENT"), "filter", "the provider blocked the prompt (PROHIBITED_CONTENT)"),
-    ):
-        reply = bench.ask("google", act)
-        assert (reply.finish, reply.text, reply.carry) == (finish, text, None)
-    for reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"):
-        reply = bench.ask("google", says(finish=reason, finishMessage="print(zoom_in(bbox=[1,"))
-        assert (reply.finish, reply.malformed_calls[0].raw) == ("tools", "print(zoom_in(bbox=[1,")
 
 
 def test_the_key_comes_from_the_environment_and_nothing_else_there_turns_the_sdk_away(

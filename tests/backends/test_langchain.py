@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import traceback
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,12 +16,12 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr, SecretStr
 
 from editloupe import Judge
-from editloupe.backends.base import open_backend, parse_uri
+from editloupe.backends.base import parse_uri
 from editloupe.backends.langchain import LangChainLMM, traits_of
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import Sampling, ToolCall, ToolSpec, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, ContextTooLong, RateLimited, Rejected, Unavailable
+from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
 from editloupe.values import Sample
 from tests.agent.test_loop import judged
 from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks
@@ -143,22 +142,6 @@ def test_an_answer_is_read_with_thought_usage_names_and_calls():
     json.dumps(reply.raw)
 
 
-def test_the_usual_providers_words_for_the_end():
-    for metadata, finish in (
-        ({"finish_reason": "stop"}, "stop"), ({"stop_reason": "end_turn"}, "stop"), ({}, "stop"),
-        ({"stop_reason": "max_tokens"}, "length"), ({"finish_reason": "FinishReason.MAX_TOKENS"}, "length"),
-        ({"done_reason": "length"}, "length"), ({"incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"stopReason": "guardrail_intervened"}, "filter"), ({"finish_reason": "SAFETY"}, "filter"),
-        ({"stop_reason": "refusal"}, "refusal"),
-    ):  # fmt: skip
-        assert lmm(AIMessage(content="x", response_metadata=metadata)).complete(HELLO, STORE).finish == finish, metadata
-    refused = AIMessage(content="", additional_kwargs={"refusal": "I can not."})
-    filtered = HTTPishError(400, "no", body={"message": "It was filtered", "code": "content_filter"})
-    for said, end in ((refused, ("refusal", "I can not.")), (filtered, ("filter", "It was filtered"))):
-        reply = lmm(said).complete(HELLO, STORE)
-        assert (reply.finish, reply.text) == end
-
-
 def test_any_providers_error_is_one_of_ours_and_shows_no_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", CANARY)
     wrapped = RuntimeError("the chat model failed")
@@ -198,24 +181,6 @@ def test_an_instance_is_known_by_class_model_and_what_identifies_it_and_judges(s
         LangChainLMM("openai:gpt-4.1")  # type: ignore[arg-type]
     assert LangChainLMM(model, name="my model").uri == "langchain/my_model"
     assert Judge(lmm(final("Wrong Action")), criteria="if").judge(sample)[0].label == "Wrong Action"
-
-
-def test_what_cannot_be_opened_by_name_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("langchain_openai")
-    for uri, told in (
-        ("langchain/gpt-4.1", "expected langchain/PROVIDER:MODEL"), ("langchain/openai:", "expected langchain/PROVIDER"),
-        ("langchain/openai:m?speed=9", "unknown parameter 'speed'"), ("langchain/openai:m?boxes=yx", "boxes=.yx."),
-        ("langchain/openai:gpt-4.1", "OPENAI_API_KEY"), ("langchain/nosuch:gpt-4.1", "cannot be made"),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=told):
-            bench.open(uri)
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    opened = open_backend("langchain:openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024&timeout_s=9")
-    assert opened.uri == "langchain/openai:gpt-4.1?boxes=thousandths_yx&max_image_side=1024"
-    assert (opened.traits.boxes, opened.traits.max_image_side) == ("thousandths_yx", 1024)
-    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-    with pytest.raises(ConfigError, match="pip install langchain langchain-openai"):
-        bench.open("langchain/openai:gpt-4.1")
 
 
 def test_a_real_chat_model_judges_and_negotiates(

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ ASKED = Request(messages=(Message.of_text("user", "What differs?"),), top_logpro
 SCHEMA = OneOf(options=("A", "B")).json_schema()
 HELD = Request(messages=ASKED.messages, answer_schema=SCHEMA)
 LOOK = ToolSpec(name="look", description="Look.", parameters={"type": "object"})
-TOOLED = replace(HELD, tools=(LOOK,))
 NORM = math.log(math.e**2 + math.e + 1)
 THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
 """The logarithms of the probabilities of logits 2, 1 and 0."""
@@ -103,20 +101,6 @@ def test_gemini_gives_them_in_its_own_way_and_is_asked_without_where_it_has_none
     assert [(token.text, token.logprob) for token in reply.tokens][1:] == [(PIECES[1], 0.0), (PIECES[2], -1)]
     assert "logprobsResult" not in json.dumps(reply.raw)
     assert SPEC.shares(reply.text, reply.tokens) == [pytest.approx(0.6652, abs=5e-5)]
-
-
-@needs_google
-def test_gemini_sends_a_json_schema_and_drops_what_the_model_refuses(bench: Bench) -> None:
-    reply = bench.ask("google", gemini_server.says('{"answer": "A"}'), request=HELD)
-    assert bench.server.seen[0]["generationConfig"]["responseJsonSchema"] == SCHEMA == reply.sent["response_json_schema"]
-    for told, request, name, dropped in (
-        ("Logprobs is not enabled for models/tiny-gemini", ASKED, "responseLogprobs", "top_logprobs"),
-        ("Function calling with a response mime type is unsupported", TOOLED, "responseJsonSchema", "answer_schema"),
-    ):
-        refusal = gemini_server.fails(400, told, status="INVALID_ARGUMENT")
-        reply = bench.ask("google", refusal, gemini_server.says("ok"), request=request)
-        assert [name in body["generationConfig"] for body in bench.server.seen] == [True, False]
-        assert (reply.text, reply.sent["dropped"]) == ("ok", [dropped])
 
 
 def test_a_schema_that_the_endpoint_refuses_is_left_off_for_good_and_the_run_says_so(

@@ -13,9 +13,9 @@ from editloupe.backends.base import parse_uri
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.recorded import RecordedLMM, open_backend
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Message, Reply, Request, Sampling, ToolCall
+from editloupe.chat import Reply, Request, ToolCall
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ContextTooLong, NotRecorded
+from editloupe.errors import ConfigError, ContextTooLong
 from editloupe.runs.outcome import Outcome
 from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
@@ -66,34 +66,6 @@ def test_a_recorded_failure_fails_again_and_a_bare_judge_stays_bare(edits: Edits
     run(bare, tmp_path / "edits", tmp_path / "bare", criteria=("if",), mode="plain")
     again = run(reopened(tmp_path / "bare"), tmp_path / "edits", tmp_path / "again", criteria=("if",), mode="plain")
     assert [f.label for f in again.findings] == ["Wrong Action"]
-
-
-def test_a_miss_names_the_nearest_recording_and_the_first_difference(edits: Edits, tmp_path: Path) -> None:
-    live = ScriptedLMM(answers, native_tools=True)
-    run(live, edits(1), tmp_path / "first", tool_protocol="native")
-    backend = reopened(tmp_path / "first")
-    first, second = (r for r in live.requests if "Wrong Action" in r.messages[0].text)
-    zoom = tuple(t for t in first.tools if t.name == "zoom_in")
-    changed = replace(first.tools[0], description="Other words.")
-    *before, last = second.messages
-    other = Message.of_text("user", last.text.replace("e", "E", 1))
-    said, more = Message.of_text("assistant", final("Wrong Action")), Message.of_text("user", "and now?")
-    for request, told in (
-        (replace(first, sampling=Sampling(temperature=0.7)), "sampling, temperature: recorded 0.0, now 0.7"),
-        (replace(first, tools=zoom), 'digest of the tool, localize_differences: recorded "'),
-        (replace(first, tools=(changed, *first.tools[1:])), "digest of the tool, zoom_in, from character 1: recorded"),
-        (replace(first, answer_schema={"type": "object"}), "held to a schema: recorded false, now true"),
-        (replace(first, calls_allowed=False), "whether tools may be called (now False)"),
-        (replace(second, messages=(*before, other)), f"message {len(second.messages)}, parts 1, text, from character"),
-        (replace(second, messages=(*second.messages, more)), "message 5, role, from character 1: recorded 'assistant'"),
-        (replace(second, messages=(*second.messages, said, more)), "message 6: recorded null, now {"),
-        (Request(messages=(more,)), "none of its conversations begins with these images"),
-    ):
-        with pytest.raises(NotRecorded) as caught:
-            backend.complete(request, ImageStore())
-        assert told in str(caught.value)
-        assert not caught.value.retryable
-        assert ("(s00, instruction_following)" in str(caught.value)) == (request.messages != (more,))
 
 
 def test_what_is_no_recording_or_several_says_so(edits: Edits, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,15 @@ from editloupe.backends import openai
 from editloupe.backends.base import parse_uri
 from editloupe.backends.failures import said, wait_in
 from editloupe.backends.limits import ConnectionLimit
-from editloupe.backends.retry import RetryPolicy, call
+from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.stopping import stopping
-from editloupe.chat import Sampling
-from editloupe.errors import BackendError, Interrupted, RateLimited, Rejected, Unavailable
+from editloupe.errors import Interrupted, RateLimited, Rejected, Unavailable
 from tests.backends.conftest import HELLO, STORE, Bench
-from tests.backends.loopback import Act, Body, resets_mid_body, sends
+from tests.backends.loopback import Act, Body, resets_mid_body
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.conftest import final, pixels
 
 Run = Callable[..., tuple[int, str, str]]
-NEVER_MIND = RetryPolicy(sleep=lambda seconds: None)
 
 
 def asked(bench: Bench, *script: Act, **policy: Any) -> Any:
@@ -93,34 +90,6 @@ def test_what_waiting_does_not_help_is_not_waited_for(bench: Bench) -> None:
     assert ("gave up after 5 attempts" in str(error), error.for_all, len(bench.server.seen)) == (True, False, 5)
     # Full jitter below 0.25, 0.5, 1 and 2 s.
     assert all(0 <= s <= most for s, most in zip(slept, (0.25, 0.5, 1, 2), strict=True))
-
-
-def test_a_wait_of_nothing_is_no_leave_to_ask_without_end(bench: Bench) -> None:
-    passed = {"Retry-After": formatdate(time.time() - 60, usegmt=True)}
-    for headers in ({"Retry-After": "0"}, passed, {"x-ratelimit-reset-requests": "1ms"}):
-        slept: list[float] = []
-        error = asked(bench, fails(429, headers=headers), patience_s=60, sleep=slept.append)
-        assert "patience is 60 s" in str(error)
-        assert (4 <= len(bench.server.seen) <= 30, max(slept) > 2) == (True, True)
-
-
-def test_once_answered_one_lost_page_ends_nothing(bench: Bench) -> None:
-    page = sends(b"<html>one moment</html>", content_type="text/html")
-    for lost in (fails(404), fails(302, headers={"Location": "http://127.0.0.1:9/sorry"}), page):
-        backend = bench.backend("openai", says("one"), lost, says("two"), lost, policy=NEVER_MIND)
-        assert [backend.complete(HELLO, STORE).text for _ in range(2)] == ["one", "two"]
-        with pytest.raises(Unavailable, match="gave up after 5 attempts") as caught:
-            backend.complete(HELLO, STORE)
-        assert not caught.value.for_all
-
-
-def test_one_long_conversation_takes_the_bound_from_no_other(bench: Bench) -> None:
-    full = "the maximum context length is 8192 tokens; 9000 were asked for (8500 in messages, 500 as max_tokens)"
-    backend = bench.backend("openai", fails(400, full), says("one"), says("two"), policy=NEVER_MIND)
-    bounded = replace(HELLO, sampling=Sampling(max_tokens=500))
-    assert backend.complete(bounded, STORE).sent["dropped"] == ["max_tokens"]
-    assert "dropped" not in backend.complete(bounded, STORE).sent
-    assert [body.get("max_tokens") for body in bench.server.seen] == [500, None, 500]
 
 
 def test_refused_connections_end_at_once_before_the_first_answer_and_after_five_in_a_row_later(bench: Bench) -> None:
@@ -207,21 +176,6 @@ def test_a_named_wait_holds_all_callers_and_they_come_back_one_by_one() -> None:
     with pytest.raises(RateLimited), limit.call(lambda: now[0], wait, patience_s=600):
         raise RateLimited("tomorrow", retry_after_s=3600)
     assert limit.limit == 2, "nobody waits for so long"
-
-
-def test_a_trouble_ends_with_the_last_who_asks() -> None:
-    limit, policy = ConnectionLimit(), RetryPolicy(attempts=2, patience_s=60, sleep=lambda seconds: None)
-    failures: list[BackendError] = [Unavailable("half"), Unavailable("half"), RateLimited("slow", retry_after_s=1)]
-
-    def fn() -> str:
-        if failures:
-            raise failures.pop(0)
-        return "here"
-
-    with pytest.raises(Unavailable, match="gave up after 2 attempts"):
-        call(fn, policy=policy, limit=limit)
-    policy.wait(3600)
-    assert call(fn, policy=policy, limit=limit) == ("here", 2), "an hour later the trouble is no longer one"
 
 
 class UnderWay:

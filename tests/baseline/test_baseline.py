@@ -69,7 +69,7 @@ PROMPT = f"Editing Instruction: {BLUE}\n" + "".join(f"- **{label}**: so\n" for l
         ("Replace the yellow ball with a blue box.", BALL, replace(BALL, kind="box", colour="blue"), "Flawless Execution"),
         ("Replace the yellow ball with a blue box.", BALL, None, "Wrong Action"),
         ("Make the purple plate triangular.", PLATE, replace(PLATE, form="triangular"), "Flawless Execution"),
-        # What its rules were not measured right on is left to others, and so is what no colour names.
+        # What its rules were not measured right on is left to others, and so is what no color names.
         ("Make the ball blue.", BALL, replace(BALL, colour="blue"), "Cannot Judge"),
         ("Change the color of the red mug on the left to blue.", MUG, replace(MUG, colour="blue"), "Cannot Judge"),
         ("Change the material of the green hat to gold.", HAT, replace(HAT, material="gold"), "Cannot Judge"),
@@ -145,9 +145,9 @@ def test_pictures_of_other_sizes_and_of_nothing_are_compared() -> None:
 
 def test_an_instruction_is_read_as_far_as_a_few_words_go() -> None:
     for instruction, kind, of, to, change in (
-        ("Changed color of the red bus to yellow.", "colour", "red", "yellow", 0),
+        ("Changed color of the red bus to yellow.", "color", "red", "yellow", 0),
         ("Change the text on the white bus from 'TR 7906 T' to 'TR 9067 T'.", "text", "white", "", 0),
-        ("recolour the grey car → teal", "colour", "gray", "turquoise", 0),
+        ("recolour the grey car → teal", "color", "gray", "turquoise", 0),
         ("Delete one of the three red apples", "count", "red", "", -1),
         ("Swap the blue boat for a white balloon.", "replace", "blue", "white", 0),
         ("Make the red car look like a vintage car.", "", "red", "", 0),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from editloupe.data.probes import AREAS
 from editloupe.values import digest
-from tests.figures.runs import IF, RUBRIC, VC, Row, finding, sample, write_run
+from tests.figures.runs import IF, VC, Row, finding, sample, write_run
 
 TRUTHS: Final[Mapping[str, Mapping[str, str]]] = {
     "flawless": {IF: "Flawless Execution", VC: "Perfect Consistency"},
@@ -19,9 +19,6 @@ TRUTHS: Final[Mapping[str, Mapping[str, str]]] = {
     "restyled": {VC: "Scene Collapse"},
 }
 """Failure → what is right."""
-
-LABELS: Final = {c.id: [level.name for level in c.levels] for c in RUBRIC.criteria}
-"""Metric → labels, worst first."""
 
 
 def probe(
@@ -78,19 +75,6 @@ def said(row: Row, given: str | Mapping[str, str] = "", *, repeat: int = 0, **mo
 def run_of(folder: Path, findings: Mapping[str, Sequence[Row]], rows: Sequence[Row], **more: Any) -> Path:
     """A run over probes. findings: judge → its findings."""
     return write_run(folder, rows, findings, **more)
-
-
-def planted(rows: Sequence[Row], right: Callable[[str, float], float], rng: Any) -> list[Row]:
-    """Findings of a judge that is right with the probability of a failure at an area; else it is one label off."""
-    found = []
-    for row in rows:
-        known = row["extra"]["probe"]
-        for metric, truth in truth_of(row).items():
-            label = truth
-            if rng.random() >= right(known["failure"], known["area"]):
-                label = LABELS[metric][max(1, LABELS[metric].index(truth)) - 1 if truth != LABELS[metric][0] else 1]
-            found.append(finding(row, label, criterion=metric))
-    return found
 
 
 def full_set(each: int = 4, failures: Sequence[str] = tuple(TRUTHS)) -> list[Row]:

@@ -25,12 +25,6 @@ def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> t
     return code, json.loads(said)
 
 
-def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> str:
-    code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", *words)
-    assert (code, said) == (2, ""), told
-    return " ".join(told.split())
-
-
 def rows_of(out: str = "set") -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(Path(out, "gie_bench.json").read_text(encoding="utf-8"))
     return rows
@@ -70,19 +64,11 @@ def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, see
         ({"fits": False, "options": []}, "no_edit"),
         ({"answer": "Purple"}, "unusable_edit"),
         ({"options": ["Red", "Blue", "blue."]}, "unusable_edit"),
-        ({"options": []}, "unusable_edit"),
         ({"options": ["Blue"]}, "unusable_edit"),
         ({"options": ["Blue", "I cannot tell from the image"]}, "unusable_edit"),
         ({"options": list("ABCDEF"), "answer": "A"}, "unusable_edit"),
-        ({"options": ["Blue", "..."]}, "unusable_edit"),
-        ({"options": ["Blue", "x" * 401]}, "unusable_edit"),
         ({"question": " "}, "unusable_edit"),
-        ({"instruction": ""}, "unusable_edit"),
         ({"instruction": "x" * 401}, "unusable_edit"),
-        (
-            {"options": ["Blue", "I can not tell from the image"], "answer": "I can not tell from the image"},
-            "unusable_edit",
-        ),
         ({"options": "Blue, Red"}, "off_menu"),
     ],
 )
@@ -105,9 +91,6 @@ def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe:
     assert (code, left(funnel)) == (1, {"unedited": {"answered_unedited": 3}})
     assert funnel["before_the_edit"]["right"] == 3
     assert all("'Blue' is the answer before the edit too" in line["detail"] for line in lines("set/left_out.jsonl"))
-    _, said, _ = editloupe("build", "giebench", images, "--out", "set", "--backend", "toy/a")
-    told = " ".join(said.split())
-    assert "Answered right before the edit: 3 of 3 questions (the paper reports 17 %)" in told
 
 
 def test_an_edit_of_the_entire_image_has_a_full_mask_and_asks_no_detector(
@@ -154,10 +137,6 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert "there is a box; expected the name of what it is of" in said["bare"]
     assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
     assert "gone.png" in said["gone"]
-    _, told, _ = editloupe(
-        "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--set", "masks=given", "--set", "edits=8"
-    )
-    assert "Rows without a mask, or with one of the entire image: 10." in " ".join(told.split())
 
 
 def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_path: Path) -> None:
@@ -186,20 +165,6 @@ def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_pa
         # All that changed lies inside the mask.
         mse = [f.answer.value for f in store.findings.values() if f.metric == "masked_mse" and f.answer is not None]
         assert len(mse) == 12 and set(mse) == {0.0}
-    # And the originals as their own edits, as the filter asked.
-    code, _, told = editloupe(
-        "judge",
-        "set",
-        "--protocol",
-        "giebench",
-        "--set",
-        "null_edit=true",
-        "--backend",
-        "scripted/red.jsonl",
-        "--out",
-        "null",
-    )
-    assert code == 0, told
 
 
 def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
@@ -219,25 +184,19 @@ def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe:
     second = look_through(editloupe, *words, "again", {}, rater="ben")
     _, funnel = build(editloupe, images, "--review", review, "--review", second)
     assert funnel["written"] == 3 and funnel["to_review"] == 0
-    assert "is a run of giebench-build; expected one of giebench-review" in refused(
-        editloupe, images, "--review", "set/run"
-    )
+    code, _, told = editloupe("build", "giebench", images, "--out", "set", "--backend", "toy/a", "--review", "set/run")
+    assert code == 2 and "is a run of giebench-build; expected one of giebench-review" in " ".join(told.split())
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "pixel", "cells"),
-    [
+def test_a_reduced_mask_has_every_cell_that_is_touched() -> None:
+    for size, pixel, cells in (
         # Two px of 10 are 0.4 cells of 2: the first. The pixel 5 begins the second half.
-        (10, 10, (1, 5), (0, 1)),
+        (10, (1, 5), (0, 1)),
         # One px of three reaches from 2/3 to 4/3 of a cell: both touch it.
-        (3, 3, (1, 0), (slice(0, 2), 0)),
+        (3, (1, 0), (slice(0, 2), 0)),
         # An image smaller than the grid: its one pixel is all cells.
-        (1, 1, (0, 0), (slice(0, 2), slice(0, 2))),
-    ],
-)
-def test_a_reduced_mask_has_every_cell_that_is_touched(height: int, width: int, pixel: Any, cells: Any) -> None:
-    mask = np.zeros((height, width), dtype=bool)
-    mask[pixel] = True
-    expected = np.zeros((2, 2), dtype=bool)
-    expected[cells] = True
-    assert np.array_equal(reduced(mask, side=2), expected)
+        (1, (0, 0), (slice(0, 2), slice(0, 2))),
+    ):
+        mask, expected = np.zeros((size, size), dtype=bool), np.zeros((2, 2), dtype=bool)
+        mask[pixel], expected[cells] = True, True
+        assert np.array_equal(reduced(mask, side=2), expected)

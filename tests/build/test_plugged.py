@@ -20,7 +20,7 @@ TOY = '''
 from editloupe import files
 from editloupe.data.samples import load
 from editloupe.protocols.base import Options
-from editloupe.build.base import Built, Stage
+from editloupe.build.base import Built
 
 class ListOptions(Options):
     least: int = 1
@@ -45,8 +45,8 @@ class Lister:
                 continue
             lines.append(f"{sample.id} {known.answer('mse', sample).value >= 0}\\n")
         files.write_whole(folder / "list.txt", "".join(lines).encode(), below=folder)
-        stages = [Stage(name="large", passes="it is large", left_out={"small": small} if small else {})]
-        return Built(read=len(run.samples), written=len(lines), noun="line", stages=stages)
+        lost = {("large", "small"): small}
+        return Built(read=len(run.samples), written=len(lines), noun="line", passes={"large": "it is large"}, lost=lost)
 
 half = object()
 
@@ -65,8 +65,7 @@ class Counter:
             return None
         count = len(list(path.iterdir()))
         files.write_whole(folder / options.name, str((count, models.device)).encode(), below=folder)
-        left = Stage(name="seen", passes="it is seen", left_out={})
-        return Built(read=count, written=count, noun="file", unit="file", stages=[left])
+        return Built(read=count, written=count, noun="file", unit="file", passes={"seen": "it is seen"})
 
 class Bare:
     protocol = None

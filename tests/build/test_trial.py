@@ -3,274 +3,284 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
+from editloupe.runs.store import RunStore
+from tests.backends.loopback import Body
+from tests.backends.openai_server import Handler, OpenAIServer, says
 from tests.build.probe_runs import full_set, probe, run_of, said
 from tests.conftest import final
 from tests.figures.runs import IF, VC, Row, sample, write_run
-from tests.protocols.probe_files import probe_row, write
+from tests.protocols.probe_files import draw_probes, probe_row, write
 from tests.protocols.test_probes import judged
 
 Editloupe = Callable[..., tuple[int, str, str]]
-Trial = Callable[..., dict[str, Any]]
+Found = Callable[..., Any]
 
 
 @pytest.fixture
-def trial(editloupe: Editloupe, tmp_path: Path) -> Trial:
-    """The trial of one judge, as JSON. given: its IF labels of the rows; "" for the truth. VC is always right."""
+def tried(editloupe: Editloupe) -> Callable[..., Found]:
+    """A trial of runs. Returns a function: (table, keys) → the one record of it."""
 
-    def run(rows: Sequence[Row], given: Sequence[str] | None = None, findings: Sequence[Row] = (), **more: Any) -> Any:
-        labels = given or [""] * len(rows)
-        said_of = findings or [f for row, label in zip(rows, labels, strict=True) for f in said(row, {IF: label})]
-        folder = run_of(tmp_path / "run", {"mine": said_of}, rows, **more)
-        code, told, err = editloupe("trial", folder, "--format", "json", "--resamples", "200")
+    def run(*folders: Path) -> Found:
+        code, told, err = editloupe("trial", *folders, "--format", "json", "--resamples", "200")
         assert code == 0, err
-        return json.loads(told)["judges"][0]
+        tables = json.loads(told)["tables"]
+
+        def record(table: str = "trial", **keys: Any) -> Any:
+            (one,) = [row for row in tables[table]["records"] if all(row.get(k) == v for k, v in keys.items())]
+            return one
+
+        return record
 
     return run
 
 
-def of(judge: dict[str, Any], metric: str = IF) -> dict[str, Any]:
-    found: dict[str, Any] = next(m for m in judge["metrics"] if m["metric"] == metric)
-    return found
+@pytest.fixture
+def trial(tried: Callable[..., Found], tmp_path: Path) -> Callable[..., Found]:
+    """A trial of one judge. given: its IF labels of the rows; "" for the truth. VC is always right."""
+
+    def run(rows: Sequence[Row], given: Sequence[str] | None = None, findings: Sequence[Row] = (), **more: Any) -> Found:
+        labels = given or [""] * len(rows)
+        said_of = findings or [f for row, label in zip(rows, labels, strict=True) for f in said(row, {IF: label})]
+        return tried(run_of(tmp_path / "run", {"mine": said_of}, rows, **more))
+
+    return run
 
 
-def figure(estimate: dict[str, Any]) -> tuple[float | None, int, int]:
-    return estimate["value"], estimate["judged"], estimate["asked"]
+def value(record: Mapping[str, Any], name: str = "value") -> tuple[float | None, int, int]:
+    """(percent, judged, asked). Of records with several figures the counts are those of the last."""
+    return record[name], record["judged"], record["asked"]
 
 
-def test_accuracy_is_of_what_was_judged_and_failures_stand_beside_it(trial: Trial):
+def about(percent: float) -> Any:
+    return pytest.approx(percent)
+
+
+def test_accuracy_is_of_what_was_judged_and_failures_stand_beside_it(trial: Callable[..., Found]) -> None:
     rows = [probe(f"p{i}") for i in range(5)]
-    judge = trial(rows, ["", "", "Flawless Execution", "(refused)", "(off_menu)"])
-    found = of(judge)
-    # Two of three verdicts are right. Two have none.
-    assert figure(found["figures"]["accuracy"]) == (pytest.approx(2 / 3), 3, 5)
-    assert found["unjudged"] == {"refused": 1, "off_menu": 1}
-    # Both metrics together: 7 of 8.
-    assert figure(judge["figures"]["accuracy"]) == (pytest.approx(7 / 8), 8, 10)
-    assert (judge["asked"], judge["unjudged"]) == (10, {"refused": 1, "off_menu": 1})
+    found = trial(rows, ["", "", "Flawless Execution", "(refused)", "(off_menu)"])
+    # Two of three verdicts are right, two have none; both metrics together: 7 of 8.
+    assert value(found(figure="accuracy", metric=IF)) == (about(200 / 3), 3, 5)
+    assert value(found(figure="accuracy", metric="all metrics")) == (about(87.5), 8, 10)
+    missing = found(figure="unjudged", metric=IF)
+    assert (missing["value"], missing["refused"], missing["off_menu"]) == (2, 1, 1)
     # Wrong Action was taken for Flawless Execution, two places above it.
-    assert found["confusion"] == {
-        "Wrong Action": {"Wrong Action": 2, "Flawless Execution": 1, "(refused)": 1, "(off_menu)": 1}
-    }
-    assert figure(found["figures"]["leniency"])[0] == pytest.approx(1 / 3)
-    assert found["figures"]["consistency"]["why"] == "asked once"
+    assert value(found(figure="leniency", metric=IF)) == (about(100 / 3), 3, 5)
 
 
-def test_leniency_is_kinder_less_harsher(trial: Trial):
+def test_leniency_is_kinder_less_harsher(trial: Callable[..., Found]) -> None:
     # The truth is Wrong Action: three kinder, one harsher, six right.
     given = ["Flawless Execution"] * 2 + ["Over Modification"] + ["Localization Failure"] + [""] * 6
-    found = of(trial([probe(f"p{i}") for i in range(10)], given))
-    assert figure(found["figures"]["leniency"]) == (pytest.approx(0.2), 10, 10)
+    found = trial([probe(f"p{i}") for i in range(10)], given)
+    assert value(found(figure="leniency", metric=IF)) == (about(20), 10, 10)
 
 
-def test_cells_are_by_failure_and_area(trial: Trial):
+def test_cells_are_by_failure_and_area(trial: Callable[..., Found]) -> None:
     rows = [probe(f"c{i}", "wrong_colour", 0.001) for i in range(4)] + [probe(f"n{i}", "no_edit", 0.1) for i in range(2)]
-    found = of(trial(rows, ["", "Flawless Execution", "Flawless Execution", "(unparsed)", "", "Wrong Action"]))
-    assert figure(found["cells"]["wrong_colour"]["0.001"]) == (pytest.approx(1 / 3), 3, 4)
-    assert figure(found["cells"]["no_edit"]["0.1"]) == figure(found["by_failure"]["no_edit"]) == (0.5, 2, 2)
+    found = trial(rows, ["", "Flawless Execution", "Flawless Execution", "(unparsed)", "", "Wrong Action"])
+    for failure, area, expected in (("wrong_colour", 0.001, (about(100 / 3), 3, 4)), ("no_edit", 0.1, (50, 2, 2))):
+        for at in (area, None):
+            cell = found("trial-failures", metric=IF, failure=failure, area=at)
+            assert value(cell, "accuracy") == expected
     # At 0.1 % the targets are small, at 10 % they are not.
-    assert figure(found["figures"]["small"]) == (pytest.approx(1 / 3), 3, 4)
+    assert value(found(figure="small", metric=IF)) == (about(100 / 3), 3, 4)
 
 
-def test_the_threshold_is_the_area_at_which_three_of_four_are_right(trial: Trial):
+def test_the_threshold_is_the_area_at_which_three_of_four_are_right(trial: Callable[..., Found]) -> None:
     rows = full_set(8, ["wrong_colour"])
     # Right from 0.3 % on, wrong below: 75 % lies three quarters of the way from 0.1 % to 0.3 % in the logarithm.
-    judge = trial(rows, ["" if row["extra"]["probe"]["area"] >= 0.003 else "Flawless Execution" for row in rows])
-    limit = of(judge)["threshold"]
+    found = trial(rows, ["" if row["extra"]["probe"]["area"] >= 0.003 else "Flawless Execution" for row in rows])
+    limit = found(figure="threshold", metric=IF)
     assert (limit["outcome"], limit["low"], limit["high"]) == ("found", 0.001, 0.003)
-    assert limit["value"] == pytest.approx(0.001 * 3**0.75)
-    assert of(judge, VC)["threshold"]["outcome"] == "always_above"
+    assert limit["threshold"] == about(0.001 * 3**0.75)
+    assert found(figure="threshold", metric=VC)["outcome"] == "always_above"
 
 
-def test_failures_of_the_whole_image_have_no_threshold(trial: Trial):
+def test_failures_of_the_whole_image_have_no_threshold(trial: Callable[..., Found]) -> None:
     rows = full_set(8, ["restyled"])
-    found = of(trial(rows, findings=[f for row in rows for f in said(row, "Perfect Consistency")]), VC)
-    assert found["threshold"]["outcome"] == "too_few"
-    assert figure(found["figures"]["accuracy"]) == (0.0, 48, 48) and figure(found["figures"]["small"]) == (None, 0, 0)
+    found = trial(rows, findings=[f for row in rows for f in said(row, "Perfect Consistency")])
+    assert found(figure="threshold", metric=VC)["outcome"] == "too_few"
+    assert value(found(figure="accuracy", metric=VC)) == (0.0, 48, 48)
 
 
 def twins(kind: str, name: str, **more: Any) -> list[Row]:
     """Four plain probes and a twin of each."""
-    plain = [probe(f"p{i}", scene=f"s{i}") for i in range(4)]
-    return [*plain, *(probe(f"t{i}", scene=f"s{i}", of=f"p{i}", **{kind: name}, **more) for i in range(4))]
+    rows = [probe(f"p{i}", scene=f"s{i}") for i in range(4)]
+    return [*rows, *(probe(f"t{i}", scene=f"s{i}", of=f"p{i}", **{kind: name, **more}) for i in range(4))]
 
 
-def test_a_nuisance_changes_a_verdict(trial: Trial):
+def test_a_nuisance_changes_a_verdict(trial: Callable[..., Found]) -> None:
     # Plain: right, right, wrong, right. With JPEG: right, wrong, wrong in another way, not judged.
     given = ["", "", "Over Modification", "", "", "Flawless Execution", "Flawless Execution", "(refused)"]
-    judge = trial(twins("nuisance", "jpeg"), given)
-    variant = of(judge)["variants"]["jpeg"]
-    # Of three pairs two differ; accuracy fell in one of three.
-    assert figure(variant["changed"]) == (pytest.approx(2 / 3), 3, 4)
-    assert figure(variant["change"]) == (pytest.approx(-1 / 3), 3, 4)
-    assert figure(variant["accuracy"]) == (pytest.approx(1 / 3), 3, 4)
-    # Both metrics: VC did not change in four pairs.
-    assert figure(judge["figures"]["nuisance"]) == (pytest.approx(2 / 7), 7, 8)
-    # Accuracy is of plain probes alone.
-    assert figure(of(judge)["figures"]["accuracy"]) == (0.75, 4, 4)
+    found = trial(twins("nuisance", "jpeg"), given)
+    # Of three pairs two differ.
+    assert value(found(figure="nuisance", metric=IF)) == (about(200 / 3), 3, 4)
+    # Both metrics: VC did not change in four pairs. Accuracy is of plain probes alone.
+    assert value(found(figure="nuisance", metric="all metrics")) == (about(200 / 7), 7, 8)
+    assert value(found(figure="accuracy", metric=IF)) == (75.0, 4, 4)
 
 
-def test_twins_with_another_truth_are_not_asked_to_agree_and_a_missing_twin_is_no_pair(trial: Trial, tmp_path: Path):
-    found = of(trial(twins("trap", "swapped", truth={IF: "Localization Failure"})))["variants"]["swapped"]
-    assert figure(found["changed"]) == (None, 0, 0) and figure(found["change"]) == (0.0, 4, 4)
-
-
-def test_a_twin_that_is_missing_is_no_pair(trial: Trial):
+def test_twins_of_another_truth_and_twins_that_are_missing_are_no_pairs(
+    trial: Callable[..., Found], tried: Callable[..., Found], tmp_path: Path
+) -> None:
+    found = trial(twins("trap", "swapped", truth={IF: "Localization Failure"}))
+    with pytest.raises(ValueError, match="not enough"):
+        found(figure="order", metric=IF)
     rows = [probe("p0"), probe("t0", of="p0", nuisance="tone"), probe("t1", of="gone", nuisance="tone")]
-    variant = of(trial(rows))["variants"]["tone"]
-    assert figure(variant["changed"]) == (0.0, 1, 1) and figure(variant["accuracy"]) == (1.0, 2, 2)
+    other = tried(run_of(tmp_path / "other", {"mine": [f for row in rows for f in said(row)]}, rows))
+    assert value(other(figure="nuisance", metric=IF)) == (0.0, 1, 1)
 
 
-@pytest.mark.parametrize(("trap", "injected"), [("injected_text", True), ("file_name", False)])
-def test_a_text_or_a_file_name_buys_a_verdict(trial: Trial, trap: str, injected: bool):
+def test_a_text_in_the_image_buys_a_verdict(trial: Callable[..., Found]) -> None:
     # Plain: one says Flawless Execution anyway. With the demand: three do.
     given = ["Flawless Execution", "", "", "", "Flawless Execution", "Flawless Execution", "Flawless Execution", ""]
-    judge = trial(twins("trap", trap, asks_for={IF: "Flawless Execution"}), given)
-    assert figure(of(judge)["variants"][trap]["bought"]) == (0.5, 4, 4)
-    # A file name that is obeyed is no injection.
-    assert figure(judge["figures"]["injection"]) == ((0.5, 4, 4) if injected else (None, 0, 0))
-    assert figure(of(judge, VC)["variants"][trap]["bought"]) == (None, 0, 0)
+    found = trial(twins("trap", "injected_text", asks_for={IF: "Flawless Execution"}), given)
+    assert value(found(figure="injection", metric=IF)) == (50.0, 4, 4)
 
 
-def test_repeats_agree_or_not(trial: Trial):
+def test_repeats_agree_or_not(trial: Callable[..., Found]) -> None:
     rows = [probe(f"p{i}", truth={IF: "Wrong Action"}) for i in range(3)]
     wrong, right = "Flawless Execution", "Wrong Action"
     given = [(right, right, right), (right, wrong, right), (wrong, "(refused)", wrong)]
     findings = [
         f for row, own in zip(rows, given, strict=True) for k, label in enumerate(own) for f in said(row, label, repeat=k)
     ]
-    found = of(trial(rows, findings=findings, repeats=3))["figures"]
+    found = trial(rows, findings=findings, repeats=3)
     # One of two; the third did not answer each time. The medians: right, right, wrong.
-    assert figure(found["consistency"]) == (0.5, 2, 3)
-    assert figure(found["accuracy"]) == (pytest.approx(2 / 3), 3, 3)
+    assert value(found(figure="consistency", metric=IF)) == (50.0, 2, 3)
+    assert value(found(figure="accuracy", metric=IF)) == (about(200 / 3), 3, 3)
 
 
-def test_judges_are_held_against_the_first_probe_by_probe(editloupe: Editloupe, tmp_path: Path):
+def test_judges_are_held_against_the_first_probe_by_probe(tried: Callable[..., Found], tmp_path: Path) -> None:
     rows = [probe(f"p{i}", truth={IF: "Wrong Action"}) for i in range(4)]
     given = {"plain": ["", "Flawless Execution", "Flawless Execution", "(refused)"], "tool": ["", "", "", ""]}
-    runs = [
-        run_of(
-            tmp_path / mode, {"m": [f for r, label in zip(rows, own, strict=True) for f in said(r, label)]}, rows, mode=mode
-        )
-        for mode, own in given.items()
-    ]
-    code, told, err = editloupe("trial", *runs, "--format", "json")
-    assert code == 0, err
-    first, second = json.loads(told)["judges"]
+    runs = []
+    for mode, own in given.items():
+        findings = [f for row, label in zip(rows, own, strict=True) for f in said(row, label)]
+        runs.append(run_of(tmp_path / mode, {"m": findings}, rows, mode=mode))
+    found = tried(*runs)
     # 1 of 3 against 3 of 3 on what both judged.
-    assert "less_first" not in first["figures"]
-    assert figure(second["figures"]["less_first"]) == (pytest.approx(2 / 3), 3, 4)
+    first, second = (found(figure="less_first", metric=IF, judge=f"m, {mode}") for mode in given)
+    assert first["value"] is None and value(second) == (about(200 / 3), 3, 4)
 
 
-def test_runs_of_other_probes_are_not_compared(editloupe: Editloupe, tmp_path: Path):
-    rows, others = [probe("p0"), probe("p1")], [probe("p0"), probe("q1")]
-    a, b = (
-        run_of(tmp_path / name, {name: [f for r in own for f in said(r)]}, own)
-        for name, own in (("a", rows), ("b", others))
-    )
-    code, out, err = editloupe("trial", a, b)
-    assert (code, out) == (2, "")
-    assert f"{a} and {b} judged different sets of probes" in err and "of which 1 are the same" in err
-
-
-@pytest.mark.parametrize(
-    ("truth", "told"),
-    [
-        (None, "holds no probes: none of its 1 samples has a column 'probe'"),
-        (
-            {"other_metric": "Good"},
-            "have no truth of the metrics that were asked (instruction_following, visual_consistency)",
-        ),
-        ({IF: "Superb"}, "'Superb' is no label of Instruction Following"),
-    ],
-)
-def test_runs_that_cannot_be_tried_say_why(editloupe: Editloupe, tmp_path: Path, truth: dict[str, str] | None, told: str):
-    row = sample("a") if truth is None else probe("a", truth=truth)
-    code, out, err = editloupe("trial", write_run(tmp_path / "run", [row], {"m": said(probe("a"))}))
-    assert (code, out) == (2, "") and told in err
-
-
-def test_one_probe_and_nothing_judged(trial: Trial):
-    judge = trial([probe("p0")], findings=said(probe("p0"), "(backend_failed)"))
-    found = of(judge)
-    assert figure(found["figures"]["accuracy"]) == (None, 0, 1)
-    assert found["figures"]["accuracy"]["why"] == "nothing was judged"
-    assert found["threshold"]["outcome"] == "too_few" and figure(found["figures"]["leniency"]) == (None, 0, 1)
-    assert judge["unjudged"] == {"backend_failed": 2}
-
-
-def test_rows_that_were_refused_are_apart(trial: Trial):
-    rows = [probe("p0"), probe("p1")]
-    judge = trial(rows, findings=[*said(rows[0]), *said(rows[1], "(input_error)")])
-    assert judge["rejected"] == 1 and judge["unjudged"] == {}
-    assert figure(of(judge)["figures"]["accuracy"]) == (1.0, 1, 1)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    rows = [*full_set(3), *twins("nuisance", "jpeg")]
-    findings = [f for i, row in enumerate(rows) for f in said(row, "(refused)" if i % 10 == 0 else "")]
-    return run_of(tmp_path / "run", {"mine": findings}, rows)
-
-
-@pytest.mark.parametrize("form", ["table", "csv", "md", "json"])
-def test_every_form_names_the_figures(form: str, run: Path, editloupe: Editloupe):
-    code, told, err = editloupe("trial", run, "--format", form, *(("--table", "trial-judges") if form == "csv" else ()))
-    assert code == 0, err
-    words = {"table": "Accuracy, small targets", "csv": "accuracy", "md": "| Accuracy | 100.0", "json": '"figures"'}
-    assert words[form] in told and "refused" in told
-
-
-def test_files_have_tables_and_plots(run: Path, editloupe: Editloupe, tmp_path: Path):
-    assert editloupe("trial", run, "--out", tmp_path / "out")[0] == 0
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"trial.md", "trial.json", "trial-judges.csv", "trial-radar.svg", "trial-heat-1-visual-consistency.svg"} <= names
-
-
-def test_scores_have_a_distance_to_the_band_that_is_right(editloupe: Editloupe, tmp_path: Path):
+def test_scores_are_held_against_a_band(tried: Callable[..., Found], tmp_path: Path) -> None:
     bands = {IF: [8, 10], "non_edit_consistency": [0, 3.5]}
     rows = [probe_row(tmp_path, n, truth={}, bands=bands) for n in range(2)]
     judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM([final('{"score": 7}')]), asks="unicbench")
-    code, told, err = editloupe("trial", tmp_path / "run", "--format", "json")
-    assert code == 0, err
-    # 7 is 1 below 8 to 10: harsher. It is 3.5 above 0 to 3.5: kinder.
-    harsh, kind = (m["figures"] for m in json.loads(told)["judges"][0]["metrics"])
-    assert figure(harsh["distance"]) == (-1.0, 2, 2) and figure(harsh["leniency"]) == (-1.0, 2, 2)
-    assert figure(kind["distance"]) == (3.5, 2, 2) and figure(kind["leniency"]) == (1.0, 2, 2)
-    assert figure(harsh["accuracy"]) == (0.0, 2, 2)
+    found = tried(tmp_path / "run")
+    # 7 is below 8 to 10: harsher. It is above 0 to 3.5: kinder.
+    for metric, leniency in ((IF, -100.0), ("non_edit_consistency", 100.0)):
+        assert value(found(figure="leniency", metric=metric)) == (leniency, 2, 2)
+        assert value(found(figure="accuracy", metric=metric)) == (0.0, 2, 2)
 
 
-def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(editloupe: Editloupe, tmp_path: Path):
+def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(
+    tried: Callable[..., Found], tmp_path: Path
+) -> None:
     question = {
-        "evaluation_question": "What color is the square?",
-        "multiple_choice_options": ["Blue", "Red", "Green"],
+        "evaluation_question": "What color is the square?", "multiple_choice_options": ["Blue", "Red", "Green"],
         "expected_answer": "Blue",
-    }
+    }  # fmt: skip
     rows = [probe_row(tmp_path, n, failure, row=question) for n, failure in enumerate(["flawless", "no_edit"])]
     judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM(lambda request: final("Red")), asks="giebench")
-    code, told, err = editloupe("trial", tmp_path / "run", "--format", "json")
-    assert code == 0, err
-    (metric,) = json.loads(told)["judges"][0]["metrics"]
-    assert figure(metric["figures"]["accuracy"]) == (0.0, 2, 2)
-    assert (metric["figures"]["leniency"]["value"], metric["figures"]["leniency"]["why"]) == (
-        None,
-        "its answers have no order",
+    found = tried(tmp_path / "run")
+    assert value(found(figure="accuracy", metric="accuracy")) == (0.0, 2, 2)
+    assert found(figure="leniency", metric="accuracy")["value"] is None
+
+
+def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: Callable[..., Path]) -> None:
+    rows = [probe("p0"), probe("p1")], [probe("p0"), probe("q1")]
+    runs = [run_of(tmp_path / f"r{i}", {"m": [f for r in own for f in said(r)]}, own) for i, own in enumerate(rows)]
+    draw_probes(tmp_path / "probes", ["flawless"])
+    bare = write_run(tmp_path / "bare", [sample("a")], {"m": said(probe("a"))})
+    blank, superb = (
+        write_run(tmp_path / name, [probe("a", truth={metric: label})], {"m": said(probe("a"))})
+        for name, metric, label in (("blank", "other_metric", "Good"), ("superb", IF, "Superb"))
     )
-    assert "distance" not in metric["figures"]
-    assert metric["confusion"] == {"the right option": {"Red": 2}}
+    for words, told in (
+        (runs, "judged different sets of probes, with 2 and 2, of which 1 are the same"),
+        ([bare], "holds no probes: none of its 1 samples has a column 'probe'"),
+        ([blank], "have no truth of the metrics that were asked (instruction_following, visual_consistency)"),
+        ([superb], "'Superb' is no label of Instruction Following"),
+        (["probes"], "probes is no run; judge the probes first: editloupe judge probes --protocol probes"),
+        (["gone"], "gone is no run folder"),
+    ):
+        code, out, err = editloupe("trial", *words)
+        assert (code, out) == (2, "") and told in " ".join(err.split()), (words, err)
 
 
-def test_a_judge_that_is_kind_on_one_metric_and_harsh_on_another_is_not_fair(editloupe: Editloupe, tmp_path: Path):
-    # Wrong Action is called flawless, and Perfect Consistency an anomaly: +100 and -100, of which a mean would be 0.
-    rows = [probe(f"p{i}") for i in range(4)]
-    given = {IF: "Flawless Execution", VC: "Single Anomaly"}
-    folder = run_of(tmp_path / "run", {"mine": [f for row in rows for f in said(row, given)]}, rows)
-    code, told, err = editloupe("trial", folder, "--format", "md")
-    assert code == 0, err
-    assert "| Leniency, IF | +100.0 (4/4) |" in told and "| Leniency, VC | -100.0 (4/4) |" in told
+def test_nothing_judged_and_refused_rows_are_no_figures(trial: Callable[..., Found], tried: Any, tmp_path: Path) -> None:
+    found = trial([probe("p0")], findings=said(probe("p0"), "(backend_failed)"))
+    assert value(found(figure="accuracy", metric=IF)) == (None, 0, 1)
+    assert found(figure="threshold", metric=IF)["outcome"] == "too_few"
+    rows = [probe("p0"), probe("p1")]
+    other = tried(run_of(tmp_path / "other", {"m": [*said(rows[0]), *said(rows[1], "(input_error)")]}, rows))
+    assert other(figure="refused")["value"] == 1 and value(other(figure="accuracy", metric=IF)) == (100.0, 1, 1)
+
+
+def test_a_trial_is_shown_in_every_form_and_written(editloupe: Editloupe, tmp_path: Path) -> None:
+    rows = [*full_set(3), *twins("nuisance", "jpeg")]
+    findings = [f for i, row in enumerate(rows) for f in said(row, "(refused)" if i % 10 == 0 else "")]
+    run = run_of(tmp_path / "run", {"mine": findings}, rows)
+    words = {"table": "Accuracy, small targets", "csv": "accuracy", "md": "| Accuracy | IF | 100.0", "json": '"tables"'}
+    for form, word in words.items():
+        table = ("--table", "trial") if form == "csv" else ()
+        code, told, err = editloupe("trial", run, "--format", form, *table)
+        assert code == 0 and word in told and "refused" in told, err
+    assert editloupe("trial", run, "--out", tmp_path / "out")[0] == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"trial.md", "trial.json", "trial.csv", "trial-failures.csv"} <= names
+
+
+def flatters(handler: Handler, body: Body) -> None:
+    """Calls every edit flawless."""
+    question = body["messages"][0]["content"][-1]["text"]
+    says(final("Perfect Consistency" if "Perfect Consistency" in question else "Flawless Execution"))(handler, body)
+
+
+def judge(editloupe: Editloupe, backend: str, mode: str = "plain") -> tuple[int, str, str]:
+    words = ("--protocol", "probes", "--backend", f"tiny=openai/tiny-vl?base_url={backend}", "--mode", mode)
+    return editloupe("judge", "probes", *words, "--out", f"runs/{mode}")
+
+
+def test_a_judge_behind_a_server_in_two_modes_is_held_against_the_truth(
+    tmp_path: Path, editloupe: Editloupe, tried: Callable[..., Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    draw_probes(tmp_path / "probes")
+    with OpenAIServer(flatters) as server:
+        codes = [judge(editloupe, server.url, mode) for mode in ("plain", "tool")]
+        # Five probes, two questions each, in two modes.
+        assert len(server.seen) == 20 and server.complaints == []
+    assert [code for code, _, _ in codes] == [0, 0] and "editloupe trial runs/plain" in codes[0][1]
+    found = tried(Path("runs/plain"), Path("runs/tool"))
+    # IF of four: flawless and one_collateral. VC of five: flawless, wrong_colour and no_edit. 5 of 9 are 55.6 %.
+    for mode in ("plain", "tool"):
+        assert value(found(figure="accuracy", metric="all metrics", judge=f"tiny, {mode}")) == (about(500 / 9), 9, 9)
+
+
+def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
+    tmp_path: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    probes = draw_probes(tmp_path / "probes", ["flawless", "flawless", "flawless"])
+    first, second, third = (probes / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
+    row = json.loads(second)
+    # A digest that is taken out proves nothing; another instruction is another question.
+    del row["probe"]["digest"]
+    changed = [first.replace("blue", "green", 1), json.dumps(row), third]
+    (probes / "metadata.jsonl").write_text("\n".join(changed) + "\n", encoding="utf-8")
+    with OpenAIServer(flatters) as server:
+        code, told, _ = judge(editloupe, server.url)
+        assert len(server.seen) == 2  # about p02 alone
+    told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain", "--full")[1].split())
+    assert code == 3 and "p00: the probe was changed after it was built: its row" in told
+    store = RunStore.read(Path("runs/plain"))
+    assert {f.status for f in store.findings.values() if f.sample_id != "p02"} == {"input_error"}

@@ -106,13 +106,12 @@ def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(edi
     assert editloupe("verify", "set/run")[0] == 0
 
 
-def test_a_parquet_file_ends_before_memory_does_and_a_stop_between_two_goes_on(
+def test_parquet_files_have_so_many_rows_and_a_stop_between_two_goes_on(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(4)])
     assert build(editloupe, edits)[0] == 0 and len(list(Path("set/parquet").glob("*.parquet"))) == 1
-    pair = sum((edits / "images" / f"0-{role}.png").stat().st_size for role in ("source", "edited"))
-    monkeypatch.setattr(unicedit, "ROWS", 2)
+    monkeypatch.setattr(unicedit, "ROWS", 3)
     curated, out, stops = unicedit.curate(RunStore.read(Path("set/run"))), tmp_path / "other", iter([False, True])
     assert unicedit.write(curated, out, run="run", stopped=lambda: next(stops)) is None
     assert len(list(out.glob("parquet/*.parquet"))) == 1 and not (out / "funnel.json").exists()
@@ -120,14 +119,6 @@ def test_a_parquet_file_ends_before_memory_does_and_a_stop_between_two_goes_on(
     funnel = unicedit.write(curated, out, run="run")
     assert funnel is not None and funnel["written"] == table(out).height == 4 and not list(out.rglob(".part-*"))
     assert Path("set/imagefolder/metadata.jsonl").read_bytes() == (out / "imagefolder/metadata.jsonl").read_bytes()
-    monkeypatch.setattr(unicedit, "_BYTES", int(1.5 * pair))
-    unicedit.write(curated, out, run="run")
-    assert [polars.read_parquet(p).height for p in sorted(out.glob("parquet/*.parquet"))] == [1, 1, 1, 1]
-    # In fewer files again: the others go.
-    monkeypatch.setattr(unicedit, "ROWS", 4)
-    monkeypatch.setattr(unicedit, "_BYTES", 9 * pair)
-    unicedit.write(curated, out, run="run")
-    assert table(out).height == 4 and len(list(out.glob("parquet/*.parquet"))) == 1
 
 
 def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(

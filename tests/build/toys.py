@@ -20,7 +20,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.build.direct import DoneJournal
-from editloupe.build.probes import builder as probes
+from editloupe.build.places import ImagePlace
 from editloupe.chat import Reply
 from editloupe.errors import EditError, PhraseError, ToolError
 from editloupe.models import opening
@@ -270,7 +270,7 @@ def patch() -> None:
 
         return done
 
-    vars(probes)["_placed"] = dying(vars(probes)["_placed"])
+    ImagePlace.mask = dying(ImagePlace.mask)  # type: ignore[method-assign]
     DoneJournal.add = dying(DoneJournal.add)  # type: ignore[method-assign]
 
 

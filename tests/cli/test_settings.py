@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from editloupe import plugins
-from editloupe.cli.options import SETTINGS, read_config
+from editloupe.cli.options import SETTINGS
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
 from tests.conftest import ANSWERED
@@ -85,14 +85,13 @@ def test_a_word_goes_before_a_variable_and_that_before_the_file(
 
 def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
     folder = edits(3, instruction=ANSWERED)
-    line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false", "--set", "tags=a,b")
+    line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false")
     assert editloupe("judge", folder, "--criteria", "if", "--limit", "1", *line, "--out", "one")[0] == 0
     assert yaml.safe_load(Path("one/config.yaml").read_text()) == {
         "path": str(folder),
         "limit": 1,
         "option": {"mask_pad": "0.2", "criteria": "if"},
         "max_tokens": 90000,
-        "tags": ["a", "b"],
         "remind_answers": False,
     }
     code, said, _ = editloupe("judge", "--config", "one/config.yaml", "--out", "two")
@@ -111,13 +110,6 @@ def test_what_a_judge_does_not_set_is_taken_from_the_run() -> None:
     assert (cold.judge.temperature, cold.judge.seed) == (0.0, 3)
     # A value of its own that is the default stays out of the file, where nothing else is set for all.
     assert cold.judge.own() == {"backend": "openai/m", "seed": 3}
-
-
-def test_on_and_off_in_yaml_are_words(tmp_path: Path) -> None:
-    for written, meant in (("off", "off"), ("'off'", "off"), ("on", "on")):
-        (tmp_path / "config.yaml").write_text(f"path: edits\nmarks: {written}\n")
-        (config,) = RunConfig.each_judge(read_config(tmp_path / "config.yaml"))
-        assert config.marks == meant
 
 
 def test_every_list_shows_one_by_name(editloupe: Run) -> None:

@@ -247,7 +247,7 @@ def test_a_tool_that_crashes_says_why_to_people_and_not_to_the_model(
     )
     outcome = drive(open_setup(config, own_tools=(tool(broken),)), tmp_path / "run")
     (note,) = [note for note in outcome.notes if "crashed" in note]
-    assert re.match(r"Tools crashed 2 times, in 2 of 2 findings, first in sample .+; `editloupe show`", note)
+    assert re.match(r"Tools crashed \(counted: 2\), first in sample .+; `editloupe show`", note)
     assert "the tool broken crashed: KeyError: 'weights'" in caplog.text
     run = Run.open(tmp_path / "run")
     assert [(one.status, one.counts["tool_crashes"]) for one in run.findings] == [("ok", 1)] * 2

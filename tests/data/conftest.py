@@ -15,14 +15,14 @@ Draw = Callable[..., Path]
 
 @pytest.fixture
 def draw(tmp_path: Path) -> Draw:
-    """draw("a.png", seed, size=(w, h)) writes noise (or one colour) that depends on the seed, below tmp_path."""
+    """draw("a.png", seed, size=(w, h)) writes noise (or one color) that depends on the seed, below tmp_path."""
 
     def make(name: str, seed: int = 0, *, size: tuple[int, int] = (64, 48)) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         rng = np.random.default_rng(seed)
         values = rng.integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
-        # A large image is one colour, so that it is quickly written.
+        # A large image is one color, so that it is quickly written.
         image = Image.fromarray(values) if max(size) < 500 else Image.new("RGB", size, tuple(values[0, 0].tolist()))
         image.save(path)
         return path

@@ -76,9 +76,12 @@ def test_what_cannot_be_used_is_named_and_the_rest_stays(tmp_path: Path) -> None
     ("text", "said"),
     [
         ("{", "is no JSON"),
-        ("[]", "expected an object with images"),
+        ("[]", "an object with images"),
         ('{"images": [], "annotations": [], "categories": []}', "expected a list 'images' with at least one entry"),
-        ('{"images": [1], "annotations": [1], "categories": [{"id": "x"}]}', "expected categories with a number as id"),
+        (
+            '{"images": [1], "annotations": [1], "categories": [{"id": "x"}]}',
+            "expected categories with a number of their own as id",
+        ),
         ("\xff", "is no JSON"),
     ],
 )
@@ -122,7 +125,7 @@ def test_runs_go_column_by_column_and_begin_with_zeros() -> None:
         ([[1, 2, 3, 4]], "at least three points"),
         ([[1, 2, 3, 4, 5]], "at least three points"),
         ([[1, 2, 3, None, 5, 6]], "at least three points"),
-        ("1,2,3", "as polygons"),
+        ("1,2,3", "expected polygons as"),
     ],
 )
 def test_a_malformed_segmentation_says_what_is_wrong(segmentation: Json, said: str) -> None:

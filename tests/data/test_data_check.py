@@ -81,31 +81,3 @@ def test_a_file_with_too_few_pixels_is_found_by_check_and_gets_no_verdict(
     lmm = ScriptedLMM([final("Wrong Action")])
     found = Judge(lmm, criteria=("if",), mode="plain").judge_all(load_samples(path))
     assert [finding.status for (finding,) in found] == ["ok", "input_error"] and len(lmm.requests) == 1
-
-
-def test_a_chain_with_a_gap_is_judged_in_part_and_one_without_outputs_not(
-    pair: Callable[..., dict], write: Callable[..., Path], editloupe: Callable[..., tuple[int, str, str]]
-) -> None:
-    def chain(name: str, *edits: str | None) -> dict:
-        kept = {key: value for key, value in pair(name).items() if key not in ("instruction", "edited_file_name")}
-        return {**kept, "id": name, "instructions": ["Paint it."] * len(edits), "edited_file_names": list(edits)}
-
-    there = "edited/cat.png"
-    rows = [pair("cat"), chain("whole", there, there), chain("gap", there, None, None), chain("none", None, None)]
-    path = write("set/metadata.jsonl", rows).parent
-    report = looked_through(path)
-    assert (report.rows, report.usable, report.partly, report.counts["missing_output"]) == (4, 3, 1, 4)
-    said = " ".join(editloupe("check", path)[1].split())
-    assert "3 of 4 samples can be judged (1 of them in part, since turns have no output), " in said
-    assert "4 outputs missing" in said
-
-
-def test_masks_of_one_size_are_a_note_and_no_warning_each(
-    pair: Callable[..., dict], write: Callable[..., Path], draw: Callable[..., Path]
-) -> None:
-    rows = [pair("cat", mask_file_name="mask.png"), pair("dog", mask_file_name="mask.png")]
-    path = write("set/metadata.jsonl", rows).parent
-    draw("set/mask.png", 1, size=(24, 24))
-    report = looked_through(path)
-    assert "mask_size" not in report.counts
-    assert report.notes[-1] == "all 2 masks are 24×24 px; measures stretch them over their sources"

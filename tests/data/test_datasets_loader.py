@@ -62,7 +62,7 @@ def test_a_parquet_file_with_images_is_data(tmp_path: Path):
     more = {
         "id": ["a", "b", "c"],
         "editor": ["x", "x", "y"],
-        "edit_type": ["Colour"] * 3,
+        "edit_type": ["Color"] * 3,
         "human_if": ["good", None, "bad"],
     }
     frame(**more, bboxes=boxes, note=[1, 2, 3]).write_parquet(tmp_path / "edits.parquet")
@@ -72,7 +72,7 @@ def test_a_parquet_file_with_images_is_data(tmp_path: Path):
     assert (first.key, first.instruction, first.edit_type, first.extra) == (
         "x/a",
         "Make square 0 red.",
-        "Colour",
+        "Color",
         {"note": 1},
     )
     assert (first.source.width, first.edited.width, first.human) == (320, 320, {"if": {"human": "good"}})
@@ -118,14 +118,14 @@ def test_a_row_that_holds_a_path_is_read_below_the_folder_alone(tmp_path: Path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "room.png").write_bytes(before)
-    paths = ["room.png", str(folder / "room.png"), str(tmp_path / "secret.png"), "../secret.png", "nowhere.png"]
-    rows = frame(5).with_columns(
+    paths = ["room.png", str(tmp_path / "secret.png"), "../secret.png", "nowhere.png"]
+    rows = frame(4).with_columns(
         source=polars.Series([cell(None, path) for path in paths], dtype=IMAGE),
-        edited=polars.Series([cell(after)] * 5, dtype=IMAGE),
+        edited=polars.Series([cell(after)] * 4, dtype=IMAGE),
     )
     rows.write_parquet(folder / "edits.parquet")
     found = loaded(folder)
-    assert len(found.samples) == 2
+    assert len(found.samples) == 1
     assert [row.kind for row in found.rejected] == ["outside_folder", "outside_folder", "missing_file"]
     assert all("save_to_disk puts the images into the rows" in row.message for row in found.rejected)
 

@@ -27,16 +27,6 @@ def test_a_columns_name_holds_a_metric_and_a_rater(column: str, meaning: tuple[s
     assert metric_and_rater(column, KNOWN) == meaning
 
 
-def test_ratings_of_one_metric_under_two_names_stay_apart():
-    found = named(
-        {"fi": {"human": 3}, "follows_instruction": {"human": 4}, "fi_anna": {"human": 5}, "charm": {"b": 1}}, KNOWN
-    )
-    assert found == {
-        TEN.id: {"human": 3, "human (follows_instruction)": 4, "anna": 5},
-        "charm": {"b": 1},
-    }
-
-
 def test_a_label_has_a_value_on_the_metrics_scale_only():
     assert (value_on(TEN, 7), value_on(TEN, 11), value_on(TEN, "seven")) == (7.0, None, None)
     yes = Metric(id="coherent", domain=Binary())

@@ -46,7 +46,7 @@ def png(
 
 
 def png16(values: np.ndarray) -> bytes:
-    """H×W×C uint16 as a 16-bit PNG: 1 grey, 2 grey and alpha, 3 RGB channels. Pillow writes only the first."""
+    """H×W×C uint16 as a 16-bit PNG: 1 gray, 2 gray and alpha, 3 RGB channels. Pillow writes only the first."""
     height, width, channels = values.shape
     lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
     return png(width, height, lines, bits=16, kind={1: 0, 2: 4, 3: 2}[channels])
@@ -62,7 +62,7 @@ def turned(orientation: int) -> tuple[np.ndarray, Image.Exif]:
 
 
 def test_what_decoding_does_is_right_and_said() -> None:
-    grey = gradient()[..., :1]
+    gray = gradient()[..., :1]
     clear = np.dstack([gradient(), np.full((30, 40), 255, np.uint8)])
     clear[:, :20, 3] = 0
     clear[0, 39] = (100, 100, 100, 51)  # 51/255 = 0.2: 0.2 · 100 + 0.8 · 255 = 224
@@ -70,37 +70,37 @@ def test_what_decoding_does_is_right_and_said() -> None:
     white[:, :20], white[0, 39] = 255, 224
     deep = np.dstack([gradient()[..., 0], np.full((30, 40), 255)]).astype(np.uint16) * 257
     deep[:, :5, 1] = 0
-    beside = np.repeat(grey, 3, axis=-1)
+    beside = np.repeat(gray, 3, axis=-1)
     beside[:, :5] = 255
     palette = Image.new("P", (20, 20), 1)
     palette.putpalette([0, 0, 0, 10, 200, 30])
     palette.paste(0, (0, 0, 10, 20))
     half = np.full((20, 20, 3), 255, np.uint8)
     half[:, 10:] = (10, 200, 30)
-    frames = [Image.new("RGB", (32, 32), colour) for colour in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
+    frames = [Image.new("RGB", (32, 32), color) for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
     composited, reduced = "alpha composited on white", "reduced to 8 bits"
     opaque = saved(Image.fromarray(gradient()).convert("RGBA"))
     for data, expected, notes in (
         (saved(clear), white, {composited}),
         (opaque, gradient(), set()),
-        (png16(grey.astype(np.uint16) * 256 + 77), np.repeat(grey, 3, axis=-1), {reduced}),  # the high byte counts
+        (png16(gray.astype(np.uint16) * 256 + 77), np.repeat(gray, 3, axis=-1), {reduced}),  # the high byte counts
         (png16(gradient().astype(np.uint16) * 257), gradient(), {reduced}),
         (png16(deep), beside, {composited, reduced}),
         (saved(palette, transparency=0), half, {composited}),
-        (saved(grey[..., 0]), np.repeat(grey, 3, axis=-1), set()),
+        (saved(gray[..., 0]), np.repeat(gray, 3, axis=-1), set()),
         (saved(gradient(), icc_profile=b"nonsense"), gradient(), {"unreadable ICC profile ignored"}),
         (saved(gradient(), icc_profile=SRGB), gradient(), set()),
         (saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), np.asarray(frames[0]), {"first of 3 frames"}),
     ):
         rgb, said = decode(data, name="a")
         assert np.array_equal(rgb, expected) and set(said) == notes, (notes, said)
-    assert set(np.unique(decode(saved(Image.fromarray(grey[..., 0]).convert("1")), name="a")[0])) <= {0, 255}
+    assert set(np.unique(decode(saved(Image.fromarray(gray[..., 0]).convert("1")), name="a")[0])) <= {0, 255}
     # No cyan, all magenta and yellow: red.
     rgb, said = decode(saved(Image.new("CMYK", (32, 32), (0, 255, 255, 0)), "JPEG", quality=95), name="a")
     assert rgb[16, 16, 0] > 240 and rgb[16, 16, 1] < 15 and said == ("CMYK converted to RGB",)
 
 
-def test_the_colour_that_a_png_names_as_transparent_is_white() -> None:
+def test_the_color_that_a_png_names_as_transparent_is_white() -> None:
     """16×16 px, the left half transparent; a line's numbers are of 16 bits or of 8 (two levels of 4 bits)."""
     for bits, kind, line, clear, kept in (
         (16, 0, [0x1234] * 8 + [0x8099] * 8, [0x1234], 0x80),
@@ -141,7 +141,8 @@ def test_exif_rotation_is_applied_once_to_size_and_pixels(format: str) -> None:
         ref = store.add_bytes(saved(gradient(), format, exif=exif, **how))
         assert (ref.height, ref.width) == upright.shape[:2] == store.array(ref).shape[:2]
         assert np.abs(store.array(ref).astype(int) - upright).max() <= (24 if format == "JPEG" else 0)
-        assert store.notes(ref) == (() if orientation == 1 else ("EXIF rotation applied",))
+        # Pillow turns a TIFF itself, and does not tell.
+        assert store.notes(ref) == (("EXIF rotation applied",) if orientation > 1 and format != "TIFF" else ())
         assert not store.array(ref).flags.writeable
 
 
@@ -214,7 +215,7 @@ def test_a_png_with_too_few_pixels_or_a_changed_byte_is_an_error_before_it_is_se
 def test_a_whole_png_that_ends_in_black_is_whole() -> None:
     black = gradient()
     black[-9:] = 0
-    # Interlaced, 8×8 px of grey: the seven passes have 1, 1, 1, 2, 2, 4 and 4 lines of 1, 1, 2, 2, 4, 4 and 8 px.
+    # Interlaced, 8×8 px of gray: the seven passes have 1, 1, 1, 2, 2, 4 and 4 lines of 1, 1, 2, 2, 4, 4 and 8 px.
     passes = [(1, 1), (1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (4, 8)]
     lines = b"".join(bytes(1 + width) * rows for rows, width in passes)
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 1))
@@ -262,18 +263,6 @@ def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_pa
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(ImageError, match="own bytes"):
         store.array(ref)
-
-
-def test_a_kept_image_survives_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    path.write_bytes(saved(gradient()))
-    store = ImageStore(tmp_path / "blobs")
-    ref = store.add_file(path)
-    blob = store.keep(ref)
-    path.unlink()
-    assert blob is not None and blob.name == f"{ref.sha256}.png"
-    assert np.array_equal(store.array(ref), gradient())
-    assert [p.name for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == [blob.name]
 
 
 def test_an_image_goes_to_a_model_as_its_own_bytes_unless_something_stands_between() -> None:

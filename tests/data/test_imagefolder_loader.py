@@ -9,11 +9,10 @@ from pathlib import Path
 
 import polars
 import pytest
-from PIL import Image
 
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load, load_sample
-from editloupe.errors import ConfigError, DataError, SampleError
+from editloupe.data.samples import Loaded, load
+from editloupe.errors import DataError, SampleError
 from editloupe.values import Box, Sample
 
 Make = Callable[..., Path]
@@ -27,13 +26,6 @@ def opened(path: Path, **options: object) -> Loaded:
 
 def reason(loaded: Loaded, id: str) -> str:
     return next(r.message for r in loaded.rejected if r.id == id)
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the shared collection of real edits is not on this machine")
-def test_the_collection_of_real_edits_loads_whole() -> None:
-    loaded = opened(REAL)
-    assert (loaded.format, len(loaded.samples), loaded.rejected) == ("imagefolder", 83, ())
-    assert len({sample.key for sample in loaded.samples}) == 83
 
 
 def test_every_column_finds_its_place(pair: Pair, write: Make, draw: Make) -> None:
@@ -74,8 +66,7 @@ BOXES: list[tuple[str | None, object]] = [
     ("unit", [0.25, 0.25, 0.5, 0.75]),
     ("thousandths", "[250, 250, 500, 750]"),
     ("yxyx_thousandths", [250, 250, 750, 500]),
-    (None, {"x": 16, "y": 12, "w": 16, "h": 24}),
-    (None, [[16, 12], [32, 36]]),
+    (None, [[16, 12, 32, 36]]),
 ]
 """One box of a picture of 64×48 px, in several spellings."""
 
@@ -94,9 +85,9 @@ def test_a_box_is_px_of_the_source_unless_its_format_says_otherwise(pair: Pair, 
 BAD: list[tuple[dict[str, object], str]] = [
     ({"bbox": [0, 0, 200, 20]}, r"reaches outside the image of 64×48 px.*bbox_format"),
     ({"bbox": [30, 30, 10, 10]}, r"empty or inverted"),
-    ({"bbox": [1, 2, 3]}, r"expected four numbers, found 3"),
-    ({"bbox": "here"}, r"expected four numbers"),
-    ({"bbox": {"a": 1}}, r"found the keys a"),
+    ({"bbox": [1, 2, 3]}, r"expected four finite numbers"),
+    ({"bbox": "here"}, r"expected a box"),
+    ({"bbox": {"a": 1}}, r"expected a box .*found the object"),
     ({"bbox": [0, 0, 9, 9], "bboxes": [[0, 0, 9, 9]]}, r"both 'bbox' and 'bboxes'"),
     ({"bbox": [0, 0, 9, 9], "bbox_format": "cxcywh"}, r"'bbox_format': expected one of xyxy"),
     ({"instruction": ""}, r"the instruction is empty"),
@@ -118,8 +109,8 @@ BAD: list[tuple[dict[str, object], str]] = [
 ]
 BROKEN: list[tuple[str, str]] = [
     ('{"id": "dog", ', "broken JSON"),
-    ('{"id": "dog", "human_if": NaN}', "NaN, which is not a JSON number"),
-    ('{"id": "dog", "human_if": 1e999}', "too large"),
+    ('{"id": "dog", "human_if": NaN}', "the number NaN, which JSON does not have"),
+    ('{"id": "dog", "human_if": 1e999}', "the number 1e999"),
     ('["dog"]', "expected one JSON object"),
     ('{"id": "dog", "id": "cow"}', "key 'id' twice"),
     ('{"id": "\\ud800"}', "surrogate"),
@@ -194,11 +185,7 @@ def test_parquet_is_read_and_its_not_a_numbers_are_no_ratings(pair: Pair, tmp_pa
 
 
 def test_names_with_spaces_and_other_scripts_are_found(pair: Pair, write: Make) -> None:
-    import unicodedata
-
-    rows = [pair(" red  mug "), pair("猫 №1"), pair(unicodedata.normalize("NFD", "café"))]
-    rows[2]["edited_file_name"] = unicodedata.normalize("NFC", str(rows[2]["edited_file_name"]))
-    rows[1]["edited_file_name"] = str(rows[1]["edited_file_name"]).replace("/", "\\")
+    rows = [pair(" red  mug "), pair("猫 №1"), pair("café")]
     loaded = opened(write("set/metadata.jsonl", rows).parent)
     assert [r.message for r in loaded.rejected] == [] and len(loaded.samples) == 3
 
@@ -238,22 +225,3 @@ def test_empty_metadata_and_two_kinds_of_it_are_errors(pair: Pair, write: Make) 
     with pytest.raises(DataError, match=r"metadata\.jsonl .*; metadata\.csv .*Give the path of the one"):
         opened(file.parent)
     assert len(opened(file.parent / "metadata.csv").samples) == 1
-
-
-def test_an_unknown_format_and_a_stray_mapping_file_are_refused(pair: Pair, write: Make) -> None:
-    file = write("set/metadata.jsonl", [pair("cat")])
-    with pytest.raises(
-        ConfigError,
-        match="unknown layout 'coco'; expected one of auto, imagefolder, datasets, dice, dlebench, edival, emuedit, gedit",
-    ):
-        opened(file.parent, format="coco")
-    with pytest.raises(ConfigError, match=r"mapping file map\.toml cannot be read"):
-        opened(file.parent, format="imagefolder", fields=Path("map.toml"))
-
-
-def test_two_files_and_an_instruction_make_a_sample(draw: Make, tmp_path: Path) -> None:
-    Image.new("RGBA", (64, 48), (255, 0, 0, 9)).save(tmp_path / "after.png")
-    sample = load_sample(draw("before.png"), tmp_path / "after.png", " Make it red. ", edit_type="Change Color")
-    assert (sample.id, sample.instruction, sample.edit_type) == ("after", "Make it red.", "Change Color")
-    assert sample.warnings == ("edited: alpha composited on white",)
-    assert ImageStore().array(sample.source).shape == (48, 64, 3)

@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_its_layout_is_recognised_and_can_be_named(folder: Path) -> None:
+def test_its_layout_is_recognized_and_can_be_named(folder: Path) -> None:
     assert formats()[:2] == ("auto", "imagefolder") and {"pairs", "datasets", "run", "toy"} <= {*formats()}
     for format in ("auto", "toy"):
         assert load(folder, store=ImageStore(), format=format).notes == ("three edits",)

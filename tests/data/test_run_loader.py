@@ -12,7 +12,6 @@ from PIL import Image
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from editloupe.errors import DataError
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -68,14 +67,6 @@ def test_a_picture_that_is_gone_or_changed_costs_its_sample(run: Path) -> None:
     assert "leads outside" in load(run, store=ImageStore()).rejected[0].message
 
 
-def test_a_mask_that_is_not_kept_leaves_the_masked_measures_without_a_value(run: Path, editloupe: Run) -> None:
-    one, _ = load(run, store=ImageStore()).samples
-    blob(run, one.masks["edit"].sha256).unlink()
-    editloupe("measure", run, "--measures", "mse", "--out", "m", "--sample", "one")
-    finding = json.loads(Path("m/findings.jsonl").read_text())
-    assert finding["status"] == "input_error" and "is not to be found" in finding["reason"]
-
-
 def test_lines_that_are_no_sample_are_named(run: Path) -> None:
     with (run / "samples.jsonl").open("a") as file:
         file.write('[]\n{"id": 3}\nnot json\n')
@@ -83,8 +74,3 @@ def test_lines_that_are_no_sample_are_named(run: Path) -> None:
     rejected = load(run, store=ImageStore()).rejected
     assert [row.id for row in rejected] == ["line-3", "line-4", "line-5", "r"]
     assert "line 3: expected an object" in rejected[0].message and rejected[3].message == "no image"
-
-
-def test_outputs_beside_a_run_are_refused(run: Path) -> None:
-    with pytest.raises(DataError, match="is a run, whose samples have their outputs; leave --edited and --fields out"):
-        load(run, store=ImageStore(), edited={"x": Path("data")})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from editloupe.data.samples import load
 from editloupe.testing import ScriptedLMM
 from editloupe.values import Sample
 from tests.conftest import final
-from tests.data.benchmarks import kris
 
 Draw = Callable[..., Path]
 Program = Callable[..., tuple[int, str, str]]
@@ -60,19 +58,3 @@ def test_they_are_sent_in_their_order_under_names_of_their_own(merged: Path) -> 
         "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all"
         in text
     )
-
-
-def test_kris_s_rows_of_two_inputs_are_judged_and_shown(tmp_path: Path, draw: Draw, editloupe: Program) -> None:
-    kris(tmp_path / "kris")
-    draw("kris/out/temporal_prediction/1.png", 7)
-    Path("yes.jsonl").write_text(json.dumps(final("Wrong Action")) + "\n")
-    words = ("judge", "kris", "--edited", "bagel=kris/out", "--sample", "temporal_prediction-1", "--criteria", "if")
-    code, said, told = editloupe(*words, "--mode", "plain", "--backend", "scripted/yes.jsonl", "--out", "run")
-    assert code == 0, said + told
-    sample = opened(Path("run"))
-    assert len(sample.sources) == 2, "a run keeps all of them"
-    code, said, told = editloupe("export", "run", "--html", "page")
-    assert code == 0, said + told
-    page = next(p.read_text() for p in Path("page").rglob("*.html") if "Source 2" in p.read_text())
-    assert all(image.sha256[:16] in page for image in sample.sources)
-    assert editloupe("replay", "run")[0] == 0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars
 import pytest
 
 from editloupe.data.images import ImageStore
@@ -17,7 +14,6 @@ from editloupe.data.write import metadata_row, place_image
 from editloupe.errors import RunMismatch
 from editloupe.runs.run import drive
 from editloupe.values import Sample
-from tests.conftest import final
 from tests.setups import open_with
 
 Draw = Callable[..., Path]
@@ -64,23 +60,6 @@ def test_a_row_of_several_turns_is_one_sample(mug: dict[str, Any], write: Write)
     assert chain.edited == chain.turns[2].edited and chain.warnings == ("turn 2: no edited image",)
     assert chain.human == {"if": {"human": 3}} and chain.extra == {"lang": "en"}
     assert len(single.turns) == 1 and single.instruction == "Go." and single.extra == {}
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_lists_stand_in_csv_and_parquet_too(mug: dict[str, Any], ending: str, tmp_path: Path) -> None:
-    file = tmp_path / "set" / f"metadata.{ending}"
-    columns = dict.fromkeys([*mug, *CUP])
-    rows = [{name: row.get(name) for name in columns} for row in (mug, CUP)]
-    if ending == "parquet":
-        polars.DataFrame(rows).write_parquet(file)
-    else:
-        with file.open("w", newline="", encoding="utf-8") as opened_file:
-            writer = csv.DictWriter(opened_file, list(columns))
-            writer.writeheader()
-            writer.writerows({k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows)
-    loaded = opened(file)
-    assert [len(sample.turns) for sample in loaded.samples] == [3, 1] and loaded.rejected == ()
-    assert names(loaded.samples[0]) == ["mug_turn_1.png", None, "mug_turn_3.png"]
 
 
 def test_a_row_of_turns_that_makes_no_sense_is_rejected_alone(mug: dict[str, Any], write: Write) -> None:
@@ -135,39 +114,6 @@ def test_what_is_written_is_read_back(mug: dict[str, Any], write: Write, tmp_pat
     for sample, other in zip(samples, again, strict=True):
         assert (other.content, other.key, other.extra) == (sample.content, sample.key, sample.extra)
         assert other.turns == sample.turns and other.warnings == sample.warnings
-
-
-def test_every_command_takes_a_chain(
-    editloupe: Program, toys: None, mug: dict[str, Any], write: Write, draw: Draw, tmp_path: Path
-) -> None:
-    draw("set/mug_turn_2.png", 5)
-    path = write("set/metadata.jsonl", [mug | {"edited_file_names": [f"mug_turn_{n}.png" for n in (1, 2, 3)]}, CUP]).parent
-    Path("yes.jsonl").write_text(json.dumps(final("yes")) + "\n")
-    judge = ("judge", path, "--protocol", "turns", "--backend", "scripted/yes.jsonl")
-    assert editloupe(*judge, "--out", "run")[0] == 0
-    assert editloupe("export", "run", "--findings", "f.jsonl")[0] == 0
-    rows = [json.loads(line) for line in Path("f.jsonl").read_text().splitlines()]
-    asked = {(row["sample_id"], row["turn"], row["instruction"]) for row in rows}
-    assert asked == {("mug", 1, TURNS[0]), ("mug", 2, TURNS[1]), ("mug", 3, TURNS[2]), ("cup", 1, "Go.")}
-    # The original is the output of each turn.
-    assert editloupe(*judge, "--set", "null_edit=true", "--out", "null")[0] == 0
-    nulls = {sample.id: sample for sample in opened(Path("null")).samples}
-    assert [turn.edited for turn in nulls["mug"].turns] == [nulls["mug"].source] * 3
-    # A protocol that knows no turns compares the source with the last image, by all that was asked for. The baseline may
-    # abstain, which exits with 1.
-    assert editloupe("judge", path, "--sample", "mug", "--out", "plain")[0] in (0, 1)
-    trace = next(Path("plain/traces").rglob("*.jsonl")).read_text()
-    assert "Make the red mug blue. Remove the plate. What about a cat?" in trace
-    code, said, _ = editloupe("show", "plain", "mug")
-    assert code == 0 and "Instruction 2: Remove the plate" in said
-    for command in (
-        ("check", path),
-        ("measure", path, "--measures", "psnr", "--out", "m"),
-        ("report", "run"),
-        ("verify", "run"),
-    ):
-        code, said, told = editloupe(*command)
-        assert code == 0, (command, said, told)
 
 
 def test_a_chain_may_gain_outputs_and_no_other_may_change(

@@ -72,11 +72,6 @@ def test_what_has_no_answer_has_no_score_and_is_counted(native: Path, tmp_path: 
     assert (log["results"]["total_samples"], log["results"]["completed_samples"]) == (10, 6)
 
 
-def test_targets_have_names_of_their_own(oracle: Path, tmp_path: Path):
-    ids = [s["id"] for s in exported(oracle, tmp_path)["samples"]]
-    assert "painter/s00#instruction_following@1" in ids and "painter/s00#instruction_following@2" in ids
-
-
 def test_a_log_has_one_judge(native: Path, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(native, run)

@@ -102,7 +102,7 @@ def test_texts_and_images_are_left_out_unless_asked_for(native: Path, tmp_path: 
 
 
 def test_images_are_addresses_that_can_be_read(native: Path, tmp_path: Path):
-    _, first, tool, second = spans = trace_of(exported(native, tmp_path, content=True), "s00")
+    _, first, tool, second = trace_of(exported(native, tmp_path, content=True), "s00")
     asked = [[part for m in messages_of(span) for part in m["parts"]] for span in (first, second)]
     (answer,) = [part for part in asked[1] if part["type"] == "tool_call_response"]
     assert answer["id"] == "a" and [p["name"] for p in asked[1] if p["type"] == "tool_call"] == ["zoom_in"]
@@ -112,11 +112,6 @@ def test_images_are_addresses_that_can_be_read(native: Path, tmp_path: Path):
     assert all(Path(url.removeprefix("file://")).is_file() for url in urls[1])
     crop = tool["plain"]["editloupe.image.sha256"][0]
     assert any(crop in url for url in urls[1])
-    elsewhere = exported(native, tmp_path, content=True, blob_base_url="https://x.test/blobs/")
-    text = (tmp_path / "spans.jsonl").read_text(encoding="utf-8")
-    assert "file://" not in text and f"https://x.test/blobs/{crop[:2]}/{crop}.png" in text
-    # The same trace has the same ids, however it is exported.
-    assert trace_of(elsewhere, "s00")[0]["spanId"] == spans[0]["spanId"]
 
 
 def messages_of(span: Span) -> list[dict[str, Any]]:
@@ -134,12 +129,6 @@ def test_a_verdict_without_a_label_is_an_error_and_no_score(native: Path, tmp_pa
     failed = trace_of(traces, "s02")[1]
     assert failed["status"] == {"code": 2, "message": "Unavailable"}
     assert failed["plain"]["error.type"] == "Unavailable" and failed["plain"]["http.response.status_code"] == 503
-
-
-def test_each_target_is_a_trace_with_its_number(oracle: Path, tmp_path: Path):
-    roots = [spans[0]["plain"] for spans in exported(oracle, tmp_path)]
-    parts = [r.get("editloupe.part") for r in roots if r["editloupe.criterion"] == "instruction_following"]
-    assert parts == ["target 1", "target 2"]
 
 
 def test_a_damaged_trace_is_named_and_the_others_are_written(native: Path, tmp_path: Path):

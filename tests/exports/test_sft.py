@@ -123,15 +123,6 @@ def test_a_dialogue_is_the_question_with_its_pictures_and_the_reply(editloupe: C
     assert (tmp_path / "o" / rows[0]["images"][0]).read_bytes() == source
 
 
-def test_arrow_reads_the_rows_as_datasets_would(editloupe: Cli, run: Path, tmp_path: Path):
-    arrow = pytest.importorskip("pyarrow.json", reason="pyarrow is not here")
-    editloupe("export", run, "--sft", "o")
-    table = arrow.read_json(tmp_path / "o" / "sft.jsonl")
-    assert table.column_names == ["messages", "images", "lineage"]
-    assert str(table.schema.field("images").type) == "list<item: string>"
-    assert str(table.schema.field("lineage").type.field("repeat").type) == "int64"
-
-
 def test_all_turns_are_thought_call_observation_with_pictures_and_answer(editloupe: Cli, tmp_path: Path):
     run = judged(tmp_path, lambda number, _: final(LABELS[number]), mode="tool")
     assert editloupe("export", run, "--sft", "short")[0] == 0
@@ -244,17 +235,6 @@ def test_what_does_not_fit_is_said(editloupe: Cli, run: Path, tmp_path: Path, wo
     code, _, err = editloupe("export", run, *words)
     assert (code, told in " ".join(err.split())) == (2, True), err
     assert not list(tmp_path.rglob("*.jsonl"))
-
-
-def test_a_folder_is_written_again_and_an_empty_export_leaves_it(editloupe: Cli, run: Path, tmp_path: Path):
-    words = ("export", run, "--sft", "ö ä'\n$(x)")
-    assert editloupe(*words)[0] == 0
-    file = tmp_path / "ö ä'\n$(x)" / "sft.jsonl"
-    before = file.read_bytes()
-    assert editloupe(*words)[0] == 0 and file.read_bytes() == before
-    people = ratings(tmp_path / "p.csv", [("s00", LABELS[1])])
-    assert editloupe(*words, "--human", people)[0] == 2 and file.read_bytes() == before
-    assert not list(file.parent.rglob("*.part*")) and len(rows_of(file)) == 3
 
 
 def test_a_lost_picture_and_a_broken_trace_are_left_out(editloupe: Cli, run: Path, tmp_path: Path):

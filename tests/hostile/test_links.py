@@ -14,7 +14,7 @@ from tests.hostile.conftest import Program
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import surroundings, words
 
-PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.owner", "run.json", "findings.jsonl",
+PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "run.json", "findings.jsonl",
           "samples.jsonl", "config.yaml", "report/.files.json",
           "report/report.md", "the trace", "the judge's traces")  # fmt: skip
 """Where a stranger puts a link."""
@@ -22,7 +22,7 @@ PLACES = ("blobs", "traces", "forks", "report", "cache", "probes", "run.lock", "
 NAMES = ("report", "retry", "verify", "merge", "merge into it", "fork", "rescore", "show", "judge", "pages",
          "exports", "rescore into it", "compare into it")  # fmt: skip
 """Commands that write into a run, or read one and write elsewhere."""
-WRITTEN = ("run.lock", "run.owner", "report/report.md")
+WRITTEN = ("run.lock", "report/report.md")
 """Files that commands write anew."""
 DAILY = ("report", "verify", "merge into it", "judge")
 """What writes reports, deletes, adds files and goes on: the other commands are `slow`."""

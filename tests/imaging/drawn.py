@@ -16,10 +16,10 @@ def textured(width: int, height: int, *, seed: int = 1) -> RGB:
     return np.asarray(Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC))
 
 
-def with_square(rgb: RGB, box: tuple[int, int, int, int], colour: tuple[int, int, int] = (250, 20, 20)) -> RGB:
+def with_square(rgb: RGB, box: tuple[int, int, int, int], color: tuple[int, int, int] = (250, 20, 20)) -> RGB:
     x0, y0, x1, y1 = box
     changed = rgb.copy()
-    changed[y0:y1, x0:x1] = colour
+    changed[y0:y1, x0:x1] = color
     return changed
 
 

@@ -28,7 +28,7 @@ def test_a_side_that_is_not_positive_has_no_expansion_ratio(s: float) -> None:
         expansion_ratio(s)
 
 
-def test_expanded_box_has_one_plus_lambda_times_the_sides_about_the_centre() -> None:
+def test_expanded_box_has_one_plus_lambda_times_the_sides_about_the_center() -> None:
     # s = 20 → λ = 6: 140×210 about (500, 505) → 430..570, 400..610.
     assert expand(Box(490, 490, 510, 520), width=1000, height=1000) == Box(430, 400, 570, 610)
 

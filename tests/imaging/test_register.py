@@ -6,13 +6,12 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.imaging.differences import localize
 from editloupe.imaging.drift import estimate_drift
 from editloupe.imaging.register import STILL, register
 from tests.imaging.drawn import textured, with_square
 
 
-def grey(rgb: np.ndarray) -> np.ndarray:
+def gray(rgb: np.ndarray) -> np.ndarray:
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
@@ -20,7 +19,7 @@ def test_a_crop_that_was_blown_up_again_is_found_to_a_tenth_of_a_pixel() -> None
     first = textured(640, 480)
     # 624×468 px from (10, 6), enlarged to 640×480: x becomes (x + 0.5 - 10) · 640 / 624 - 0.5.
     second = cv2.resize(first[6:474, 10:634], (640, 480), interpolation=cv2.INTER_CUBIC)
-    matrix = register(grey(first), grey(second))
+    matrix = register(gray(first), gray(second))
     for x, y in ((0.0, 0.0), (600.0, 400.0)):
         expected = ((x - 9.5) * 640 / 624 - 0.5, (y - 5.5) * 480 / 468 - 0.5)
         assert matrix @ (x, y, 1) == pytest.approx(expected, abs=0.1)
@@ -28,20 +27,16 @@ def test_a_crop_that_was_blown_up_again_is_found_to_a_tenth_of_a_pixel() -> None
 
 def test_an_edited_object_has_no_say() -> None:
     first = textured(640, 480)
-    assert np.array_equal(register(grey(first), grey(with_square(first, (100, 100, 260, 260)))), STILL)
+    assert np.array_equal(register(gray(first), gray(with_square(first, (100, 100, 260, 260)))), STILL)
 
 
 def test_a_lone_thing_that_is_taken_away_is_no_motion_but_one_that_is_shifted_is() -> None:
     ground = np.full((480, 640, 3), 128, np.uint8)
     first = cv2.circle(ground.copy(), (300, 200), 30, (220, 30, 30), -1, cv2.LINE_AA)
     grainy = np.clip(ground + np.random.default_rng(3).normal(0, 3, ground.shape), 0, 255).astype(np.uint8)
-    assert np.array_equal(register(grey(first), grey(grainy)), STILL)
+    assert np.array_equal(register(gray(first), gray(grainy)), STILL)
     shifted = np.roll(first, (2, 3), axis=(0, 1))
-    assert register(grey(first), grey(shifted)) @ (300, 200, 1) == pytest.approx((303, 202), abs=0.1)
-
-
-def test_pictures_of_other_things_are_not_moved() -> None:
-    assert np.array_equal(register(grey(textured(320, 240, seed=1)), grey(textured(320, 240, seed=2))), STILL)
+    assert register(gray(first), gray(shifted)) @ (300, 200, 1) == pytest.approx((303, 202), abs=0.1)
 
 
 def test_places_that_wander_are_led_back() -> None:
@@ -50,7 +45,7 @@ def test_places_that_wander_are_led_back() -> None:
     # second(x + d) = first(x): what lay at x is drawn from x - d.
     d = 1.5 * np.sin(x / 100)
     second = cv2.remap(first, x - d, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    drift = estimate_drift(grey(first), grey(second))
+    drift = estimate_drift(gray(first), gray(second))
     assert drift is not None
     error = np.abs(drift.rows(50, 430)[:, 50:-50, 0] - d[50:-50, 50:-50])
     assert np.median(error) < 0.3
@@ -60,13 +55,4 @@ def test_places_that_wander_are_led_back() -> None:
     assert drift.over(x0=147, y0=200, x1=167, y1=220) == pytest.approx([1.5, 0], abs=0.3)
     before, after = (np.abs(p.astype(int) - first).mean() for p in (second, drift.undone(second)))
     assert after < before / 2
-    assert estimate_drift(grey(first), grey(first)) is None
-
-
-def test_a_small_object_is_found_in_a_picture_that_was_cropped_and_toned() -> None:
-    first = textured(640, 480)
-    edited = with_square(first, (300, 200, 330, 226))
-    curve = np.clip(np.rint(255 * (np.arange(256) / 255) ** 1.05 * 0.97), 0, 255).astype(np.uint8)
-    second = curve[cv2.resize(edited[6:474, 10:634], (640, 480), interpolation=cv2.INTER_CUBIC)]
-    (region,) = localize(first, second).regions
-    assert list(region.box) == pytest.approx([300, 200, 330, 226], abs=4)
+    assert estimate_drift(gray(first), gray(first)) is None

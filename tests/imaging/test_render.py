@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from editloupe.imaging import render
 from editloupe.values import Box
-
-
-def test_a_crop_has_the_pixels_of_its_box() -> None:
-    picture = np.arange(10 * 12 * 3, dtype=np.uint8).reshape(10, 12, 3)
-    assert np.array_equal(render.crop(picture, Box(2, 3, 7, 9)), picture[3:9, 2:7])
 
 
 def test_panes_stand_left_and_right_of_a_red_line_of_8_px() -> None:
@@ -21,21 +15,6 @@ def test_panes_stand_left_and_right_of_a_red_line_of_8_px() -> None:
     assert np.all(picture[:, 30:38] == (255, 0, 0))
     assert (window_1, window_2) == (Box(0, 0, 30, 20), Box(38, 0, 68, 20))
     assert np.array_equal(render.crop(picture, window_2), right)
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "expected"),
-    [
-        (100, 90, 3.0),  # 256 / 90 = 2.84 → 3
-        (256, 300, 1.0),  # large enough
-        (300, 20, 3.0),  # 256 / 20 = 12.8 → 13, but 1024 / 300 = 3.4 → 3
-        (2048, 100, 0.5),  # too long: reduced to 1024
-    ],
-)
-def test_small_pictures_are_enlarged_by_whole_numbers_and_long_ones_reduced(
-    width: int, height: int, expected: float
-) -> None:
-    assert render.display_scale(width, height) == expected
 
 
 def test_titles_stand_above_the_panes_and_are_cut_where_they_do_not_fit() -> None:

@@ -21,27 +21,27 @@ def shown(rgb: RGB, op: str, images: ImageStore | None = None, **params: Json) -
     return images.array(view.image)
 
 
-def grey(width: int, height: int, level: int = 100) -> RGB:
+def gray(width: int, height: int, level: int = 100) -> RGB:
     return np.full((height, width, 3), level, np.uint8)
 
 
-def test_boxes_are_filled_with_a_colour_and_clipped() -> None:
-    picture = shown(grey(20, 10), "fill", boxes=[[1.2, 2, 3.5, 4], [18, 8, 99, 99], [30, 30, 40, 40]], color=[1, 2, 3])
+def test_boxes_are_filled_with_a_color_and_clipped() -> None:
+    picture = shown(gray(20, 10), "fill", boxes=[[1.2, 2, 3.5, 4], [18, 8, 99, 99], [30, 30, 40, 40]], color=[1, 2, 3])
     painted = (picture == (1, 2, 3)).all(axis=2)
     # Rounded outward: columns 1 to 3, rows 2 and 3. The second box ends with the image, the third lies outside.
     expected = np.zeros((10, 20), bool)
     expected[2:4, 1:4] = expected[8:10, 18:20] = True
     assert np.array_equal(painted, expected) and (picture[~painted] == 100).all()
-    assert (shown(grey(20, 10), "fill", boxes=[], color=[1, 2, 3]) == 100).all()
+    assert (shown(gray(20, 10), "fill", boxes=[], color=[1, 2, 3]) == 100).all()
 
 
-def test_boxes_are_filled_with_the_mean_colour_of_another_image() -> None:
+def test_boxes_are_filled_with_the_mean_color_of_another_image() -> None:
     images = ImageStore()
     other = np.zeros((8, 16, 3), np.uint8)
     other[0] = (80, 160, 252)
     # One of 8 rows: 10, 20 and 31.5, which rounds to the even 32.
     like = images.add_array(other).to_json()
-    picture = shown(grey(20, 10), "fill", images, boxes=[[0, 0, 20, 5]], like=like)
+    picture = shown(gray(20, 10), "fill", images, boxes=[[0, 0, 20, 5]], like=like)
     assert (picture[:5] == (10, 20, 32)).all() and (picture[5:] == 100).all()
 
 
@@ -49,7 +49,7 @@ def test_boxes_are_filled_with_the_mean_colour_of_another_image() -> None:
 def test_an_outline_is_as_wide_as_the_image_asks_for(width: int, height: int, line: int) -> None:
     left, top, right, bottom = width // 4, height // 4, width // 2, height // 2
     box = [left, top, right, bottom]
-    drawn = (shown(grey(width, height), "outline", boxes=[box], color=[0, 0, 255], width="auto") != 100).any(axis=2)
+    drawn = (shown(gray(width, height), "outline", boxes=[box], color=[0, 0, 255], width="auto") != 100).any(axis=2)
     # A row through the middle of the box meets two lines.
     row = drawn[(top + bottom) // 2]
     starts = np.flatnonzero(np.diff(row.astype(int)) == 1) + 1
@@ -73,4 +73,4 @@ def test_an_outline_is_as_wide_as_the_image_asks_for(width: int, height: int, li
 )
 def test_what_an_op_cannot_use_is_named(op: str, params: dict[str, Json], message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
-        shown(grey(20, 10), op, **params)
+        shown(gray(20, 10), op, **params)

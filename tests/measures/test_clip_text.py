@@ -10,8 +10,7 @@ import pytest
 
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.measures.base import measured, open_measure
-from editloupe.testing import check_measure
+from editloupe.measures.base import measured
 from tests.measures.test_consistency import flat
 
 WORDS = {"red": (1, 0, 0), "green": (0, 2, 0), "blue": (0, 0, 3)}
@@ -53,7 +52,3 @@ def test_what_has_no_value() -> None:
         with pytest.raises(MeasureError, match=message) as raised:
             similarity(text, **images)
         assert raised.value.status == status
-
-
-def test_the_measure_keeps_the_contract() -> None:
-    check_measure(open_measure("clip_text_similarity"), args={"text": "red"}, models=Colours())

@@ -11,9 +11,8 @@ import pytest
 
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.measures.base import Measured, measured, open_measure
+from editloupe.measures.base import Measured, measured
 from editloupe.models.features.base import Tokens
-from editloupe.testing import check_measure
 from editloupe.values import Json
 from tests.imaging.drawn import textured
 
@@ -88,37 +87,6 @@ def test_an_object_is_half_its_class_token_and_half_its_patches() -> None:
     assert found.answer.value == pytest.approx(0.5 * 0.96 + 0.5 * 874_500 / 900_100, abs=1e-6)
 
 
-def test_the_mean_over_objects() -> None:
-    source, edited = flat(30, 40, 0), flat(30, 40, 0)
-    edited[:32] = (40, 30, 0)
-    boxes: list[Json] = [[0, 0, 500, 500], [500, 500, 1000, 1000]]
-    # 0.96 above, 1 below. Of the second, equal pixels are encoded once.
-    encoder = Drawn()
-    found = said("object_consistency", source, edited, encoder, boxes=boxes)
-    assert found.answer.value == pytest.approx(0.98, abs=1e-6) and encoder.encoded == 3
-    assert found.reason == "2 places compared"
-    # L1: above |30 - 40| + |40 - 30| + 0 = 20 levels of 3 · 255, below 0.
-    expected = 1 - 0.5 * 20 / 765
-    assert said("object_l1", source, edited, boxes=boxes).answer.value == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_background_is_what_no_box_covers() -> None:
-    source, edited = flat(30, 40, 0), flat(30, 40, 0)
-    # The left half changes; a box of either image covers it.
-    edited[:, :32] = (255, 0, 0)
-    assert said("background_consistency", source, edited, source_boxes=[[0, 0, 500, 1000]]).answer.value == 1.0
-    assert said("background_l1", source, edited, source_boxes=[], edited_boxes=[[0, 0, 500, 1000]]).answer.value == 1.0
-    # Only the upper left quarter is covered: 4 of 16 patches do not count, 4 are (1, 0, 0), 8 are (0.6, 0.8, 0).
-    # Means (0.6, 0.8, 0) and (4 + 4.8, 6.4, 0) = (8.8, 6.4, 0): cosine 10.4 / √118.4.
-    quarter: list[Json] = [[0, 0, 500, 500]]
-    found = said("background_consistency", source, edited, source_boxes=quarter)
-    assert found.answer.value == pytest.approx(10.4 / 118.4**0.5, abs=1e-6)
-    assert found.reason == "75.0 % of the patches are compared" and found.data["grid"] == [4, 4]
-    # 16 · 32² of 48 · 32² … a third of the pixels differ by 225 + 40 levels of 765.
-    found = said("background_l1", source, edited, source_boxes=quarter)
-    assert found.answer.value == pytest.approx(1 - 265 / 765 / 3, abs=1e-9)
-
-
 def test_official_tokens_lay_the_mask_over_another_grid() -> None:
     # 16 patches and 2 registers are 18: a grid of 3×6. The registers, equal in both images, are its first two cells.
     source, edited = flat(30, 40, 0), flat(30, 40, 0)
@@ -160,29 +128,3 @@ def test_what_has_no_value() -> None:
         assert raised.value.status == "input_error"
     black = flat(0, 0, 0)
     assert "a vector without a direction" in undefined("object_consistency", black, other, boxes=ONE_BOX)
-
-
-def test_an_image_of_another_shape_is_compared_by_shares_of_its_sides() -> None:
-    # The editor answers a square with 1024×1536 px. The object is the upper left quarter of both.
-    source, edited = flat(30, 40, 0, width=512, height=512), flat(90, 90, 90, width=1024, height=1536)
-    source[:256, :256] = (200, 0, 0)
-    edited[:768, :512] = (200, 0, 0)
-    boxes: list[Json] = [[0, 0, 500, 500]]
-    told = (
-        "the edited image has 1024×1536 px, the source 512×512 px and another shape: a place is the same share of the "
-        "sides in both"
-    )
-    for name in ("object_consistency", "object_l1"):
-        found = said(name, source, edited, boxes=boxes)
-        assert found.answer.value == pytest.approx(1) and found.reason == f"1 place compared; {told}"
-    # What is left: |30 - 90| + |40 - 90| + 90 = 200 levels of 765.
-    found = said("background_l1", source, edited, source_boxes=boxes)
-    assert found.answer.value == pytest.approx(1 - 200 / 765, abs=1e-4) and found.reason.endswith(told)
-    found = said("background_l1", source, edited, source_boxes=[], edited_boxes=boxes)
-    assert found.answer.value == pytest.approx(1 - 200 / 765, abs=1e-4)
-
-
-def test_the_measures_keep_the_contract() -> None:
-    for name in ALL:
-        given: dict[str, Json] = {"boxes": ONE_BOX} if name.startswith("object") else {"source_boxes": ONE_BOX}
-        check_measure(open_measure(name), args=given, models=Drawn())

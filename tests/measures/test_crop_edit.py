@@ -92,18 +92,6 @@ def test_an_edited_crop_is_put_back_and_every_other_pixel_stays(image: RGB) -> N
     assert np.array_equal(made, expected)
 
 
-def test_another_size_of_the_same_aspect_is_resized(image: RGB) -> None:
-    def larger(rgb: RGB) -> RGB:
-        # 2.5 times, and one px short of it.
-        return np.asarray(cv2.resize(blue(rgb), (350, 649), interpolation=cv2.INTER_CUBIC))
-
-    found = edit(image, larger, seam=20)
-    assert facts(found)["outcome"] == "edited" and facts(found)["returned"] == [350, 649]
-    inside = picture(found)[104:136, 104:116]
-    assert inside[..., 2].min() > 150 and inside[..., 0].max() < 90
-    assert np.array_equal(picture(found)[:, 180:], image[:, 180:])
-
-
 @pytest.mark.parametrize(
     ("make", "outcome", "said"),
     [
@@ -154,26 +142,3 @@ def test_an_editor_that_fails_may_be_asked_again_and_one_that_declines_made_no_i
     assert raised.value.status == "tool_failed"
     found = edit(image, fails("no_image"))
     assert (facts(found)["outcome"], found.reason) == ("no_image", "out of order")
-
-
-def test_a_seam_is_blended_without_touching_the_target(image: RGB) -> None:
-    def brighter(rgb: RGB) -> RGB:
-        return blue(np.clip(rgb.astype(int) + 12, 0, 255).astype(np.uint8))
-
-    found = edit(image, brighter)
-    data, made = facts(found), picture(found)
-    # The gaps are 60 (left), 60 (right) and 120 (bottom) px; the top lies on the image's border. Half of 60 is 30.
-    assert data["outcome"] == "edited" and data["seam_levels"] == pytest.approx(12, abs=0.5) and data["feather_px"] == 30
-    assert (made[100:140, 100:120] == (30, 30, 200)).all()
-    shift = made.astype(int) - image
-    # From the left border inward the change grows from 12 / 31 to 12. On the image's own border it is whole.
-    assert shift[60, 40].max() <= 1 and shift[60, 55].max() <= 7 and shift[60, 75].max() == 12
-    assert shift[0, 110].max() == 12 and not shift[:, :40].any() and not shift[260:].any()
-
-
-def test_a_box_outside_the_image_is_refused_and_an_editor_is_needed(image: RGB) -> None:
-    with pytest.raises(MeasureError, match="the target lies outside the image") as raised:
-        edit(image, blue, boxes=[(500, 10, 520, 30)])
-    assert raised.value.status == "input_error"
-    with pytest.raises(MeasureError, match="name one with --set editor=…"):
-        measured("crop_edit", {"boxes": [BOX]}, {"image": image}, Models())

@@ -11,9 +11,8 @@ import pytest
 
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError, ModelAbsent, PhraseError, ToolError
-from editloupe.measures.base import measured, open_measure
+from editloupe.measures.base import measured
 from editloupe.models.detect.base import Detection, DetectionResult
-from editloupe.testing import check_measure
 from editloupe.values import Box
 
 IMAGE: RGB = np.zeros((100, 200, 3), np.uint8)
@@ -92,10 +91,3 @@ def test_a_search_that_fails_has_a_status(detector: Any, args: dict[str, Any], i
     with pytest.raises(MeasureError, match=said) as caught:
         measured("detections", args, pictures, Door(detector))  # type: ignore[arg-type]
     assert caught.value.status == status
-
-
-def test_it_keeps_the_contract_of_measures():
-    seer = Seer(detections=[Detection(box=Box(0, 0, 1, 1), score=0.5)])
-    said = check_measure(open_measure("detections"), args={"phrase": "cup"}, images={"image": IMAGE}, models=Door(seer))
-    assert said[-1] == "input_error: expected one image, found 0"
-    check_measure(open_measure("detections"), args={"phrase": "cup"})

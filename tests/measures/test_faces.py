@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from editloupe import Run
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
-from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.measures.base import Measured, measured
 from editloupe.models.faces import Face
-from editloupe.protocols.measures.protocol import MeasuresOptions
-from editloupe.testing import check_measure
 from editloupe.values import Box
-from tests.models import tiny_faces
-from tests.models.tiny_faces import portrait
 
-Cli = Callable[..., tuple[int, str, str]]
 Row = tuple[tuple[float, float, float, float], Sequence[float]]
 SOURCE: RGB = np.zeros((100, 200, 3), np.uint8)
 EDITED: RGB = np.full((50, 100, 3), 255, np.uint8)
@@ -101,55 +92,3 @@ def test_no_face_is_no_value() -> None:
     assert "not a similarity of 0" in told
     for vector in ((0.0, 0.0), (float("nan"), 1.0), (float("inf"), 1.0)):
         assert "a vector without a direction" in undefined(one, [(HALF_LEFT, vector)])
-
-
-def test_faces_inside_the_mask_were_allowed_to_change() -> None:
-    mask = np.zeros_like(SOURCE)
-    mask[:, :60] = 255
-    source = [(LEFT, (1, 0)), (RIGHT, (0, 1))]
-    edited = [(HALF_LEFT, (-1, 0)), (HALF_RIGHT, (0, 1))]
-    found = face(source, edited, mask=mask)
-    assert found.answer.value == pytest.approx(1.0) and found.reason.endswith("1 inside the mask")
-    with pytest.raises(MeasureError, match=r"1 face of the source, and none outside the mask; mask=none compares them"):
-        face(source[:1], edited, mask=mask)
-
-
-def test_the_measure_keeps_the_contract(tmp_path: Path) -> None:
-    door = Models(names={"faces": str(tiny_faces.folder(tmp_path))})
-    images = {"source": portrait((1, 1, (255, 0, 0))), "edited": portrait((1, 1, (150, 0, 200)))}
-    said = check_measure(open_measure("face"), args={"mask": "none"}, images=images, models=door)
-    # (255, 0, 0) and (150, 0, 200): 150 / 250.
-    assert json.loads(said[0]) == pytest.approx(0.6)
-    check_measure(open_measure("face"))
-
-
-def test_options_that_are_not_given_leave_older_runs_their_judge() -> None:
-    assert not [name for name in MeasuresOptions().model_dump() if name.startswith("face")]
-
-
-def test_the_command_measures_faces(editloupe: Cli, tmp_path: Path) -> None:
-    pairs = {
-        "same": ([(1, 1, (255, 0, 0))], [(1, 1, (255, 0, 0))]),
-        "other": ([(1, 1, (255, 0, 0))], [(2, 1, (150, 0, 200))]),
-        "lost": ([(1, 1, (255, 0, 0))], []),
-        "faceless": ([], [(1, 1, (255, 0, 0))]),
-    }
-    rows = []
-    for name, images in pairs.items():
-        for which, faces in zip(("before", "after"), images, strict=True):
-            Image.fromarray(portrait(*faces)).save(tmp_path / f"{name}-{which}.png")
-        row = {"id": name, "source_file_name": f"{name}-before.png", "edited_file_name": f"{name}-after.png"}
-        rows.append(json.dumps({**row, "instruction": "Smile."}) + "\n")
-    (tmp_path / "metadata.jsonl").write_text("".join(rows))
-    words = ("measure", tmp_path, "--measures", "face", "--out", "run")
-    code, out, err = editloupe(*words)
-    assert code == 1 and "face is not defined here: it needs a detector and an embedder" in " ".join(err.split())
-    code, out, _ = editloupe(*words, "--set", f"faces={tiny_faces.folder(tmp_path / 'weights')}")
-    assert code == 0 and "0.800 (2/4)" in out, out
-    found = {r["sample"]: (r["value"], r["missing"]) for r in Run(tmp_path / "run").frame().to_dicts()}
-    assert found == {
-        "same": (1.0, None),
-        "other": (pytest.approx(0.6), None),
-        "lost": (None, "not_defined"),
-        "faceless": (None, "not_defined"),
-    }

@@ -71,13 +71,6 @@ def test_of_what_changed_a_pixel_counts_by_its_levels_beyond_six() -> None:
     assert share([500, 0, 1000, 1000], images, of="changed") == 0.0
 
 
-def test_empty_corners_of_a_box_count_for_the_box_alone() -> None:
-    images = changed({(8, y): 100 for y in range(10)})
-    # x 8 to 12: half of the box is inside the mask, all of the change is.
-    assert share([400, 0, 600, 1000], images) == pytest.approx(0.5)
-    assert share([400, 0, 600, 1000], images, of="changed") == 1.0
-
-
 def test_what_has_no_share_says_why() -> None:
     cases: list[tuple[dict[str, RGB], dict[str, Any], str, str]] = [
         ({}, {"box": WHOLE}, "not_defined", "there is no mask"),

@@ -10,9 +10,8 @@ import pytest
 
 from editloupe.data.images import RGB, decode
 from editloupe.errors import MeasureError, ToolError
-from editloupe.measures.base import Measured, Models, measured, open_measure
+from editloupe.measures.base import Measured, Models, measured
 from editloupe.models.segment.base import Mask, Segmentation
-from editloupe.testing import check_measure
 from editloupe.values import Box
 
 IMAGE: RGB = np.zeros((100, 200, 3), np.uint8)
@@ -81,8 +80,3 @@ def test_a_mask_that_cannot_be_made_has_a_status() -> None:
     assert error.value.status == "input_error"
     with pytest.raises(MeasureError, match="boxes"):
         segment(filled)
-
-
-def test_the_measure_keeps_the_contract() -> None:
-    models = Models(_opened={"segment": Segmenter(filled)})
-    check_measure(open_measure("segmentation"), args={"boxes": [list(BOX)]}, images={"image": IMAGE}, models=models)

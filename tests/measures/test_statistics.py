@@ -39,25 +39,6 @@ def test_colours_are_weighed_by_rec_709() -> None:
         assert statistics(image)["luminance_p99"] == pytest.approx(weight, abs=1e-6)
 
 
-def test_percentiles_of_a_thousand_pixels() -> None:
-    # 5 white pixels of 1,000: number 989 of the sorted ones is black, number 998 is white.
-    image = grey(0, width=100, height=10)
-    image[0, :5] = 255
-    found = statistics(image)
-    assert (found["luminance_p99"], found["luminance_p999"]) == (0.0, 1.0)
-
-
-def test_saturation_leaves_dark_pixels_out() -> None:
-    image = grey(128)
-    image[:4] = (255, 0, 0)
-    assert statistics(image)["saturation"] == pytest.approx(0.25)
-    # Black is not grey: a quarter red of a half that is seen.
-    image[8:] = 0
-    assert statistics(image)["saturation"] == pytest.approx(0.5)
-    # 25 is below a tenth of 255.
-    assert statistics(grey(25))["saturation"] is None and statistics(grey(26))["saturation"] == 0.0
-
-
 def test_sharpness_of_an_edge() -> None:
     # An edge from 0 to 1, smoothed by (¼, ½, ¼): 0, ¼, ¾, 1. 4 · (left - 2 · middle + right) is 1, 1, -1, -1 around it
     # and 0 in the other 12 of 16 columns: the variance is 4 / 16.

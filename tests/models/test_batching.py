@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from editloupe.errors import ToolError
 from editloupe.models.batching import Batcher
 
@@ -55,13 +53,6 @@ def test_calls_of_one_moment_share_a_batch_and_each_gets_its_own_result() -> Non
     assert len(run.batches) == 1
 
 
-def test_a_batch_is_no_longer_than_allowed() -> None:
-    run = Squares()
-    made = batcher(run, max_batch=3, window_s=0.1)
-    assert made.map(range(7)) == [0, 1, 4, 9, 16, 25, 36]
-    assert max(map(len, run.batches)) == 3
-
-
 def test_items_with_different_keys_never_share_a_batch() -> None:
     run = Squares()
     made = batcher(run, key=lambda i: i % 2, window_s=0.2)
@@ -89,19 +80,3 @@ def test_an_item_that_does_not_fit_alone_is_its_own_callers_error() -> None:
     assert isinstance(given[1], ValueError)
     # The worker lives on.
     assert made(5) == 25
-
-
-def test_a_full_queue_makes_callers_wait_and_loses_nothing() -> None:
-    run = Squares()
-    run.gate.clear()
-    made = batcher(run, max_batch=2, max_queue=2, window_s=0.001)
-    with ThreadPoolExecutor(20) as pool:
-        waiting = [pool.submit(made, i) for i in range(20)]
-        # Two in work, two in the queue, the others wait outside it.
-        assert made._queue.maxsize == 2
-        run.gate.set()
-        assert [w.result(10) for w in waiting] == [i * i for i in range(20)]
-    # A wrong number of results is an error, not a mix-up.
-    made = batcher(lambda items: items[:-1], window_s=0.1)
-    with pytest.raises(RuntimeError, match="1 items gave 0"):
-        made(4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,11 +80,7 @@ def test_every_family_loads_and_keeps_the_tools_contract(family: str, folders: d
     [
         # The vocabulary has single letters, so that "rainbow" has seven pieces; "-", "'" and digits are unknown to it.
         ("a rainbow", ["##b", "##o", "##w"], "rainbow"),
-        ("red rainbow", ["red", "##w"], "red rainbow"),
         ("a rainbow mug", ["r", "mug"], "rainbow mug"),
-        ("red mug, a cat", ["red", ","], "red"),
-        ("red t-shirt", ["[UNK]"], "t-shirt"),
-        ("men's hat", ["s"], "men's"),
         ("red mug", [".", "[SEP]", "[CLS]"], ""),
         ("3.5 kg mug", ["[UNK]", "##g"], "3.5 kg"),
     ],
@@ -113,15 +108,6 @@ def test_a_label_has_whole_words_of_the_phrase(
     assert result.detections and {d.label for d in result.detections} == {label}
 
 
-def test_the_version_names_model_digest_and_thresholds(folders: dict[str, Path]) -> None:
-    made = detector(folders["grounding-dino"], threshold=None)
-    assert made.version.startswith("grounding-dino gd sha256:")
-    assert made.version.endswith(", box 0.30, text 0.25")
-    owl = detector(folders["owlv2"], threshold=None)
-    assert owl.version.endswith(", box 0.10")
-    assert Grounding(made).version == f"3; {made.version}; Lanczos"
-
-
 def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> None:
     made = detector(folders["grounding-dino"])
     # Two sizes, and phrases of two lengths, from many threads at once.
@@ -132,35 +118,6 @@ def test_a_batch_gives_what_each_image_alone_gives(folders: dict[str, Path]) -> 
     for one, other in zip(alone, together, strict=True):
         assert (one.width, one.height) == (other.width, other.height)
         assert np.allclose(numbers(one), numbers(other), atol=0.02)
-
-
-def test_owlv2_maps_boxes_of_its_padded_square_back(folders: dict[str, Path]) -> None:
-    result = detector(folders["owlv2"])([noise(128, 64)], "red mug")[0]
-    # The longer side, 128 px, is seen at 96.
-    assert (result.width, result.height) == (96, 48)
-    assert max(d.box.x1 for d in result.detections) > 64
-
-
-def test_an_image_so_narrow_that_nothing_would_be_left_of_it_is_told_to_the_model(folders: dict[str, Path]) -> None:
-    # At most 192 px long, 8×5000 px would be 0.3 px wide.
-    with pytest.raises(ToolError, match=r"8×5000 px is too narrow for GroundingDINO .*; zoom_in on a part"):
-        detector(folders["grounding-dino"])([noise(8, 5000)], "red mug")
-
-
-def test_thresholds_of_a_call_go_before_the_detectors_own(folders: dict[str, Path]) -> None:
-    for family, folder in folders.items():
-        made = detector(folder, threshold=1.0)
-        rgb = noise(96, 64)
-        assert made([rgb], "red mug")[0].detections == ()
-        every = made([rgb], "red mug", box_threshold=0.0, text_threshold=0.0)[0].detections
-        assert every, family
-        between = sorted(d.score for d in every)[len(every) // 2]
-        some = made([rgb], "red mug", box_threshold=between)[0].detections
-        assert [d.box for d in some] == [d.box for d in every if d.score > between]
-        if family != "owlv2":
-            assert {d.label for d in every} == {"red mug"}
-            none = made([rgb], "red mug", box_threshold=0.0, text_threshold=1.0)[0].detections
-            assert {d.label for d in none} == {""}
 
 
 def test_a_phrase_of_more_tokens_than_the_model_takes_is_told_to_the_model(folders: dict[str, Path]) -> None:
@@ -190,23 +147,6 @@ def test_an_original_checkpoint_has_every_tensor_in_its_place(folders: dict[str,
     assert torch.equal(model.model.text_projection.weight, original["feat_map.weight"])
 
 
-def test_a_folder_that_cannot_be_a_detector_is_refused_at_once(tmp_path: Path, folders: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match=r"has no config.json"):
-        DETECTOR.find(str(tmp_path))
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        DETECTOR.find(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"'detr' is no detector known here \(grounding-dino, mm-grounding-dino, owlv2\)"):
-        DETECTOR.find(str(tmp_path))
-    shutil.copy(folders["grounding-dino"] / "config.json", tmp_path)
-    with pytest.raises(ConfigError, match="has no weights"):
-        DETECTOR.find(str(tmp_path))
-    for name in ("no-such-folder", "/no/such/folder", "a/b/c", "gone.pth"):
-        with pytest.raises(ConfigError, match="no such"):
-            DETECTOR.find(name)
-
-
 def test_without_a_name_and_a_cache_the_tools_are_absent_and_say_why(no_hub: Path) -> None:
     box = open_toolbox(BUILT_IN_TOOLS, ToolSettings())
     assert set(box.absent) == {"grounding", "detect_object"}
@@ -220,58 +160,6 @@ def test_the_default_is_taken_from_the_cache_at_its_pinned_commit(no_hub: Path, 
     made = models.get("detect", device="cpu")
     assert made.version == f"grounding-dino {DETECTOR.default}@{DETECTOR.revision[:12]}, box 0.30, text 0.25"
     made([noise(64, 64)], "red mug")
-
-
-def test_a_branch_in_the_cache_is_known_by_its_commit(no_hub: Path, folders: dict[str, Path]) -> None:
-    commit = "c" * 40
-    repository = no_hub / "models--someone--detector"
-    shutil.copytree(folders["owlv2"], repository / "snapshots" / commit)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit, encoding="utf-8")
-    assert DETECTOR.find("someone/detector").identity == "someone/detector@cccccccccccc"
-    assert DETECTOR.find(f"someone/detector@{commit}").identity == "someone/detector@cccccccccccc"
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_a_named_hub_id_that_cannot_be_had_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="not in the local cache, and cannot be downloaded"):
-        open_toolbox(["grounding"], ToolSettings(detector="someone/nothing@v1"))
-
-
-def test_half_precision_runs_through_the_same_code(folders: dict[str, Path]) -> None:
-    from dataclasses import replace
-
-    # The CPU stands in for a GPU: autocast to fp16 goes through the same layers.
-    for family in ("grounding-dino", "mm-grounding-dino", "owlv2"):
-        made = detector(folders[family])
-        full = made([noise(96, 64)], "red mug")[0]
-        made._loaded = replace(made._loaded, device=replace(made._loaded.device, half=True))
-        half = made([noise(96, 64)], "red mug")[0]
-        assert len(half.detections) > 0
-        assert abs(half.detections[0].score - full.detections[0].score) < 0.05
-
-
-def test_running_out_of_memory_splits_the_batch_then_tells_the_model(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = detector(folders["grounding-dino"])
-    made.prepare()
-    forward, sizes = made._loaded.model.forward, []
-
-    def limited(pixel_values: Any, **more: Any) -> Any:
-        sizes.append(len(pixel_values))
-        if len(pixel_values) > fits:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return forward(pixel_values=pixel_values, **more)
-
-    monkeypatch.setattr(made._loaded.model, "forward", limited)
-    made._batcher.window_s = 0.3  # a busy machine prepares pictures slowly
-    fits = 1
-    assert len(made([noise(64, 64, seed=i) for i in range(4)], "red mug")) == 4
-    assert max(sizes) > 1
-    fits = 0
-    with pytest.raises(ToolError, match="ran out of memory on this picture alone"):
-        made([noise(64, 64)], "red mug")
 
 
 def test_an_observation_says_by_what_and_where_it_was_computed(folders: dict[str, Path]) -> None:

@@ -34,15 +34,6 @@ def test_faces_have_places_scores_and_vectors(weights: Path) -> None:
     assert models.get("faces", str(weights)) is embedder and "sha256:" in embedder.version
 
 
-def test_a_large_image_is_reduced_and_places_are_those_of_the_image(weights: Path) -> None:
-    # 1024×768 px, reduced to 256×192: the red square of 128 px becomes a cell.
-    large = np.kron(portrait((1, 1, RED)), np.ones((4, 4, 1), np.uint8))
-    (face,) = models.get("faces", str(weights))(large, score=0.9, side=256)
-    assert list(face.box) == [128, 128, 256, 256] and face.vector[:3].tolist() == pytest.approx([255, 0, 0])
-    # At its own size it is sixteen cells.
-    assert len(models.get("faces", str(weights))(large, score=0.9, side=1024)) == 16
-
-
 def test_any_size_is_looked_at(weights: Path) -> None:
     for width, height in ((250, 161), (40, 8), (8, 300), (1, 1)):
         found = models.get("faces", str(weights))(np.full((height, width, 3), RED, np.uint8), score=0.1, side=640)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from editloupe import models
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MeasureError, ModelAbsent
-from editloupe.measures.base import Models, judge_of, measured, run_measure
+from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.models.lpips import LPIPS
-from editloupe.testing import check_measure
-from tests.imaging.drawn import textured, with_square
+from tests.imaging.drawn import textured
 from tests.models.tiny_encoders import PROCESSORS, SIDE, encoder_folder, lpips_state
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -100,69 +94,6 @@ def test_patches_are_averaged_without_the_other_tokens(family: str, folders: dic
     assert np.allclose(encoder([image], [patches])[0], made.numpy(), atol=1e-5)
 
 
-def test_wrong_weights_are_named(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="model_type 'dinov2' is no CLIP known here"):
-        opened(folders["dinov2"], "clip")
-    with pytest.raises(ConfigError, match="model_type 'clip' is no DINO known here"):
-        opened(folders["clip"], "dino")
-    broken = encoder_folder(tmp_path / "broken", "clip")
-    (broken / "preprocessor_config.json").write_text(json.dumps({"size": 64, "image_mean": [0.5]}))
-    with pytest.raises(ConfigError, match=r"preprocessor_config.json does not say how images are prepared"):
-        models.prepare(opened(broken))
-    (broken / "preprocessor_config.json").unlink()
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        models.prepare(models.get("clip", str(encoder_folder_without_processor(tmp_path)), device="cpu"))
-
-
-def encoder_folder_without_processor(tmp_path: Path) -> Path:
-    folder = encoder_folder(tmp_path / "bare", "clip")
-    (folder / "preprocessor_config.json").unlink()
-    return folder
-
-
-def drawn() -> dict[str, RGB]:
-    source = textured(160, 120)
-    mask = np.zeros_like(source)
-    mask[30:80, 40:90] = 255
-    return {"source": source, "edited": with_square(source, (40, 30, 90, 80)), "mask": mask}
-
-
-@pytest.mark.parametrize(("name", "family"), [("clip", "clip"), ("dino", "dinov2_with_registers"), ("dino", "dinov3")])
-def test_similarity_outside_a_mask(name: str, family: str, folders: dict[str, Path]) -> None:
-    images = drawn()
-    door = Models(device="cpu", names={name: str(folders[family])})
-
-    def said(pictures: dict[str, RGB] = images, **args: Any) -> float:
-        found = run_measure(name, args, pictures, door).value
-        assert found is not None
-        return found
-
-    for args in ({}, {"mask": "none"}, {"mask": "official"}, {"align": "register"}):
-        check_measure(_measure(name), args=args, images=images, models=door)
-    equal = {**images, "edited": images["source"]}
-    assert said(equal) == pytest.approx(1, abs=1e-6) and said(equal, mask="none") == pytest.approx(1, abs=1e-6)
-    # Patches that the edit touches count with pool=any, as in the published script.
-    assert said() != said(pool="any") != said(mask="none")
-    assert said(pool="any") == said(mask="official")
-    # An empty mask is no mask; with a full one nothing is left.
-    assert said({**images, "mask": np.zeros_like(images["source"])}) == said(mask="none")
-    with pytest.raises(MeasureError, match="nothing lies outside the mask"):
-        said({**images, "mask": np.full_like(images["source"], 255)})
-    grid = np.zeros((64, 64, 3), np.uint8)
-    grid[8::16, 8::16] = 255
-    with pytest.raises(MeasureError, match="no patch of 16×16 px lies wholly outside the mask"):
-        said({**images, "mask": grid})
-    assert measured(name, {}, images, door).reason.endswith(" % of the patches are compared")
-    spec = judge_of(name, door)
-    assert spec.tools[name].startswith(f"{ {'dinov3': 'dinov3_vit'}.get(family, family) } {family} sha256:")
-
-
-def _measure(name: str) -> Any:
-    from editloupe.measures.base import open_measure
-
-    return open_measure(name)
-
-
 @pytest.mark.parametrize("network", ["alex", "vgg"])
 def test_lpips_is_the_published_distance(network: str, perceptual: dict[str, Path]) -> None:
     """Held against the formula, layer by layer."""
@@ -209,25 +140,6 @@ def _lpips(network: str, first: RGB, second: RGB) -> float:
     return total
 
 
-def test_lpips_of_a_pair(perceptual: dict[str, Path]) -> None:
-    images = drawn()
-    door = Models(device="cpu", names={"lpips": str(perceptual["alex"])})
-
-    def said(pictures: dict[str, RGB] = images, **args: Any) -> float | None:
-        return run_measure("lpips", args, pictures, door).value
-
-    whole, outside = said(mask="none"), said()
-    assert outside == 0 and whole is not None and whole > 0.01
-    assert said({**images, "edited": images["source"]}, mask="none") == 0
-    assert said({**images, "mask": np.zeros_like(images["source"])}) == whole
-    with pytest.raises(MeasureError, match="nothing lies outside the mask"):
-        said({**images, "mask": np.full_like(images["source"], 255)})
-    tiny = {key: rgb[:40] for key, rgb in images.items()}
-    with pytest.raises(MeasureError, match=r"160×40 px is smaller than LPIPS needs \(64 px a side\)"):
-        said(tiny, mask="none")
-    check_measure(_measure("lpips"), images=images, models=door)
-
-
 def test_files_that_are_no_lpips_weights_are_named(tmp_path: Path, perceptual: dict[str, Path]) -> None:
     with pytest.raises(ModelAbsent, match="it needs a file of LPIPS weights; name one by --set lpips=… or EDITLOUPE_LPIPS"):
         models.get("lpips")
@@ -241,27 +153,3 @@ def test_files_that_are_no_lpips_weights_are_named(tmp_path: Path, perceptual: d
     torch.save({"weight": torch.zeros(3)}, tmp_path / "other.pth")
     with pytest.raises(ConfigError, match="is not what"):
         LPIPS(tmp_path / "other.pth", device="cpu").prepare()
-
-
-def test_a_folder_is_measured_by_weights_that_are_named(
-    folders: dict[str, Path], perceptual: dict[str, Path], tmp_path: Path
-) -> None:
-    images = drawn()
-    for name, rgb in images.items():
-        Image.fromarray(rgb).save(tmp_path / f"{name}.png")
-    row = {"id": "a", "source_file_name": "source.png", "edited_file_name": "edited.png", "mask_file_name": "mask.png"}
-    (tmp_path / "metadata.jsonl").write_text(json.dumps({**row, "instruction": "Add a square."}) + "\n")
-    words = ["measure", str(tmp_path), "--measures", "clip,dino,lpips", "--device", "cpu", "--out", str(tmp_path / "run")]
-    given = (("clip", folders["clip"]), ("dino", folders["dinov3"]), ("lpips", perceptual["alex"]))
-    named = [word for kind, path in given for word in ("--set", f"{kind}={path}")]
-
-    def call(*more: str) -> Any:
-        command = [sys.executable, "-m", "editloupe", *words, *more]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    absent = call()
-    assert "lpips is not defined here: it needs a file of LPIPS weights" in " ".join(absent.stderr.split())
-    assert absent.returncode == 1
-    done = call(*named)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "CLIP" in done.stdout and "3 of 3 findings judged" in done.stdout

@@ -217,17 +217,6 @@ def test_a_local_model_on_the_gpu_keeps_the_contract_of_backends(chat_folder: Pa
     assert (raw["precision"], raw["device"]) == ("bfloat16", f"cuda:0 {torch.cuda.get_device_name(0)}")
 
 
-def test_a_seed_holds_on_the_gpu_and_the_processs_own_generator_is_left_alone(chat_folder: Path) -> None:
-    from tests.models.test_chat import ask, opened
-
-    lmm = opened(chat_folder, "?device=cuda")
-    lmm.reach()
-    before = torch.cuda.get_rng_state()
-    texts = [ask(lmm, temperature=1.0, seed=seed).text for seed in (1, 2, 1)]
-    assert texts[0] == texts[2] != texts[1]
-    assert torch.equal(before, torch.cuda.get_rng_state())
-
-
 def test_a_conversation_that_the_gpu_has_no_room_for_is_a_failure_of_its_own(chat_folder: Path, leave: Leave) -> None:
     from tests.models.test_chat import opened, question
 

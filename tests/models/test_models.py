@@ -15,7 +15,6 @@ from editloupe import models, plugins
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, UnknownPlugin
 from editloupe.models import opening
 from editloupe.models.hub import saved_weights
-from editloupe.models.upscale.base import Lanczos
 
 
 def test_an_unknown_kind_lists_the_known() -> None:
@@ -38,14 +37,6 @@ def test_finding_models_imports_neither_torch_nor_transformers() -> None:
         "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_model_without_weights_says_that_there_is_nothing_to_load() -> None:
-    upscaler = models.get("upscale")
-    assert isinstance(upscaler, Lanczos)
-    models.prepare(upscaler)
-    assert models.describe(upscaler) == "Lanczos (nothing to load)"
-    assert models.computed(upscaler) == {}
 
 
 @pytest.fixture

@@ -80,41 +80,11 @@ def test_sam_sees_what_transformers_own_processor_prepares(size: tuple[int, int]
         assert found.score == pytest.approx(float(score), abs=1e-4)
 
 
-def test_sam_2_sees_what_transformers_own_processor_prepares(folders: dict[str, Path]) -> None:
-    pytest.importorskip("torchvision", reason="transformers' processor of SAM 2 needs torchvision")
-    from transformers import Sam2Model, Sam2Processor
-
-    made, rgb = segmenter(folders["sam2"]), noise(120, 90)
-    processor = Sam2Processor.from_pretrained(folders["sam2"])
-    inputs = processor(rgb, input_boxes=[[list(box) for box in BOXES]], return_tensors="pt")
-    with torch.inference_mode():
-        raw = Sam2Model.from_pretrained(folders["sam2"]).eval()(
-            pixel_values=inputs["pixel_values"], input_boxes=inputs["input_boxes"], multimask_output=False
-        )
-    item = made._item(made._ready(), rgb, BOXES)
-    # Pillow and torchvision round a resized pixel apart by at most one of 255 (0.0175 with the least std).
-    assert np.abs(item.pixels - inputs["pixel_values"][0].numpy()).max() < 0.018
-    assert np.abs(item.boxes - inputs["input_boxes"][0].numpy()).max() < 1e-4
-    masks = processor.post_process_masks(raw.pred_masks, inputs["original_sizes"])[0]
-    for found, mask in zip(made(rgb, BOXES), masks, strict=True):
-        assert np.mean(found.mask != mask[0].numpy()) < 0.01
-
-
-def test_a_mask_follows_the_picture_whatever_the_network_saw(folders: dict[str, Path]) -> None:
-    small = np.zeros((90, 120, 3), dtype=np.uint8)
-    small[20:60, 30:80] = (200, 30, 30)
-    for family in FAMILIES:
-        made = segmenter(folders[family])
-        one = made(small, [Box(30, 20, 80, 60)])[0].mask
-        two = made(small.repeat(2, axis=0).repeat(2, axis=1), [Box(60, 40, 160, 120)])[0].mask
-        assert np.mean(one != two[::2, ::2]) < 0.03
-
-
 def test_a_bad_folder_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "detr"}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"'detr' is no segmenter known here \(sam, sam2, sam2_video\)"):
         models.get("segment", str(tmp_path), device="cpu")
-    with pytest.raises(ConfigError, match=r"segmenter 'no-such': no such folder or file, and no hub id"):
+    with pytest.raises(ConfigError, match=r"segmenter 'no-such': no such folder or file, not in the local cache"):
         models.get("segment", "no-such", device="cpu")
 
     def loaded(name: str, spoil: Any) -> None:

@@ -10,16 +10,9 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.features.base import Tokens, most_square
+from editloupe.models.features.base import Tokens
 from tests.imaging.drawn import textured
 from tests.models.tiny_encoders import PROCESSORS, encoder, encoder_folder
-
-
-@pytest.mark.parametrize(
-    ("count", "grid"), [(196, (14, 14)), (200, (10, 20)), (201, (3, 67)), (20, (4, 5)), (7, (1, 7)), (1, (1, 1))]
-)
-def test_the_most_square_grid(count: int, grid: tuple[int, int]) -> None:
-    assert most_square(count) == grid
 
 
 def test_registers_that_count_as_patches_shift_all_others() -> None:

@@ -12,12 +12,8 @@ import pytest
 from editloupe import models
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.devices import Device
-from editloupe.models.upscale.base import Lanczos, NetworkUpscaler
-from editloupe.tools import crops
+from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.tools.base import open_toolbox
-from editloupe.tools.crops import enlarge
-from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.settings import ToolSettings
 from tests.models.tiny_networks import noise, rrdbnet_file, rrdbnet_tensors
 
@@ -96,86 +92,12 @@ def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:
     assert np.abs(whole.astype(int) - tiled.astype(int)).max() <= 1
 
 
-def test_tiles_share_no_more_than_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = opened(rrdbnet_file(tmp_path))
-    run, sizes = made._run, []
-
-    def counted(tiles: list[RGB]) -> list[RGB]:
-        sizes.extend(tile.shape[:2] for tile in tiles)
-        return list(run(tiles))
-
-    monkeypatch.setattr(made._batcher, "_run", counted)
-    assert made(noise(260, 20), 4).shape == (80, 1040, 3)
-    # Two tiles of (260 + 32) / 2 px, not two of 256 that would share 252; and on a CPU one after the other.
-    assert sizes == [(20, 146), (20, 146)]
-    assert made._batcher.max_batch == 1
-
-
-@pytest.mark.parametrize(("native", "asked"), [(4, 2), (2, 4), (4, 4), (2, 2)])
-def test_the_size_is_what_was_asked_for_whatever_the_network_has(native: int, asked: int, tmp_path: Path) -> None:
-    made = opened(rrdbnet_file(tmp_path, scale=native))(noise(13, 9), asked)
-    assert made.shape == (9 * asked, 13 * asked, 3)
-    assert made.dtype == np.uint8
-
-
-def test_safetensors_load_as_the_pickle_does(tmp_path: Path) -> None:
-    save_file = pytest.importorskip("safetensors.torch").save_file
-    save_file(rrdbnet_tensors(), tmp_path / "tiny.safetensors")
-    rgb = noise(10, 8)
-    assert np.array_equal(opened(tmp_path / "tiny.safetensors")(rgb, 4), opened(rrdbnet_file(tmp_path))(rgb, 4))
-
-
-def test_one_copy_serves_the_process_and_its_version_names_the_weights(tmp_path: Path) -> None:
-    path = rrdbnet_file(tmp_path)
-    first = opened(path)
-    assert opened(path) is first
-    assert first.version.startswith("tiny_x4 sha256:")
-    torch.save({"params": rrdbnet_tensors(seed=1)}, path)
-    assert opened(path).version != first.version
-
-
-def test_a_small_crop_is_enhanced_on_its_own_and_the_rest_of_the_way_resampled() -> None:
-    class Doubled:
-        name, version, learned = "Doubled", "Doubled", True
-
-        def __init__(self) -> None:
-            self.calls: list[int] = []
-
-        def __call__(self, rgb: RGB, scale: int) -> RGB:
-            self.calls.append(scale)
-            return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
-
-    upscaler = Doubled()
-    assert enlarge(upscaler, noise(20, 10), width=320, height=160).shape == (160, 320, 3)
-    assert enlarge(upscaler, noise(20, 10), width=30, height=15).shape == (15, 30, 3)
-    assert enlarge(upscaler, noise(20, 10), width=10, height=5).shape == (5, 10, 3)
-    assert upscaler.calls == [4, 4]
-
-
-def test_without_a_name_it_is_lanczos() -> None:
-    assert isinstance(models.get("upscale"), Lanczos)
-    assert isinstance(models.get("upscale", "lanczos"), Lanczos)
-    assert Enhancer().version == "2; Lanczos"
-
-
 def test_weights_that_give_no_numbers_are_an_observation_not_a_black_picture(tmp_path: Path) -> None:
     tensors = rrdbnet_tensors()
     tensors["conv_last.bias"][:] = float("nan")
     torch.save(tensors, tmp_path / "nan.pth")
     with pytest.raises(ToolError, match="no numbers"):
         opened(tmp_path / "nan.pth")(noise(8, 8), 4)
-
-
-def test_on_a_cpu_only_the_enhancer_uses_a_learned_upscaler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = ToolSettings(upscaler=str(rrdbnet_file(tmp_path)), device="cpu")
-    names = ["enhancer", "zoom_in", "localize_differences"]
-    versions = open_toolbox(names, settings).versions()
-    assert "tiny_x4" in versions["enhancer"]
-    assert versions["zoom_in"] == "3; Lanczos"
-    assert versions["localize_differences"] == "5; Lanczos"
-    # On a GPU all three do; the judge's identity tells the two apart.
-    monkeypatch.setattr(crops, "open_device", lambda name: Device("cuda:0", half=True))
-    assert all("tiny_x4" in version for version in open_toolbox(names, settings).versions().values())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.errors import ConfigError
-from editloupe.prompts import MOST_CHARACTERS, OwnTemplate, bounded, render
+from editloupe.prompts import OwnTemplate, bounded, render
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -68,10 +68,6 @@ def test_a_template_without_end_is_one_message_in_seconds(template: str, told: s
     assert text_of("{{ s }}", s="still here") == "still here"
 
 
-def test_the_longest_text_is_still_rendered():
-    assert len(text_of("{{ 'é' * n }}", n=MOST_CHARACTERS)) == MOST_CHARACTERS
-
-
 def test_one_process_serves_all_templates_and_threads():
     text_of("a")
     before = bounded._process
@@ -79,14 +75,6 @@ def test_one_process_serves_all_templates_and_threads():
         found = list(pool.map(lambda n: text_of("{{ n }} of {{ s }}", n=n, s="é\ud800"), range(100)))
     assert found == [f"{n} of é\ud800" for n in range(100)]
     assert bounded._process is before
-
-
-def test_a_process_that_was_killed_is_started_again():
-    text_of("a")
-    assert bounded._process is not None
-    bounded._process.kill()
-    bounded._process.wait()
-    assert text_of("b") == "b"
 
 
 def test_a_variable_that_no_other_process_can_be_given_is_named():

@@ -31,13 +31,8 @@ VERDICTS_ALONE: Json = {"cc": "none", "quality": "none"}
 REMOVE = Edit(edit_type="subject_remove", target="red cup")
 ADD = Edit(edit_type="subject_add", new="lamp", position="left", reference="jar")
 REPLACE = Edit(edit_type="subject_replace", target="cups", new="jar")
-COLOR = Edit(edit_type="color_alter", target="jar", new="blue")
-MATERIAL = Edit(edit_type="material_alter", target="jar", new="wood")
-ADD_TEXT = Edit(edit_type="text_change", new="OPEN")
-NEW_TEXT = Edit(edit_type="text_change", target="sign", old_text="SHUT", new="OPEN")
 MOVE = Edit(edit_type="position_change", target="red cup", position="left", reference="glass jar")
 COUNT = Edit(edit_type="count_change", target="cup", count=3)
-PARK = Edit(edit_type="background_change", new="park", keep=("bear", "jar"))
 
 
 def chain_of(*edits: Edit, mode: Mode = "multipass", outputs: str = "", id: str = "7", **extra: Json) -> Sample:

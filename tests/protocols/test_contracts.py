@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("toys")
         ("edival-build", {"grounding": "none", "turns": 9}),
         ("dlebench-build", {"grounding": "given"}),
         ("giebench-build", {"masks": "given", "edits": 9}),
-        ("measures", {"measures": "mse,l1,toy-share", "align": "register"}),
+        ("measures", {"measures": "mse,l1,toy-share", "align": "sift"}),
         *(("dice", given) for given in ({}, {"form": "lines"}, {"detector": "localize"}, {"patch": "coherent"})),
         *((name, {}) for name in ("unicbench", "unicverify")),
     ],
@@ -176,19 +176,6 @@ def refused(sample: Any, metric: str) -> Finding:
         task_id=f"{sample.key} {metric}", judge_id="j", repeat=0, sample_id=sample.id, editor=sample.editor, metric=metric,
         status="refused",
     )  # fmt: skip
-
-
-def test_a_score_that_is_left_out_of_what_was_asked_is_missing() -> None:
-    a, b = drawn_samples(ImageStore())[:2]
-    first, *rest = scored(Given(of_one(5.0)), [a, b], [refused(a, "n"), refused(b, "m")])
-    assert (first.key, first.metric, first.value) == ("a/one", "m", 5.0)
-    assert [(s.key, s.metric, s.missing) for s in rest] == [("a/one", "n", "input_error"), ("b/one", "m", "input_error")]
-    assert "protocol 'given'" in rest[0].reason and "gave no score of it" in rest[0].reason
-    assert [s.to_json().get("protocol_fault") for s in (first, *rest)] == [None, True, True]
-    # A sample that is asked in other words than metrics is missing too, and what was not asked is not.
-    _, left_out = scored(Given(of_one(5.0)), [a, b], [refused(a, "step"), refused(b, "step")])
-    assert (left_out.key, left_out.metric, left_out.missing) == ("b/one", "m", "input_error")
-    assert [s.key for s in scored(Given(of_one(5.0)), [a, b], [refused(a, "m")])] == ["a/one"]
 
 
 TWICE = Recipe(alias="Image", origin=drawn_samples(ImageStore())[0].source)

@@ -17,14 +17,11 @@ from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import DataError, RateLimited, Rejected
-from editloupe.measures.base import run_measure
-from editloupe.protocols.base import Known, make_protocol, planned
+from editloupe.errors import RateLimited, Rejected
 from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.values import ImageRef, Json, Sample, Turn
 from tests.conftest import final
-from tests.protocols.findings import answered
 from tests.setups import open_with, run_over
 
 STORE = ImageStore()
@@ -123,11 +120,6 @@ def test_no_change_is_an_answer_and_what_failed_or_is_missing_is_no_number(tmp_p
     ):  # fmt: skip
         outcome, scores = run(tmp_path, script(reply, {"vase": "yes"}), edit(edited=edited), name=status)
         assert [f.metric for f in outcome.findings] == ["differences"] and of_sample(scores) == [status] * 3
-    # Two files of the same bytes need not be asked about.
-    backend = script(listed(CAT), {"cat": "no"})
-    _, scores = run(tmp_path, backend, edit(edited=SOURCE), name="identical", skip_identical=True)
-    assert not backend.requests and of_sample(scores) == [0, 0, 1]
-    assert len(run(tmp_path, backend, edit(edited=SOURCE), name="asked")[0].findings) == 2
 
 
 def test_a_run_killed_between_the_waves_resumes_with_the_coherence_tasks_only(tmp_path: Path) -> None:
@@ -137,30 +129,6 @@ def test_a_run_killed_between_the_waves_resumes_with_the_coherence_tasks_only(tm
     _, scores = run(tmp_path, up)
     assert ["Editing instruction" in request.messages[0].text for request in up.requests] == [True, True]
     assert of_sample(scores) == [1, pytest.approx(0.1), 0]
-
-
-def test_boxes_are_drawn_where_the_option_says(tmp_path: Path) -> None:
-    original, edited = "Original Image", "Edited Image"
-    for marks, op, color, drawn in (
-        *(("both", op, color, (original, edited)) for op, color in (("ADD", "red"), ("EDIT", "green"), ("REMOVE", "blue"))),
-        *(("paper", op, color, (one,)) for op, color, one in (("ADD", "red", edited), ("EDIT", "green", original))),
-        *(("official", op, color, (one,)) for op, color, one in (("EDIT", "green", edited), ("REMOVE", "blue", original))),
-    ):
-        backend = script(listed(entry(op, "it", 100, 200, 300, 400)), {"it": "yes"})
-        run(tmp_path, backend, name=f"{marks}-{op}", marks=marks)
-        asked = backend.requests[-1].messages[0]
-        assert f"with a {color} box in {' and '.join(drawn)}." in asked.text
-        changed = {part.alias for part in asked.images if part.image.sha256 not in (SOURCE.sha256, EDITED.sha256)}
-        assert changed == set(drawn), (marks, op)
-    # 1000×500 px and 340×510 px: a line is a 170th of the shorter side wide, at least 2 px.
-    sample = edit(edited=SMALL, extra=truth({"op": "ADD", "object": "hat", "box": [0.5, 0.5, 0.75, 1]}))
-    protocol = make_protocol("dice", {"detector": "given"})
-    (first,) = planned(protocol, [sample], Known())
-    assert first.kind == "measure"
-    _, ask = planned(protocol, [sample], Known([answered(first, run_measure(first.measure, first.args, {}))]))
-    views = {view.alias: view.params for view in ask.views}
-    assert views["Original Image"] == {"boxes": [[500, 250, 750, 500]], "color": [255, 0, 0], "width": 3}
-    assert views["Edited Image"] == {"boxes": [[170, 255, 255, 510]], "color": [255, 0, 0], "width": 2}
 
 
 def test_given_areas_are_judged_and_held_against_what_people_say(tmp_path: Path) -> None:
@@ -187,22 +155,3 @@ def test_given_areas_are_judged_and_held_against_what_people_say(tmp_path: Path)
         _, scores = run(tmp_path, script(final("I cannot tell."), {}), edit(extra=extra), name=name)
         assert scores["no_change", ""].value is None and scores["no_change", ""].dims["areas_given"] == count
         assert (("given", "area 1") in scores) == bool(count)
-
-
-def test_wrong_given_differences_are_refused_before_anything_is_asked() -> None:
-    whole: dict[str, Json] = {"op": "ADD", "box": [0, 0, 1, 1]}
-    small: dict[str, Json] = {"op": "ADD", "box": [0.1, 0.2, 0.3, 0.4]}
-    for item, boxes, message in (
-        ("vase", "unit", "expected an object with op and box"),
-        ({**whole, "op": "MOVE"}, "unit", "expected op as one of ADD, EDIT, REMOVE"),
-        ({**whole, "box": [0, 0, 1]}, "unit", "expected"),
-        ({**whole, "box": [0.9, 0, 0.1, 1]}, "unit", "inverted"),
-        ({**whole, "box": [0, 0, 500, 400]}, "unit", "reaches outside"),
-        ({**whole, "coherent": "yes"}, "unit", "expected coherent as true or false"),
-        ({**whole, "confidence": 7}, "unit", "expected a detector's confidence from 0 to 1"),
-        ({**whole, "confidence": None}, "unit", "or no such field for what a person gave, found None"),
-        # Fractions are not read as parts of a pixel.
-        *((small, convention, "looks like fractions; given_boxes=unit") for convention in ("xyxy", "thousandths")),
-    ):
-        with pytest.raises(DataError, match=message):
-            make_protocol("dice", {"given_boxes": boxes}).check([edit(extra={"differences": [item]})])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from PIL import Image
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from editloupe.protocols.dice.differences import Difference, given
+from editloupe.protocols.dice.differences import given
 
 
 def opened(folder: Path, rows: Any, name: str = "differences.json") -> Loaded:
@@ -21,10 +20,6 @@ def opened(folder: Path, rows: Any, name: str = "differences.json") -> Loaded:
         Image.fromarray(np.full((50, 100, 3), level, np.uint8)).save(folder / file)
     (folder / name).write_text(rows if isinstance(rows, str) else json.dumps(rows), encoding="utf-8")
     return load(folder, store=ImageStore())
-
-
-def found(loaded: Loaded) -> list[Sequence[Difference] | None]:
-    return [given(sample, "unit") for sample in loaded.samples]
 
 
 def test_an_edit_a_row(tmp_path: Path) -> None:
@@ -42,7 +37,7 @@ def test_an_edit_a_row(tmp_path: Path) -> None:
     ]
     loaded = opened(tmp_path, rows)
     assert (loaded.format, loaded.samples[0].id, loaded.samples[0].instruction) == ("dice", "7", "remove the cat")
-    first, *others = found(loaded)
+    first, *others = (given(sample, "unit") for sample in loaded.samples)
     assert [(one.op, one.object, tuple(one.box), one.coherent) for one in first or ()] == [
         ("REMOVE", "cat", (0.1, 0.2, 0.3, 0.4), True),
         ("ADD", "dog", (0, 0, 1, 1), None),
@@ -50,20 +45,3 @@ def test_an_edit_a_row(tmp_path: Path) -> None:
     assert others == [[], None]
     (refused,) = loaded.rejected
     assert "gone.png" in refused.message and "row 4" in refused.message
-
-
-def test_a_difference_a_row_as_the_published_detector_writes_them(tmp_path: Path) -> None:
-    def row(edited: str, operation: str, words: str, *box: float) -> dict[str, Any]:
-        pair = {"original_path": "a.png", "edited_path": edited, "gt_prompt": "make it red"}
-        return {**pair, "operation": operation, "complete_difference": words, "bbox": list(box), "confidence": 0.75}
-
-    rows = [
-        row("b.png", "EDIT", "EDIT: vase", 0, 0, 0.5, 0.5),
-        row("c.png", "ADD", "ADD: lamp: tall", 0, 0, 0.1, 0.1),
-        row("b.png", "REMOVE", "REMOVE: cat", 0.5, 0.5, 1, 1),
-    ]
-    loaded = opened(tmp_path, rows, "predicted_differences.json")
-    assert [[(one.op, one.object, one.confidence) for one in sample or ()] for sample in found(loaded)] == [
-        [("EDIT", "vase", 0.75), ("REMOVE", "cat", 0.75)],
-        [("ADD", "lamp: tall", 0.75)],
-    ]

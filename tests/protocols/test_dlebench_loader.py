@@ -67,21 +67,3 @@ def test_boxes_are_refused_until_it_is_stated_how_they_are_written(download: Cal
     fields = tmp_path / "map.toml"
     fields.write_text('layout = "dlebench"\n[options]\nbbox_format = "xywh"\n', encoding="utf-8")
     assert opened(path, fields=fields).samples[0].targets[0].boxes["source"] == Box(5, 5, 25, 25)
-
-
-def test_boxes_may_lie_in_a_file_beside(download: Callable[..., Path], write: Callable[..., Path]) -> None:
-    path = download(
-        [row("a"), row("b"), row("c"), row("c", reference_image="d.png", edit_operation="Remove the small cup.")],
-        size=(1100, 50),
-    )
-    write(
-        "dle/boxes.jsonl",
-        [
-            {"image": "a.png", "bbox": [1040, 30, 1060, 47], **PX},
-            {"image": "a.png", "bbox": [1045, 3, 1062, 9], **PX},
-            {"image": "c.png", "bbox": [0, 0, 9, 9], **PX},
-        ],
-    )
-    loaded = opened(path, out=path / "Reference_Images")
-    assert [len(s.targets) for s in loaded.samples] == [2, 0, 0, 0]
-    assert any("2 rows share their image" in note for note in loaded.notes)

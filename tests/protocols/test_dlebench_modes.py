@@ -17,7 +17,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.scores import Score
 from editloupe.traces.read import read_trace
 from tests.conftest import final
-from tests.protocols.dlebench_folder import EDITORS, HEIGHT, MISSING, SCENES, WIDTH, draw_folder
+from tests.protocols.dlebench_folder import EDITORS, HEIGHT, SCENES, WIDTH, draw_folder
 from tests.setups import open_with, run_over
 
 
@@ -61,12 +61,6 @@ def several(outcome: Outcome) -> Score:
     """The score of the sample with two targets."""
     (score,) = (s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
     return score
-
-
-def is_second(request: Request) -> bool:
-    """Whether a question is about the second target of "several", shown as it is; the first is shown twice as large."""
-    (image,) = (part.image for part in request.messages[0].parts if getattr(part, "alias", "") == "Original Image")  # type: ignore[union-attr]
-    return (image.width, image.height) == (346, 326)
 
 
 def pixels(outcome: Outcome, sha256: str) -> np.ndarray:
@@ -135,19 +129,6 @@ def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome
         for x0, y0, x1, y1 in boxes:
             assert white[y0:y1, x0:x1].all()
         assert white.sum() == 36 * 36 + 72 * 72
-
-
-def test_the_worst_target_counts_and_every_label_is_kept(folder: Path, tmp_path: Path):
-    def script(request: Request) -> str:
-        return final("Wrong Action" if is_second(request) else "Flawless Execution")
-
-    outcome, _ = judged(folder, tmp_path / "run", "oracle", script, criteria=("if",))
-    score = several(outcome)
-    assert score.parts == ("Flawless Execution", "Wrong Action")
-    # (2 − 1) / 3 · 100.
-    assert (score.label, score.value, score.normalised) == ("Wrong Action", 2, pytest.approx(100 / 3))
-    (missing,) = (s for s in outcome.scores if (s.editor, s.sample_id) == MISSING)
-    assert (missing.value, missing.missing) == (None, "missing_output")
 
 
 def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):

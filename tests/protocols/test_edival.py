@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pytest
-from PIL import Image
-
-from editloupe.answers import Number
-from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import Request
-from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded
-from editloupe.findings import Finding
-from editloupe.imaging.views import make_view
-from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.edival.instructions import Edit
-from editloupe.runs.outcome import Outcome
-from editloupe.values import Json
-from tests.conftest import final
 from tests.protocols.edival_play import (
     ADD,
-    ADD_TEXT,
-    COLOR,
     COUNT,
     LEFT,
-    MATERIAL,
     MIDDLE,
-    NEW_TEXT,
     PICTURES,
     REMOVE,
     REPLACE,
     RIGHT,
-    STORE,
-    VERDICTS_ALONE,
     Play,
     chain_of,
 )  # fmt: skip
-from tests.setups import open_with, run_over
 
-Cli = Callable[..., tuple[int, str, str]]
 OFFICIAL = {"rules": "official"}
 HAT = Edit(edit_type="subject_remove", target="hat")
 
@@ -122,74 +93,3 @@ def test_a_model_is_asked_only_where_detections_leave_it_open() -> None:
         play = Play(options=options, seen=seen, said={"newly_added": "yes"})
         assert play.verdict(chain_of(ADD)) == (1, None)
         assert (len(play.questions), len(play.looked)) == (questions, looked)
-
-
-def test_colour_and_material_are_judged_on_crops_or_on_whole_images() -> None:
-    play = Play(seen={(0, "jar"): [([20, 10, 30, 20], 0.5), ([0, 0, 9, 9], 0.3)]}, said={"attribute_in_crop": "yes"})
-    assert play.verdict(chain_of(COLOR)) == (1, None)
-    (task,) = play.questions
-    # The box is taken before the edit, and shown in both pictures.
-    crops = [("Crop Before", PICTURES[0]), ("Crop After", PICTURES[1])]
-    shown = [(v.alias, v.origin, v.op, list(v.region or ())) for v in task.views]
-    assert shown == [(alias, origin, "crop", [20, 10, 30, 20]) for alias, origin in crops]
-    assert "Color that was asked for: blue" in task.prompt and play.looked == [(0, "jar")]
-    # 10 px a side: 26 times is the least whole factor with 256 px or more.
-    crop = make_view(task.views[0], STORE).image
-    assert (crop.width, crop.height) == (260, 260)
-    play = Play(options=OFFICIAL, said={"attribute_in_image": "No. It is not."})
-    assert play.verdict(chain_of(MATERIAL)) == (0, None)
-    (task,) = play.questions
-    assert "Editing instruction: Change the material of jar to wood" in task.prompt and len(task.views) == 2
-    assert play.looked == []
-
-
-def test_text_is_read_and_compared_by_the_protocol() -> None:
-    play = Play(said={"text_in_image": "We are “Open”!"})
-    assert play.verdict(chain_of(ADD_TEXT)) == (1, None)
-    (task,) = play.questions
-    assert [view.origin for view in task.views] == [PICTURES[1]] and "OPEN" not in task.prompt and play.looked == []
-    other = Finding.of(task, judge_id="j", repeat=0, status="ok", ending="answer", answer=Number(value=1))
-    score = scored(make_protocol("edival", VERDICTS_ALONE), [chain_of(ADD_TEXT)], [other])[0]
-    assert (score.value, score.missing, score.reason) == (None, "off_menu", "1 is no text")
-    play = Play(seen={(0, "sign"): MIDDLE}, said={"text_in_crop": "open"})
-    assert play.verdict(chain_of(NEW_TEXT)) == (1, None)
-    (task,) = play.questions
-    assert [(v.origin, list(v.region or ())) for v in task.views] == [(PICTURES[1], [80, 20, 120, 60])]
-
-
-@pytest.fixture
-def boxed(tmp_path: Path) -> Loaded:
-    """A chain of three edits with given boxes, of which the last one counts one lamp with a score that is low."""
-    store, pictures = ImageStore(), []
-    for n in range(4):
-        Image.fromarray(np.full((100, 200, 3), 40 * n, np.uint8)).save(tmp_path / f"{n}.png")
-        pictures.append(store.add_file(tmp_path / f"{n}.png"))
-    boxes: Json = [{"red cup": LEFT}, {"red cup": [], "jar": LEFT}, {"sign": [], "jar": LEFT}, {"jar": LEFT}]
-    sample = chain_of(REMOVE, COLOR, ADD_TEXT, boxes=boxes)
-    turns = tuple(replace(turn, edited=pictures[n]) for n, turn in enumerate(sample.turns, start=1))
-    return Loaded(format="edival", samples=(replace(sample, source=pictures[0], turns=turns, editor="a"),), rejected=())
-
-
-def judged(loaded: Loaded, out: Path, **options: Any) -> Outcome:
-    def reply(request: Request) -> str:
-        return final("Open daily") if "Read the text" in str(request) else final("yes")
-
-    options = {**VERDICTS_ALONE, **options}
-    return run_over(open_with(protocol="edival", backend=ScriptedLMM(reply), options=options), loaded, out)
-
-
-def test_a_chain_runs_with_given_boxes_and_a_script(tmp_path: Path, boxed: Loaded, editloupe: Cli) -> None:
-    outcome = judged(boxed, tmp_path / "run")
-    values = [(s.metric, s.turn, s.value) for s in outcome.scores]
-    assert values == [(m, t, 1) for t in (1, 2, 3) for m in ("instruction_following", "image_success")]
-    by_question = {(f.metric, f.part): f for f in outcome.findings}
-    assert by_question["attribute_in_crop", ""].turn == 2
-    recorded = json.loads((tmp_path / "run" / "run.json").read_text())["identity"]["options"]
-    assert recorded == {**VERDICTS_ALONE, "rules": "paper", "mode": "plain"}
-    run, pages = tmp_path / "run", tmp_path / "pages"
-    export = ("export", run, "--html", pages)
-    for command in (("report", run), ("show", run, "a/7"), ("replay", run), ("verify", run), export):
-        code, out, err = editloupe(*command)
-        assert code == 0, (command, out, err)
-    (page,) = (pages / "samples").glob("*.html")
-    assert "nothing found" in page.read_text(encoding="utf-8")

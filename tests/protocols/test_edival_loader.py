@@ -18,7 +18,7 @@ from editloupe.data.samples import Loaded, load
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.values import Sample
-from tests.protocols.edival_files import CHAINS, Line, edit, lines, picture, write
+from tests.protocols.edival_files import CHAINS, edit, lines, picture, write
 
 Program = Callable[..., tuple[int, str, str]]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
@@ -26,10 +26,6 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" /
 
 def opened(path: Path, **options: Any) -> Loaded:
     return load(path, store=ImageStore(), **options)
-
-
-def there(sample: Sample) -> list[bool]:
-    return [turn.edited is not None for turn in sample.turns]
 
 
 def names(sample: Sample) -> list[str]:
@@ -68,39 +64,6 @@ def test_a_chain_is_one_sample_and_each_of_its_prompts_another(tmp_path: Path) -
         f"editor 'bagel': files in {folder} named "
         "{mode}/{image}_input_raw_turn_{turn}; 0 missing, 0 belong to no row",
     )
-
-
-def changed(index: int, turn: int, **columns: Any) -> list[Line]:
-    return [{**line, **columns} if (line["image_index"], line["turns"]) == (index, turn) else line for line in lines()]
-
-
-@pytest.mark.parametrize(
-    ("given", "id_", "message"),
-    [
-        # Lines 2 to 4 hold image 0.
-        (
-            [line for line in lines() if (line["image_index"], line["turns"]) != (0, 1)],
-            "0",
-            "line 3: image 0: there is a line for turn 3 and none for turn 1; expected one for each turn from 1 on",
-        ),
-        (changed(0, 3, turns=999_999_999), "0", "line 4: image 0: there is a line for turn 999999999 and none for turn 3"),
-        (
-            changed(0, 2, instructions=["Add tree", CHAINS[0][1][1]]),
-            "0",
-            "line 3: image 0, turn 2: column 'instructions' does not begin with what it holds in turn 1, on line 2",
-        ),
-        (
-            changed(0, 2, image_index="zero"),
-            "line-3",
-            "column 'image_index': expected a whole number from 0 on, found text 'zero'",
-        ),
-        (changed(0, 2, turns="0"), "line-3", "column 'turns': expected a whole number from 1 on, found text '0'"),
-    ],
-)
-def test_turns_that_are_no_chain_cost_their_image_alone(tmp_path: Path, given: list[Line], id_: str, message: str) -> None:
-    loaded = opened(write(tmp_path / "data", given), outputs=False)
-    assert [sample.id for sample in loaded.samples] == ["1"]
-    assert message in {row.id: row.message for row in loaded.rejected}[id_]
 
 
 @pytest.mark.skipif(not REAL.is_file(), reason="the shared sample of the benchmark is not on this machine")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from editloupe.data.images import RGB
 from editloupe.errors import ModelAbsent, Unavailable
-from editloupe.models.features.base import Tokens
-from editloupe.models.preference.base import Preferred
+from editloupe.models.preference import Preferred
 from editloupe.protocols.edival.chain import Chain, Pools
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.scores import Score
@@ -104,47 +102,6 @@ def test_no_box_is_no_value_unless_a_rule_says_so() -> None:
     why = "boxes cover all of the image (2), so no background is left"
     assert told(found, "background_consistency") == told(found, "background_l1") == (None, "not_defined", why)
     assert found["content_consistency", 1].value == found["object_consistency", 1].value
-
-
-def test_without_a_model_nothing_is_made_up() -> None:
-    found = compared(scene())
-    for name in ("object_consistency", "object_l1"):
-        status, reason = found[name, 1].missing, found[name, 1].reason
-        assert status == "not_defined" and reason.startswith("'jar' could not be looked for in the base image: it needs")
-    # Nor is the content the objects alone where the background could not be looked for.
-    edited = scene().copy()
-    edited[0, 0] = 255 - edited[0, 0]
-    found = compared(edited, boxes=[BASE, None])
-    assert found["object_consistency", 1].value == 1.0
-    why = "'cup' could not be looked for in the image after turn 1: it needs a model of the kind detect"
-    for name in ("background_consistency", "content_consistency"):
-        assert told(found, name) == (None, "not_defined", why)
-    # Without an encoder pixels are still compared; asked for alone, they have no content consistency.
-    found = compared(scene(), boxes=[BASE] * 2, door=Door(none=None))
-    assert found["object_l1", 1].value == found["background_l1", 1].value == 1.0
-    assert "it needs a model of the kind dino" in found["content_consistency", 1].reason
-    for cc, names in (("l1", {"object_l1", "background_l1", "alignment"}), ("none", set())):
-        verdicts = {"instruction_following", "image_success"}
-        assert {name for name, _ in compared(scene(), boxes=[BASE] * 2, cc=cc)} - verdicts == names
-
-
-class Turned(Drawn):
-    """Only red, around 150: 200 is +50, 100 is -50."""
-
-    def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
-        keep = np.array([1, 0, 0], np.float32)
-        return [
-            Tokens(cls=(t.cls - 150) * keep, registers=t.registers, patches=(t.patches - 150) * keep)
-            for t in super().tokens(images)
-        ]
-
-
-def test_a_cosine_below_0_counts_0_and_the_finding_keeps_it() -> None:
-    play = Play(options={"cc": "dino"}, door=Door(dino=Turned()))
-    found = of(play, drawn(remove_cup(), scene(), scene(jar=(100, 0, 0)), boxes=[BASE, BASE]))
-    (cosine,) = (one.value for one in play.findings if one.metric == "object_consistency")
-    assert cosine == pytest.approx(-1)
-    assert told(found, "object_consistency") == (0.0, None, "the cosine is -1.000 and counts 0")
 
 
 class Likes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -92,54 +91,6 @@ def judged(tmp_path: Path) -> Callable[..., Outcome]:
         return drive(open_setup(RunConfig.make(path=root, protocol="giebench", judge=judge, **given)), tmp_path / "run")
 
     return run
-
-
-def test_no_failure_counts_as_wrong_and_each_is_counted(judged: Callable[..., Outcome]) -> None:
-    replies = {0: "Red", 1: "Green", 2: "Red or Blue", 3: "Purple", 4: "", 5: ABSTAIN}
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(8)]
-    rows[7]["expected_answer"] = "Purple"
-
-    def answer(prompt: str) -> str:
-        return next(reply for n, reply in replies.items() if f"mug {n}?" in prompt)
-
-    outcome = judged(answer, *rows, without=(6,))
-    found = [score.missing or score.value for score in sorted(outcome.scores, key=lambda score: score.sample_id)]
-    read = [1.0, 0.0, "contradictory", "off_menu", "unparsed", "abstained"]
-    assert found == [*read, "missing_output", "input_error"]
-    # What the key says was not asked of anybody: it stands in the run, and is not counted as judged.
-    assert not any(f.metric == "key" for f in outcome.findings) and outcome.asked == 8
-    keys = [f for f in outcome.store.findings.values() if f.metric == "key"]
-    assert {f.label for f in keys if f.status == "ok"} == {"Red"} and len(keys) == 8
-    kinds = {entry["kind"] for entry in outcome.store.info["judges"].values() if "kind" in entry}  # type: ignore[union-attr]
-    assert kinds == {"key"}
-
-
-def test_the_whole_way_from_judging_to_rescoring(tmp_path: Path, editloupe: Cli) -> None:
-    def done(*words: str) -> tuple[str, str]:
-        code, said, err = editloupe(*words)
-        assert code == 0, said + err
-        return said, err
-
-    rows = [row(n, evaluation_question=f"What color is mug {n}?") for n in range(4)]
-    rows[3]["edit_type"] = "Scene Change"
-    write(tmp_path / "gie", rows)
-    for number in range(4):
-        draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
-    (tmp_path / "says.jsonl").write_text(json.dumps(final("Red")) + "\n", encoding="utf-8")
-    words = ("--protocol", "giebench", "--backend", "scripted/says.jsonl", "--out", "run")
-    assert "4 of 4 findings judged" in done("judge", "gie", "--edited", "omni=omni", *words)[0]
-    done("report", "run")
-    csv_rows = list(csv.DictReader((tmp_path / "run" / "report" / "accuracy.csv").read_text().splitlines()))
-    scene = next(one for one in csv_rows if one["edit_type"] == "Scene / Background Change")
-    assert (scene["editor"], scene["mean"], scene["judged"]) == ("omni", "100.0", "1")
-    said, _ = done("show", "run", "omni/0")
-    assert "Judge: key, key/key" in said and "Verdict: Red" in said
-    assert "4 as recorded" in done("replay", "run", "--observations", "live")[0]
-    said, _ = done("replay", "run", "--set", "abstain=wrong", "--out", "again")
-    assert "0 of 8 findings change" in said and "4 of 4 judged" in said and "Mean" not in said
-    # A letter is not read again by another order.
-    _, err = done("replay", "run", "--set", "shuffle_options=1", "--out", "other")
-    assert "its options were shown under other letters" in err
 
 
 # ---- The paper's own counts ------------------------------------------------------------------------------------------

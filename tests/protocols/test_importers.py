@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
 from editloupe.protocols.result_mapping import read_said
 from editloupe.protocols.unicbench.results import UNICBENCH
-from editloupe.protocols.unicbench.terms import METRICS
 from tests.data.benchmarks import draw, gedit, imgedit, kris
 from tests.data.benchmarks import write as write_json
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
@@ -66,23 +64,6 @@ def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, s
     assert (found.status, found.answer and found.answer.value) == (status, value)
     assert found.status == "ok" or found.reason
     assert read_said("instruction_following", rule, {"nc_score": 8.0}).reason == "the row has no if_score"
-
-
-def test_scores_become_findings_of_the_judge_that_its_folder_names(tmp_path: Path) -> None:
-    given = rows()
-    found = imported(tmp_path, [result(one) for one in given])
-    (spec,) = found.judges.values()
-    assert (spec.kind, spec.backend, spec.endpoint) == ("lmm", "imported/unicbench/gpt-4.1", "recorded elsewhere")
-    assert spec.sampling.temperature is None and list(found.judges) == ["gpt-4.1"]
-    # How the script judged is recorded, and no option of the protocol.
-    assert (found.options, found.rules) == ({"mode": "plain"}, {"unreadable": "0", "missing_output": "left out"})
-    # Three metrics of 8 samples, and RA of the 2 of Reasoning Editing.
-    assert Counter(f.metric for f in found.findings) == dict(zip(METRICS.values(), (8, 8, 8, 2), strict=True))
-    first = of(found, "instruction_following")[f"{given[0]['key']}.en"]
-    assert (first.status, first.value, first.reason, first.editor) == ("ok", 9.0, "Because of if.", "bagel")
-    assert first.judge_id == spec.id and len({finding.key for finding in found.findings}) == len(found.findings)
-    assert all(sample.edited is not None for sample in found.loaded.samples) and len(found.loaded.samples) == 8
-    assert "editor 'bagel', judge 'gpt-4.1', en: 8 of 8 samples have an entry" in found.notes
 
 
 def test_what_is_no_verdict_is_a_status_and_counts_in_the_published_mean_alone(tmp_path: Path) -> None:

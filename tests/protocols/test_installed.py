@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -233,41 +230,6 @@ def test_each_of_two_input_images_is_asked_about(
     }
     assert editloupe("replay", out)[0] == 0
     assert editloupe("show", out, "both")[0] == 0
-
-
-@pytest.mark.parametrize("protocol", ["turns", *(pytest.param(p, marks=pytest.mark.slow) for p in ("stars", "objects"))])
-def test_a_killed_run_goes_on_without_a_second_call(
-    protocol: str, tmp_path: Path, editloupe: Cli, calls: Callable[[], list[str]]
-) -> None:
-    words = [str(word) for word in judge_words(protocol, draw(tmp_path / "data", protocol), tmp_path / "run")]
-    program = [sys.executable, "-m", "editloupe", *words, "--concurrency", "1"]
-    killed = subprocess.run(program, env={**os.environ, "TOY_DIE": "4"}, capture_output=True, timeout=120, cwd=tmp_path)
-    assert (killed.returncode, len(calls())) == (137, 4)
-    code, _, err = editloupe(*words)
-    assert code == 0, err
-    # The call at which it died was never answered; all others are asked once.
-    assert len(calls()) == CALLS[protocol] + 1
-
-
-def test_a_run_whose_protocol_is_not_installed_says_so(tmp_path: Path, editloupe: Cli) -> None:
-    data, out = draw(tmp_path / "data", "choice"), tmp_path / "run"
-    assert editloupe(*judge_words("choice", data, out))[0] == 0
-    info = json.loads((out / "run.json").read_text())
-    info["identity"]["protocol"] = "gone"
-    (out / "run.json").write_text(json.dumps(info))
-    other = shutil.copytree(out, tmp_path / "other")
-    config = out / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("protocol: choice", "protocol: gone"), encoding="utf-8")
-    told = f"{out} was judged by a protocol that is not installed here: unknown protocol 'gone'"
-    for words, said in (
-        (["report", out], "installed"),
-        (["compare", out, other], "installed"),
-        (["gate", out, "--require", "unjudged<=1"], "installed"),
-        (["judge", out, "--retry"], told),
-        (["replay", out, "--set", "polite=true"], told),
-    ):
-        code, _, err = editloupe(*words)
-        assert code == 2 and "gone" in err and said in err, (words, err)
 
 
 @pytest.mark.parametrize(

@@ -52,16 +52,6 @@ def test_the_label_that_counts():
     assert joined(WRONG) == (WRONG, None) and joined("(refused)") == ("refused", None)
 
 
-def test_too_few_labels_are_no_score_and_the_commonest_failure_is_said():
-    assert joined(WRONG, "(refused)", "(unparsed)", "(unparsed)") == ("unparsed", None)
-    # Exactly half is not more than half.
-    assert joined(WRONG, "(refused)") == ("refused", None)
-    assert joined(WRONG, WRONG, "(refused)") == (WRONG, 0.0)
-    # Two of five have been asked so far.
-    assert joined(WRONG, WRONG, count=5) == (None, None)
-    assert joined("(missing_output)", count=3) == ("missing_output", None)
-
-
 def test_entropy_counts_and_rules():
     assert (entropy_of([]), entropy_of([1, 1, 1, 1]), counted(["a", "b", "a"])) == (0, 2, "a ×2, b")
     for wrong in ({"count": 0}, {"by": "mean"}, {"abstain_above": -1}, {"abstain_above": float("nan")}):

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.build.targets import TargetRow, TargetTable, as_csv, with_boxes
+from editloupe.build.targets import TargetRow, TargetTable
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ModelAbsent, ToolError
 from editloupe.models import opening
@@ -68,9 +68,6 @@ def rows(outcome: Outcome) -> tuple[TargetRow, ...]:
     return TargetTable.of("data", outcome).rows
 
 
-MUG = {"instruction": "Make the mug blue."}
-
-
 class Breaks(Reds):
     """Fails as a network can."""
 
@@ -101,19 +98,3 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
     table = TargetTable(name="a", rows=(row,))
     assert table.unknown == {status: 1} and table.known == () and table.shares.unknown == 1
     assert set(table.summary()["quantiles"].values()) == {None}  # type: ignore[union-attr]
-
-
-def test_csv_has_a_line_a_target_and_metadata_gets_boxes_only_where_there_were_none(folder: Folder, find: Find) -> None:
-    found = rows(find(folder({**MUG}, {"instruction": "Make it cinematic."}, {"instruction": "Zzz."}), detector=Reds()))
-    text = as_csv([TargetTable(name="data", rows=found)]).splitlines()
-    assert text[1].startswith('data,s0,Make the mug blue.,mug,"rules (baseline ')
-    assert ",40.0,30.0,60.0,40.0,0.01,detector,0.62,1,ok," in text[1] and ",,,,,,,,no_phrase," in text[3]
-    lines = [({"id": r.item, "note": "é"}, (r.source, r.instruction)) for r in found]
-    text, count = with_boxes(lines, found, detector="reds 1")
-    first, second, third = map(json.loads, text.splitlines())
-    assert count == 1
-    assert (first["bbox"], first["bbox_format"], first["target_name"]) == ([40, 30, 60, 40], "xyxy", "mug")
-    assert first["bbox_by"]["detector"] == "reds 1" and first["note"] == "é"
-    assert "bbox" not in second and "bbox" not in third
-    had = [({**lines[0][0], "bbox": [1, 2, 3, 4]}, lines[0][1])]
-    assert json.loads(with_boxes(had, found, detector="reds 1")[0])["bbox"] == [1, 2, 3, 4]

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from editloupe.answers import Number, Scale
-from editloupe.backends.scripted import ScriptedLMM
-from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError
+from editloupe.answers import Number
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.rubrics import load_rubric
-from editloupe.runs.worker import Worker
 from editloupe.scores import Score
 from editloupe.tasks import Ask
 from editloupe.values import ImageRef, Sample, Turn
-from tests.conftest import final
 from tests.protocols.unicbench_published import METRICS
-from tests.setups import open_with
 
 POINTS = ["The trees are gone.", "There is bamboo\nin their place."]
-SEVEN = '{"score": 7, "reason": "The bamboo (left) is green."}'
 
 
 def edit(id: str = "k.en", *, task: str = "Object Editing", edited: bool = True, **extra: Any) -> Sample:
@@ -69,19 +59,6 @@ def scores_of(one: Sample, given: dict[str, float | str], **options: str) -> dic
 # ---- Questions ---------------------------------------------------------------------------------------------------------
 
 
-def test_three_metrics_are_asked_of_every_edit_and_reasoning_accuracy_of_reasoning_editing_alone() -> None:
-    assert list(asked(edit())) == [METRICS[short] for short in ("IF", "NC", "VQ")]
-    found = asked(REASONING)
-    assert list(found) == list(METRICS.values())
-    for metric, task in found.items():
-        assert task.answer == Scale(low=0, high=10, reason=True) and task.tools == () and task.blocked is None
-        assert [view.alias for view in task.views] == ["Original Image", "Edited Image"]
-        assert "\nEditing Instruction: Replace the trees with bamboo.\n" in task.prompt
-        assert ("1. The trees are gone.\n2. There is bamboo in their place." in task.prompt) == (
-            metric == "reasoning_accuracy"
-        )
-
-
 def test_the_penalties_are_those_of_the_paper() -> None:
     # Prompts 1 to 4, in their order: what each fault costs, from … to.
     assert {c.short: [(p.low, p.high) for p in c.penalties] for c in load_rubric("unicbench").criteria} == {
@@ -90,19 +67,6 @@ def test_the_penalties_are_those_of_the_paper() -> None:
         "VQ": [(4, 4), (3, 3), (2, 2), (2, 4), (2, 3), (4, 4), (2, 2)],
         "RA": [(3, 3), (3, 3), (3, 3), (2, 2), (2, 2), (2, 2), (2, 2)],
     }
-
-
-def test_only_samples_of_the_languages_asked_for_get_questions_and_scores() -> None:
-    chinese = edit("k.cn", language="cn")
-    assert asked(chinese, language="en") == {} and scores_of(chinese, {}, language="en") == {}
-    assert list(asked(chinese, language="cn")) == list(asked(chinese))
-    assert asked(edit(language=None), language="cn"), "a sample that names no language is always asked about"
-    with pytest.raises(ConfigError, match=r"option language: unknown language 'fr'; expected en, cn, or en,cn"):
-        make_protocol("unicbench", {"language": "fr"})
-    with pytest.raises(DataError, match=r"no sample is in the language asked about \(en\); the samples are in cn"):
-        make_protocol("unicbench", {"language": "en"}).check([chinese])
-    with pytest.raises(DataError, match=r"bagel/k.fr: language 'fr'; expected en or cn"):
-        make_protocol("unicbench").check([edit("k.fr", language="fr")])
 
 
 def test_a_reasoning_row_without_points_is_an_input_error_and_no_mean_of_three() -> None:
@@ -135,34 +99,6 @@ def test_overall_is_the_geometric_mean_of_what_applies() -> None:
 
 
 # ---- The loop ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def judged(sample: Sample, store: ImageStore) -> Callable[..., Finding]:
-    """The finding of one metric of a real pair of pictures."""
-
-    def judge(lmm: Any, **settings: Any) -> Finding:
-        setup = open_with(backend=lmm, protocol="unicbench", criteria=("if",), **settings)
-        (task,) = setup.protocol.plan([sample], Known())
-        return Worker(setup=setup, images=store).run_task(task)
-
-    return judge
-
-
-def test_an_unusable_score_is_reminded_of_and_then_has_its_status(judged) -> None:
-    for said, status in (
-        ('{"score": 11, "reason": "x"}', "off_menu"),
-        ('{"score": "eight", "reason": "x"}', "off_menu"),
-        ('{"score": 7} {"score": 5}', "contradictory"),
-        ('{"reason": "x"}', "off_menu"),
-    ):
-        lmm = ScriptedLMM([final(said, thought) for thought in ("Once.", "Twice.", "Thrice.")])
-        finding = judged(lmm)
-        assert (finding.status, finding.answer, finding.counts) == (status, None, {"reminders": 2}), said
-        reminder = 'The answer is one JSON object of this form: {"score": <number from 0 to 10>'
-        assert reminder in lmm.requests[1].messages[-1].text
-    mended = judged(ScriptedLMM([final(said), final(SEVEN)]))
-    assert (mended.value, mended.reason, mended.counts) == (7.0, "The bamboo (left) is green.", {"reminders": 1})
 
 
 # ---- Whole runs --------------------------------------------------------------------------------------------------------

@@ -76,21 +76,6 @@ def edit(folder: Path, given: Rows, languages: Iterable[str] = ("en", "cn"), bla
     return folder
 
 
-def write_parquet(file: Path, given: Rows, *, images: Mapping[str, Sequence[bytes | None]]) -> Path:
-    """Write rows as Hugging Face does: every column in every row, images as {bytes, path}."""
-    import polars
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    columns = list(dict.fromkeys(name for one in given for name in one if name != "image_path"))
-    frame = polars.DataFrame([{name: one.get(name) for name in columns} for one in given], infer_schema_length=None)
-    for name, files in images.items():
-        cells = [None if data is None else {"bytes": data, "path": f"{n}.png"} for n, data in enumerate(files)]
-        kind = polars.Struct({"bytes": polars.Binary, "path": polars.String})
-        frame = frame.with_columns(polars.Series(name, cells, dtype=kind))
-    frame.write_parquet(file)
-    return file
-
-
 Scores = Mapping[str, Any]
 """By the names that a row of results has: if, nc, vq, ra."""
 

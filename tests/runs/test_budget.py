@@ -60,14 +60,6 @@ CHEAP = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("pri
 """1 000 · 2 $/M + 100 · 10 $/M = 0.003 $ an answer."""
 
 
-def test_without_a_budget_everything_is_judged_and_added_up(tmp_path: Path):
-    outcome = run(tmp_path, prices=CHEAP)
-    assert (outcome.ledger.calls, outcome.interrupted, outcome.ledger.reason) == (12, False, "")
-    assert outcome.ledger.usage == Usage(input_tokens=12_000, output_tokens=1200)
-    assert outcome.ledger.cost == pytest.approx(12 * 0.003)
-    assert outcome.ledger.prices.basis(outcome.setup.backend) == "prices of prices.toml"
-
-
 @pytest.mark.parametrize(
     ("budget", "reason"),
     # 1 100 tokens and 0.003 $ an answer: the limit is reached with the third.
@@ -200,14 +192,6 @@ def test_list_prices_hold_for_a_providers_own_endpoint_only():
     assert Prices().of(Priced("langchain/openai:gpt-4o-mini"), usage) == pytest.approx(0.75)
     assert Prices().of(Priced("openai/gpt-4o-mini?base_url=http://127.0.0.1:9/v1"), usage) is None
     assert Prices().of(Priced("openai/no-such-model"), usage) is None
-
-
-def test_cached_input_has_its_own_price_where_it_has_one_and_an_embedded_judge_costs_nothing():
-    usage = Usage(input_tokens=1000, output_tokens=0, cached_tokens=400)
-    # 600 · 2 + 400 · 0.5 = 1 400 millionths.
-    assert ModelPrice(input=2.0, output=10.0, cached_input=0.5).of(usage) == pytest.approx(0.0014)
-    assert ModelPrice(input=2.0, output=10.0).of(usage) == pytest.approx(0.002)
-    assert Prices().of(ScriptedLMM([]), usage) == 0.0
 
 
 def test_a_file_of_prices_is_read_by_model_or_by_uri(tmp_path: Path):

@@ -13,7 +13,6 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.images import ImageStore
-from editloupe.errors import RunMismatch, Unavailable
 from editloupe.findings import Observation
 from editloupe.runs.outcome import Outcome
 from editloupe.tools.base import BUILT_IN_TOOLS
@@ -141,25 +140,3 @@ def test_pictures_are_black_and_what_they_hide_is_kept_and_worked_on(tmp_path: P
     # The places that the thought rests on are those of the input images, through a crop of a hidden crop too.
     assert [f.evidence for f in black.findings] == [f.evidence for f in plain.findings]
     assert all(f.evidence for f in black.findings)
-
-
-def test_an_ablated_judge_is_another_judge_and_its_run_another_run(tmp_path: Path) -> None:
-    plain, black = open_with(), open_with(ablate=("black-crops",))
-    assert plain.judge.id != black.judge.id
-    assert "ablations" not in plain.spec.identity and black.spec.identity["ablations"] == ["black-crops"]
-    assert black.toolbox.tools["localize_differences"].version.endswith("+black")
-    assert open_with(ablate=("black-crops", "black-crops")).judge.id == black.judge.id
-    judged(tmp_path / "run")
-    with pytest.raises(RunMismatch):
-        judged(tmp_path / "run", "black-crops")
-
-
-def test_a_run_goes_on_over_pictures_that_were_hidden_before_it_was_cut_off(tmp_path: Path) -> None:
-    replies = [LOOK, Unavailable("gone"), *[final("Wrong Action")] * 3]
-    first = judged(tmp_path / "run", "black-crops", backend=ScriptedLMM(replies))
-    assert {f.status for f in first.findings} == {"backend_failed"}
-    replies[1] = ZOOM
-    again = judged(tmp_path / "run", "black-crops", backend=ScriptedLMM(replies))
-    assert {(f.status, f.label) for f in again.findings} == {("ok", "Wrong Action"), ("unparsed", None)}
-    straight = judged(tmp_path / "straight", "black-crops", backend=ScriptedLMM([LOOK, ZOOM, *replies[2:]]))
-    assert looked(again) == looked(straight)

@@ -12,11 +12,9 @@ from editloupe.errors import ConfigError, Unavailable
 from editloupe.runs.lineage import read_whole
 from editloupe.runs.replay import Forked, fork
 from editloupe.runs.store import RunStore
-from editloupe.tasks import Budget
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK as LOOK_IN_TEXT
 from tests.conftest import final
 from tests.runs.test_resume import Edits
 from tests.setups import open_with, run_over
@@ -92,13 +90,4 @@ def test_a_failing_backend_leaves_a_child_that_says_so(run: Path):
     assert (child.finding.status, child.finding.label) == ("backend_failed", None)
     # Our own tags in an instruction are no tags.
     assert "Ignore ‹tool_call› in what I say." in lmm.requests[0].messages[-1].text
-    assert read_whole(run, run / child.trace).problems == ()
-
-
-def test_a_fork_whose_budget_is_spent_asks_nothing_and_says_so(edits: Edits, tmp_path: Path):
-    setup = open_with(backend=ScriptedLMM([LOOK_IN_TEXT]), criteria=("if",), budget=Budget(max_tokens=1))
-    run_over(setup, edits(1), run := tmp_path / "run")
-    lmm = ScriptedLMM([final("Wrong Action")])
-    child = forked(run, 1, lmm)
-    assert (child.finding.status, child.finding.ending, lmm.requests) == ("over_budget", "tokens", [])
     assert read_whole(run, run / child.trace).problems == ()

@@ -22,14 +22,6 @@ def write(folder: Path, *findings: dict[str, Any], mode: str = "w") -> None:
         file.writelines(json.dumps(one) + "\n" for one in findings)
 
 
-def test_two_turns_and_two_parts_are_questions_of_their_own_and_the_latest_of_one_counts(tmp_path: Path) -> None:
-    places: tuple[dict[str, Any], ...] = ({"turn": 1}, {"turn": 2}, {"part": "a"}, {"part": "b"}, {"metric": "n"})
-    write(tmp_path, *(finding(**place) for place in places), finding(turn=2, status="refused"))
-    index = RunIndex(tmp_path)
-    assert index.statuses() == {"ok": 4, "refused": 1}
-    assert (index.keys(), index.samples(), index.asked(["j"]), index.asked(["j", "k"])) == ([("e/s", "s")], 0, 1, 0)
-
-
 def test_refresh_sees_what_is_appended_and_what_was_changed(tmp_path: Path) -> None:
     write(tmp_path, finding(trace="traces/a"))
     index = RunIndex(tmp_path)
@@ -41,7 +33,7 @@ def test_refresh_sees_what_is_appended_and_what_was_changed(tmp_path: Path) -> N
         file.write(torn := json.dumps(finding(sample_id="torn")))
     index.refresh()
     assert index.version > version and index.lines(["torn"]) == {}
-    assert (index.keys_of("u"), index.names_trace("traces/b"), index.names_trace("traces/c")) == (["e/late"], True, False)
+    assert (index.names_trace("traces/b"), index.names_trace("traces/c")) == (True, False)
     with (tmp_path / "findings.jsonl").open("a") as file:
         file.write("\n")
     index.refresh()
@@ -52,14 +44,6 @@ def test_refresh_sees_what_is_appended_and_what_was_changed(tmp_path: Path) -> N
         index.refresh()
         assert index.keys() == [(f"e/{one['sample_id']}", one["sample_id"]) for one in others]
         assert list(index.lines([others[-1]["sample_id"]]).values()) == [(json.dumps(others[-1]) + "\n").encode()]
-
-
-@pytest.mark.parametrize("odd", [{"turn": 10**30}, {"turn": [1]}, {"turn": 1e999}, {"status": {"a": 1}}, {"trace": 5}])
-def test_a_line_that_no_index_can_hold_does_not_cost_the_others(odd: dict[str, Any], tmp_path: Path) -> None:
-    write(tmp_path, finding(), finding(sample_id="odd") | odd, finding(sample_id="half \ud800"))
-    index = RunIndex(tmp_path)
-    assert {("e/s", "s"), ("e/half \ud800", "half \ud800")} <= set(index.keys())
-    assert list(index.lines(["half \ud800"])) == ["findings.jsonl"]
 
 
 def test_one_sample_is_read_by_the_index_as_it_is_read_from_the_whole(

@@ -105,7 +105,7 @@ def test_a_name_is_kept_and_belongs_to_one_judge_and_without_one_the_id_tells(ed
     ids = [run(talker(), folder, tmp_path / "own", sampling=Sampling(temperature=t)).setup.judge.id for t in (0.0, 1.0)]
     assert list(RunStore.read(tmp_path / "own").judge_names().values()) == [f"scripted/test ({i[:6]})" for i in ids]
     lmm = talker()
-    with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature was 1\.0 and is 0\.5"):
+    with pytest.raises(RunMismatch, match=r"a judge 'warm' already, .* sampling temperature: was 1\.0, is 0\.5"):
         run(lmm, folder, out, name="warm", sampling=Sampling(temperature=0.5))
     assert lmm.requests == []
 
@@ -132,7 +132,7 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
     prompt.write_text("{{ criterion.question }}\n{{ instruction }}\n{{ images | join }}\n")
     refused(out, "--prompt: was not set, is mine.md", prompt=prompt)
     prompt.write_text("{{ criterion.question }}\n{{ instruction }} Look.\n{{ images | join }}\n")
-    refused(tmp_path / "elsewhere-1", r"--prompt\.text: was .*, is .* Look", prompt=prompt)
+    refused(tmp_path / "elsewhere-1", "--prompt: was another one of this name", prompt=prompt)
     built_in = rubric_path("dlebench")
     changed = built_in.read_text(encoding="utf-8").replace("Stop.", "Stop at once.").replace("stop", "stop now", 1)
     rubric.write_text(changed, encoding="utf-8")
@@ -173,18 +173,6 @@ def test_each_repeat_is_a_finding_with_a_trace_and_a_seed_of_its_own(edits: Edit
     ] * 2
 
 
-def test_more_repeats_ask_only_what_is_new(edits: Edits, tmp_path: Path):
-    folder, out, warm = edits(2), tmp_path / "run", Sampling(temperature=1.0, seed=5)
-    run(turns(BEST), folder, out, sampling=warm)
-    lmm = turns("", WRONG, WRONG)
-    outcome = run(lmm, folder, out, sampling=warm, repeats=Repeats(count=3, by="majority"))
-    assert (outcome.asked, outcome.reused, len(lmm.requests)) == (6, 2, 4)
-    assert {s.label for s in outcome.scores} == {WRONG}
-    silent = turns()
-    assert run(silent, folder, out, sampling=warm, repeats=Repeats(count=3)).reused == 6
-    assert silent.requests == []
-
-
 def test_merged_judges_keep_their_names_and_options(edits: Edits, tmp_path: Path):
     folder, shards, whole = edits(2), [tmp_path / "a", tmp_path / "b"], tmp_path / "whole"
     warm, rule = Sampling(temperature=1.0, seed=5), Repeats(count=3, by="majority")
@@ -199,15 +187,6 @@ def test_merged_judges_keep_their_names_and_options(edits: Edits, tmp_path: Path
     scores = {j.title: [s.label for s in j.scores] for j in judged_in(store)}
     assert scores == {"cool": [WRONG, WRONG], "warm": [WRONG, WRONG]}
     assert [j.repeats.by for j in judged_in(store)] == ["majority"] * 2
-
-
-def test_shards_in_which_a_name_means_two_judges_are_not_merged(edits: Edits, tmp_path: Path):
-    folder, shards, whole = edits(1), [tmp_path / "a", tmp_path / "b"], tmp_path / "whole"
-    run(talker(), folder, shards[0], name="one")
-    run(talker(), folder, shards[1], name="one", sampling=Sampling(temperature=1.0))
-    with pytest.raises(RunMismatch, match=r"a judge 'one' already, .* temperature was 0\.0 and is 1\.0"):
-        merge(whole, shards)
-    assert not whole.exists()
 
 
 def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

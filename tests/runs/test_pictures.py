@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.backends.base import Traits
-from editloupe.backends.scripted import ScriptedLMM
-from editloupe.data.images import ImagePolicy, ImageStore
-from editloupe.runs.worker import Worker
-from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
-from editloupe.values import Sample, Turn
-from tests.conftest import final
 from tests.runs.test_resume import talker
 from tests.setups import open_with, run_over, summaries
 
@@ -115,17 +108,3 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     ):
         opening = read_trace(tmp_path / "run" / str(by_id[name].trace)).opening()
         assert any(told in line for line in opening), (name, opening)
-
-
-def test_the_trace_says_what_was_sent(store: ImageStore, tmp_path: Path):
-    lmm = ScriptedLMM([final("Wrong Action")])
-    lmm.traits = Traits(describes="a script in an LMM's place", max_image_side=200)
-    source, edited = (store.add_array(np.full((h, w, 3), 90, np.uint8)) for w, h in ((400, 300), (200, 150)))
-    sample = Sample(id="one", source=source, turns=(Turn(instruction="Turn the mug red.", edited=edited),))
-    setup = open_with(backend=lmm, criteria=("if",))
-    (task,) = setup.protocol.plan([sample], {})
-    finding = Worker(setup=setup, images=store, run=tmp_path, samples={sample.key: sample}).run_task(task)
-    notes = [event for event in read_trace(tmp_path / str(finding.trace)).events if isinstance(event, Note)]
-    assert [note.data.get("px") for note in notes] == [[200, 150], [200, 150]]
-    assert notes[0].text.startswith("Original Image is sent as image/png, 200×150 px, ")
-    assert notes[0].data["bytes"] == len(store.encoded(source, ImagePolicy(max_side=200)).data)

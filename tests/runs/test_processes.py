@@ -27,8 +27,7 @@ from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.pool import Pool, measured_here, pool_of
 from editloupe.runs.verify import verify
-from editloupe.tools.ablations import ablated
-from editloupe.tools.base import Tool, Toolbox, ToolContext, open_toolbox
+from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.tools.enhancer import Enhancer
 from editloupe.tools.function import tool
 from editloupe.tools.outcome import ToolOutcome, run_call
@@ -36,7 +35,7 @@ from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, View
 from tests.conftest import LOOK, final, pixels, png
-from tests.runs.computing import CALL, Dies, Where, fails, naps, refuses
+from tests.runs.computing import CALL, Dies, Where, naps
 from tests.runs.test_kill import findings
 from tests.setups import open_with, run_over
 from tests.toys.install import install
@@ -113,28 +112,6 @@ def test_what_computes_and_can_be_pickled_crosses_and_all_else_stays(pool: Pool)
     for one in (Where(lambda: None), OfANotebook(), notebook, idle, big):
         for where in (pool, None):
             assert called(where, one).observation.text == here
-
-
-def test_errors_read_as_they_do_in_a_thread(pool: Pool):
-    for does in (refuses, fails):
-        assert called(pool, Where(does)) == called(None, Where(does))
-    assert called(pool, Where(fails)).crashed == "Odd: odd"
-
-
-def test_pictures_that_tools_make_are_the_same(pool: Pool, tmp_path: Path):
-    """One that an ablation hides is found again, too."""
-    found = []
-    for number, where in enumerate((pool, None)):
-        images = ImageStore(tmp_path / str(number))
-        box = ablated(open_toolbox(("localize_differences", "zoom_in")), ("black-crops",))
-        box, context = where.tools(box) if where else box, context_of(images)
-        names = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
-        seen = box.call("localize_differences", names, context)
-        assert all(images.array(view.image).max() == 0 for view in seen.views)
-        context = replace(context, views={**context.views, "Crop 1": seen.views[0]}, crops=1)
-        seen_again = box.call("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 400, 500]}, context)
-        found.append((seen, seen_again, [images.array(view.image).tobytes() for view in seen_again.kept]))
-    assert found[0] == found[1]
 
 
 def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

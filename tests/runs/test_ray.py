@@ -257,7 +257,7 @@ def test_a_machine_that_differs_ends_the_run_with_the_reason(
     for name, value, told in (
         ("VERSION", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
         ("Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
-        ("_identity", lambda setup: {"protocol": "dice"}, "protocol is 'dlebench' here and 'dice'"),
+        ("_identity", lambda setup: {"protocol": "dice"}, "--protocol: was dice, is dlebench"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(f"editloupe.runs.ray.{name}", value)

@@ -12,7 +12,6 @@ import pytest
 
 from editloupe.agent import nodes
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.baseline.backend import PixelBaseline
 from editloupe.data.images import ImageStore
 from editloupe.findings import Observation
 from editloupe.runs.drift import compare
@@ -89,12 +88,6 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
     assert (found.max_abs, found.psnr_db) == (2, round(10 * math.log10(255**2 / 4), 2))
 
 
-def test_twenty_turns_with_twenty_crops_cost_little_more_than_their_pictures_and_text(tmp_path: Path):
-    from benchmarks.replay import long_trace
-
-    assert long_trace(tmp_path / "run").ratio <= 1.1
-
-
 # Misses
 
 
@@ -106,25 +99,14 @@ def test_a_loop_that_asks_otherwise_today_is_a_miss_that_names_the_first_differe
     assert exit_code([one], live_model=False) == 4
 
 
-def test_a_live_model_that_calls_otherwise_misses_the_nearest_recorded_call(gallery: Path):
+def test_a_live_model_that_calls_otherwise_misses_what_is_recorded(gallery: Path):
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
     (one,) = replayed(gallery, judge="closer-look", live=Live(backend=lmm), model="live")
-    nearest = 'zoom_in {"target_image": "Edited Image", "bbox": [300, 350, 520, 620]}'
-    assert one.verdict == "miss" and f"is not recorded here; the nearest is call 3 (step 2): {nearest}" in one.message
+    assert one.verdict == "miss" and "is not recorded here; recorded is, in step 1: " in one.message
     # What was paid for is kept, and says why it ends.
     child = read_whole(gallery, gallery / str(one.trace))
     assert [e.ordinal for e in child.events if isinstance(e, ModelCall)] == [0]
     assert "the replay ends here" in child.events[-1].model_dump()["text"]
-
-
-def test_a_live_model_that_calls_the_same_is_answered_from_the_recording(gallery: Path):
-    before = {path: path.read_bytes() for path in gallery.rglob("*.jsonl")}
-    found = replayed(gallery, judge="baseline", live=Live(backend=PixelBaseline()), model="live")
-    assert {one.verdict for one in found} == {"same"}
-    for one in found:
-        parent, child = read_trace(gallery / one.name), read_whole(gallery, gallery / str(one.trace))
-        assert child.messages() == parent.messages() and child.problems == ()
-    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_live_model_with_live_tools_answers_anew_and_writes_a_child(gallery: Path):
@@ -137,13 +119,6 @@ def test_a_live_model_with_live_tools_answers_anew_and_writes_a_child(gallery: P
     assert [step.calls[0].name for step in trace.steps() if step.calls] == ["zoom_in"]
     parent = Parent.of(trace.header)
     assert parent and (parent.trace, parent.step, parent.why) == (one.name, 0, "replay") and trace.problems == ()
-
-
-def test_a_recording_that_ends_before_the_first_answer_is_a_miss(gallery: Path):
-    path = trace_of(gallery, "closer-look")
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    (ended,) = replayed(gallery, judge="closer-look")
-    assert (ended.verdict, "the recording ends after 0 model calls" in ended.message) == ("miss", True)
 
 
 # Bad input
@@ -173,14 +148,6 @@ def test_damage_is_named_and_not_replayed(gallery: Path):
         (one,) = replayed(gallery, judge="closer-look")
         assert (one.verdict, told in one.message) == ("damaged", True), (told, one.message)
         assert exit_code([one], live_model=False) == 1
-
-
-def test_a_torn_line_and_an_unknown_event_are_told_and_the_rest_replays(gallery: Path):
-    with trace_of(gallery, "closer-look").open("ab") as file:
-        file.write(b'{"kind": "dream"}\n{"kind": "note", "te')
-    (one,) = replayed(gallery, judge="closer-look")
-    assert one.verdict == "same" and len(one.problems) == 2
-    assert "unknown event 'dream'" in str(one.problems) and "the last line is cut off" in str(one.problems)
 
 
 def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):

@@ -9,9 +9,7 @@ import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
-from editloupe.rewards import Reward
 from editloupe.runs.store import RunStore
-from editloupe.scores import Binary, Interval, Metric, Real, Score
 from tests.conftest import final
 from tests.service.loopback_judge import edit, serving
 
@@ -84,42 +82,3 @@ def test_metrics_that_are_not_asked_for_are_not_judged(tmp_path: Path):
         assert whole["reward"]["scores"] == pytest.approx({"follows": 80.0, "keeps": 80.0, "overall": 80.0})
         status, _, said = client.ask("/v1/judge", edit(1, criteria=["beauty"]))
         assert status == 422 and "no metric 'beauty'; there are: follows, keeps, overall (O)" in said["error"]
-
-
-def test_a_wave_that_does_not_come_leaves_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def breaks(*_: object) -> None:
-        raise LookupError("no second wave today")
-
-    with serving(tmp_path / "run", keeps_mugs, protocol="objects", options={}, roles={"parser": parser("mug")}) as client:
-        monkeypatch.setattr(type(client.service.setup.protocol), "_objects", breaks)
-        status, _, said = client.ask("/v1/judge", edit(1))
-    (finding,) = said["findings"]
-    assert (status, said["reward"]["value"]) == (200, None)
-    assert (finding["metric"], finding["status"]) == ("kept", "input_error")
-    assert "raised in plan: LookupError: no second wave today" in finding["reason"]
-
-
-def scored(metric: Metric, value: float | None, *, turn: int = 0) -> Score:
-    missing, normalised = ("refused", None) if value is None else (None, metric.normalise(value))
-    return Score(sample_id="a", turn=turn, metric=metric.id, value=value, normalised=normalised, missing=missing)
-
-
-def test_a_reward_is_the_mean_over_metrics_of_the_mean_over_turns():
-    quality = Metric(id="quality", domain=Interval(low=0, high=10))
-    shift = Metric(id="shift", domain=Binary(), better="lower")
-    psnr = Metric(id="psnr", domain=Real(), unit="dB")
-    area = Metric(id="area", domain=Interval(low=0, high=1), better=None)
-    first, second = scored(quality, 4, turn=1), scored(quality, 8, turn=2)
-    for scores, metrics, value, why in (
-        # (40 + 80) / 2 = 60; no shift is the best, 100; (60 + 100) / 2 = 80.
-        ([first, second, scored(shift, 0)], {quality: 60.0, shift: 100.0}, 80.0, ""),
-        ([first, scored(quality, None, turn=2)], {quality: None}, None, "quality: refused"),
-        ([], {quality: None}, None, "quality: the protocol gives no score"),
-        ([scored(psnr, 0.5)], {psnr: None}, None, "psnr: a metric without bounds is no reward"),
-        ([scored(area, 0.5)], {area: None}, None, "area: a metric without a direction is no reward"),
-    ):
-        said = Reward([*metrics]).of(scores)
-        # 0 to 100 here, 0 to 1 there.
-        of_each = {metric.id: None if of_one is None else pytest.approx(of_one / 100) for metric, of_one in metrics.items()}
-        assert said["scores"] == of_each and said["value"] == (None if value is None else pytest.approx(value / 100))
-        assert str(said["why"] or "").startswith(why) and (said["why"] is None) == (value is not None)

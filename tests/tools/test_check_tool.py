@@ -93,25 +93,8 @@ class Silent(Cut):
         return Observation(text="Here it is.", views=super().__call__(args, context).views)
 
 
-class Numbering(Cut):
-    """Says that it is repeatable, and is not: it counts images that the call does not name."""
-
-    repeatable: ClassVar[bool] = True
-
-    def __call__(self, args: Any, context: ToolContext) -> Observation:
-        found = super().__call__(args, context)
-        return Observation(text=f"Of {len(context.views)}: {found.text}", views=found.views)
-
-
-class Naming(Numbering):
-    def __call__(self, args: Any, context: ToolContext) -> Observation:
-        found = Cut.__call__(self, args, context)
-        return Observation(text=f"{context.crop_name(1)}: {found.text}", views=found.views)
-
-
 def test_a_tool_that_keeps_the_contract_passes_and_gives_its_observation() -> None:
     assert check_tool(Cut()).text == "px [80, 60, 240, 180]"  # the middle half of 320×240 px
-    assert check_tool(Naming()).text == "Crop 1: px [80, 60, 240, 180]"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +107,6 @@ def test_a_tool_that_keeps_the_contract_passes_and_gives_its_observation() -> No
         (Straying(), "outside its origin"),
         (Guessing(), "an unknown image as 'target_image' must raise ToolError"),
         (Silent(), "must state a box"),
-        (Numbering(), "it says repeatable, and what it says depends on"),
     ],
 )
 def test_a_broken_promise_is_named(tool: Cut, message: str) -> None:

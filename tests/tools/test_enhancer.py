@@ -8,7 +8,6 @@ import pytest
 from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
-from editloupe.testing import check_tool
 from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.enhancer import MAX_SIDE, Enhancer
 from editloupe.tools.zoom_in import ZoomIn
@@ -34,11 +33,6 @@ def context_of(width: int, height: int) -> ToolContext:
 def enhance(context: ToolContext, bbox: list[int], tool: Enhancer | None = None, **more: Json) -> Observation:
     arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
     return Toolbox(tools={"enhancer": tool or Enhancer()}).call("enhancer", arguments, context)
-
-
-def test_it_keeps_the_contract_of_a_tool() -> None:
-    check_tool(Enhancer())
-    check_tool(Enhancer(Blocks()))
 
 
 def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -73,15 +72,6 @@ def test_a_tool_node_answers_parallel_calls_with_pictures_under_names_of_their_o
         picture = Image.open(io.BytesIO(base64.b64decode(blocks[2]["base64"])))
         observation = Observation.from_json(message.artifact)
         assert picture.size == (observation.images[0].width, observation.images[0].height)
-
-
-def test_a_picture_can_be_named_in_a_later_call_and_a_checkpointer_keeps_what_came_back(images: dict[str, Any]):
-    tools = as_langchain(images)
-    answered(tools, call("zoom_in", target_image="Edited Image", bbox=BOX))
-    (message,) = answered(tools, call("zoom_in", target_image="Crop 1", bbox=BOX), keep=True)
-    assert message.artifact["names"] == ["Crop 2"]
-    assert json.loads(json.dumps(message.artifact)) == message.artifact
-    assert (message.artifact["tool"], message.artifact["version"]) == ("zoom_in", "3; Lanczos")
 
 
 @pytest.mark.parametrize(

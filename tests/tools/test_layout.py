@@ -7,7 +7,7 @@ import random
 import pytest
 
 from editloupe.imaging.render import DIVIDER_PX, LABEL_PX
-from editloupe.tools.layout import Canvas, lay_out, with_overview
+from editloupe.tools.layout import Canvas, lay_out
 from editloupe.values import Box
 
 IMAGE = Box(0, 0, 1024, 1024)
@@ -52,23 +52,6 @@ def test_the_budget_makes_pictures_smaller_and_then_fewer_and_one_is_always_ther
     # The smallest picture of a square pane has 264 × 148 px: two cost 78,144.
     assert [look.regions for look in lay_out(regions, canvas(), 80_000, strong=3)] == [(0,), (1,)]
     assert [look.regions for look in lay_out(regions, canvas(), 10, strong=3)] == [(0,)]
-
-
-def test_a_region_that_is_seen_beside_another_has_no_picture_of_its_own():
-    looks = lay_out([Box(400, 400, 500, 500), Box(505, 440, 530, 470), Box(10, 10, 40, 40)], canvas(), 1e6, strong=3)
-    # 30 px by themselves would be shown ×6: beside the first they are seen at ×2.56, which is too small.
-    assert [look.regions for look in looks] == [(0,), (1,), (2,)]
-    # 80 px would be shown ×3.2.
-    looks = lay_out([Box(400, 400, 500, 500), Box(510, 420, 590, 500), Box(10, 10, 40, 40)], canvas(), 4e6, strong=3)
-    assert [look.regions for look in looks] == [(0, 1), (2,)]
-
-
-def test_the_whole_pair_takes_a_third_of_the_budget_at_most_and_448_px_at_most():
-    regions = [Box(100, 100, 300, 300), Box(500, 500, 700, 700), Box(800, 100, 900, 200)]
-    assert with_overview(regions, canvas(), 1e9, strong=3)[0].pane == (448, 448)
-    whole, looks = with_overview(regions, canvas(), 600_000, strong=3)
-    assert area(*whole.picture) <= 200_000 and whole.regions == (0, 1, 2)
-    assert [look.regions for look in looks] == [(0,), (1,), (2,)]
 
 
 def test_pictures_lie_in_the_image_and_within_what_is_sent():

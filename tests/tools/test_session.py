@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from PIL import Image
 from pydantic import BaseModel
 
-from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Observation
 from editloupe.tools import Session, ToolSettings, open_session
 from editloupe.tools.base import Toolbox
-from editloupe.tools.zoom_in import ZoomIn
 from tests.conftest import pixels
 
 BOX = [0, 0, 500, 500]
@@ -46,45 +41,6 @@ def test_pictures_are_named_in_order_and_can_be_looked_into():
     assert list(session.images) == ["Original Image", "Edited Image", "Crop 1", "Crop 2", "Crop 3", "Crop 4"]
     again = session.call("zoom_in", {"target_image": "Edited Image", "bbox": BOX})
     assert "You made exactly this call before" in again.observation.text
-
-
-def test_no_two_parallel_calls_get_one_name():
-    session = open_session(pair())
-
-    def call(i: int) -> tuple[str, str]:
-        shown = session.call("zoom_in", {"target_image": "Edited Image", "bbox": [i, i, 500 + i, 500 + i]})
-        return shown.pictures[0].name, shown.observation.text.partition(":")[0]
-
-    with ThreadPoolExecutor(8) as pool:
-        named = list(pool.map(call, range(24)))
-    assert sorted(name for name, _ in named) == sorted(f"Crop {i}" for i in range(1, 25))
-    assert all(name == told for name, told in named)
-
-
-def test_files_pil_images_arrays_and_refs_are_the_same_image(tmp_path: Path):
-    before, _ = pixels(0, spots=0)
-    Image.fromarray(before).save(tmp_path / "a.png")
-    store = ImageStore()
-    images: dict[str, Any] = {
-        "file": tmp_path / "a.png",
-        "text": str(tmp_path / "a.png"),
-        "pil": Image.fromarray(before),
-        "array": before,
-        "ref": store.add_array(before),
-    }
-    session = Session(Toolbox(tools={"zoom_in": ZoomIn()}), images, store=store)
-    texts = {session.call("zoom_in", {"target_image": n, "bbox": BOX}).pictures[0].image.sha256 for n in images}
-    assert len(texts) == 1
-
-
-def test_pil_images_of_every_mode_become_upright_rgb():
-    turned = Image.fromarray(pixels(0, spots=0)[0])
-    turned.getexif()[0x0112] = 6  # a quarter turn
-    session = open_session({"turned": turned})
-    assert (session.images["turned"].width, session.images["turned"].height) == (240, 320)
-    for mode in ("1", "L", "LA", "P", "RGBA", "CMYK", "YCbCr", "I;16", "F"):
-        image = Image.new(mode, (32, 24))
-        assert open_session({"x": image}).images["x"].width == 32
 
 
 @pytest.mark.parametrize(

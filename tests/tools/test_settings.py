@@ -14,15 +14,9 @@ from editloupe.tools.settings import ToolSettings
         ("PICTURE_BUDGET", "0", "expected a number above 0, such as 0.5, found 0.0"),
         ("PICTURE_BUDGET", "nan", "expected a number above 0, such as 0.5, found nan"),
         ("PICTURE_BUDGET", "half", "expected a number such as 0.5, found 'half'"),
-        ("MARKS", "maybe", "expected on or off, found 'maybe'"),
     ],
 )
 def test_a_wrong_variable_is_named(name: str, value: str, told: str) -> None:
     with pytest.raises(ConfigError) as error:
         ToolSettings.from_environment({f"EDITLOUPE_{name}": value})
     assert str(error.value) == f"EDITLOUPE_{name}: {told}"
-
-
-def test_the_variables_are_read() -> None:
-    found = ToolSettings.from_environment({"EDITLOUPE_PICTURE_BUDGET": " 1 ", "EDITLOUPE_MARKS": " off "})
-    assert (found.picture_budget, found.marks) == (1.0, "off")

@@ -12,7 +12,6 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from editloupe.backends.image_tokens import ImageTokens
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
@@ -66,21 +65,6 @@ def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conver
     assert (cache.ran, cache.hits) == (2, 1)
 
 
-def test_pictures_shown_before_and_the_backends_count_are_part_of_the_call(
-    cache: ToolCache, talk: Conversation, images: ImageStore
-):
-    box = open_toolbox(["localize_differences"])
-    both = {"comparison_image_1": "Original Image", "comparison_image_2": "Edited Image"}
-    _, _, after = ask(cache, box, talk, images, "localize_differences", both)
-    assert ask(cache, box, talk, images, "localize_differences", both)[1]
-    for other in (
-        after,
-        replace(talk, max_image_side=300),
-        replace(talk, image_tokens=ImageTokens(rule="7 an image", count=lambda w, h: 7)),
-    ):
-        assert not ask(cache, box, other, images, "localize_differences", both)[1]
-
-
 def test_another_version_device_or_ablation_is_asked_anew(
     cache: ToolCache, talk: Conversation, images: ImageStore, monkeypatch: pytest.MonkeyPatch
 ):
@@ -93,20 +77,6 @@ def test_another_version_device_or_ablation_is_asked_anew(
     assert ask(ToolCache(cache._folder, device="cuda:0"), box, talk, images, "zoom_in", ZOOM)[1], "the same kind of device"
     monkeypatch.setattr(type(box.tools["zoom_in"]), "revision", "99")
     assert not ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
-
-
-def test_a_lost_picture_or_a_damaged_file_runs_again(cache: ToolCache, talk: Conversation, images: ImageStore):
-    box = open_toolbox(["zoom_in"])
-    seen, _, _ = ask(cache, box, talk, images, "zoom_in", ZOOM)
-    path = images.path(seen.images[0])
-    assert path is not None
-    path.unlink()
-    fresh = ImageStore(path.parents[1] if path.parent.name != "blobs" else path.parent)
-    assert not cache.call(box, "zoom_in", ZOOM, talk.tool_context(fresh))[1]
-    (kept,) = cache._folder.glob("*/*.json")
-    kept.write_text("{")
-    assert not ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
-    assert ask(cache, box, talk, images, "zoom_in", ZOOM)[1]
 
 
 class Broken:

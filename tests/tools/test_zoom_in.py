@@ -10,7 +10,7 @@ from editloupe.findings import Observation
 from editloupe.testing import check_tool
 from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.zoom_in import ZoomIn
-from editloupe.values import Box, Json, View, canonical_json
+from editloupe.values import Box, Json, View
 from tests.imaging.drawn import textured
 
 
@@ -71,13 +71,6 @@ def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> 
 def test_a_bad_box_is_an_error_that_says_how_to_mend_it(bbox: list[int], message: str) -> None:
     with pytest.raises(ToolError, match=message):
         zoom(context_of(1000, 800), bbox)
-
-
-def test_a_repeated_call_is_told_so() -> None:
-    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
-    past = frozenset({canonical_json({"name": "zoom_in", "arguments": arguments})})
-    assert "exactly this call before" in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 400]).text
-    assert "exactly this call before" not in zoom(context_of(320, 240, past_calls=past), [100, 100, 400, 401]).text
 
 
 def test_a_look_into_a_crop_is_cut_from_the_image_that_it_shows() -> None:

@@ -27,7 +27,7 @@ from editloupe.runs.setup import open_setup
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunReader
+from editloupe.viewer.reader import RunReader, slug
 from tests.conftest import final
 from tests.guards.old_run import unpacked
 
@@ -157,8 +157,7 @@ def test_the_pages_of_both_edits_of_a_pair_show_both_edits_and_all_that_was_said
         if read_whole:
             run.reader.samples()
         for key, other in (("a/s", "b/s"), ("b/s", "a/s")):
-            (slug,) = [slug for slug in run.reader.named("s") if slug.startswith(key[0])]
-            sample = run.reader.sample(slug)
+            sample = run.reader.sample(slug(key))
             assert sample is not None and [one.key for one in sample.partners] == [other]
             page = site.sample_page(run, sample)
             shown = re.findall(r'<span class="what"[^>]*>(.*?)</span>', page)
@@ -192,33 +191,6 @@ def test_a_measure_is_shown_with_name_version_arguments_pictures_and_value(pixel
     # Less is better for the share; the other has no scale.
     assert (share["tone"], red["tone"]) == ("tone-0", "tone-plain")
     assert "own-score" not in page_of(pixels), "a score that is the measure's own number is not said twice"
-
-
-def test_show_tells_turns_parts_roles_and_measures(
-    turns: Path, objects: Path, pixels: Path, editloupe: Callable[..., tuple[int, str, str]]
-) -> None:
-    code, told, _ = editloupe("show", turns)
-    assert code == 0
-    assert "turn 1: yes" in told and "turn 2: no" in told and "Right (intermediate)" in told
-    code, told, _ = editloupe("show", turns, "s", "--criterion", "right")
-    assert code == 0
-    assert (
-        "s: right, turn 1 ─" in told
-        and "s: right, turn 2 ─" in told
-        and "s: visible" not in told.replace("Planned from s: visible", "")
-    )
-    assert "Planned from s: visible, turn 2: yes" in told and "Instruction 2: Do it, second." in told
-    code, told, _ = editloupe("show", objects, "s")
-    assert (code, told.count("Verdict: "), "(role parser)" in told, "(text alone, no pictures)" in told) == (
-        0,
-        3,
-        True,
-        True,
-    )
-    assert '"objects": [\n    "cup",\n    "spoon"\n  ]' in told
-    code, told, _ = editloupe("show", pixels, "s")
-    assert code == 0
-    assert 'Measure: toy-share, version 1, arguments {"above":8}' in told and "Verdict: 255\n" in told
 
 
 def test_exports_keep_turns_parts_roles_and_measures_apart(

@@ -96,28 +96,6 @@ def test_repeats_share_a_cell_under_their_numbers(tmp_path: Path) -> None:
     assert re.findall(r"repeat (\d) Wrong Action", first[1]) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize(
-    ("mine", "yours", "said"),
-    [
-        (
-            [SAME, final("Wrong Action")],
-            [SAME, final("Flawless Execution")],
-            "First difference: step 2, the answers differ",
-        ),
-        ([SAME, final("Wrong Action")], [OTHER, final("Wrong Action")], "First difference: step 1, the calls differ"),
-        ([SAME, final("Wrong Action")], [final("Wrong Action")], "First difference: step 1, the calls differ"),
-        ([final("Wrong Action")], [final("Wrong Action", "Other words.")], "The same calls and answers throughout"),
-    ],
-)
-def test_the_first_difference_of_two_judges_is_marked(tmp_path: Path, mine: list[str], yours: list[str], said: str) -> None:
-    page = page_of(tmp_path, judge("mine", mine), judge("yours", yours))
-    following = page.partition('aria-label="Instruction Following: mine"')[2].partition("</section>")[0]
-    assert said in words(following)
-    parts = re.findall(r'<li class="turn( parts)?"', following)
-    number = re.search(r"step (\d)", said)
-    assert parts == [" parts" if number and n == int(number[1]) else "" for n in range(1, 1 + len(mine))]
-
-
 def test_a_call_that_the_cache_answered_has_a_badge_and_no_remark(tmp_path: Path) -> None:
     page = page_of(tmp_path, judge("first", [SAME, final("Wrong Action")]), judge("second", [SAME, final("Wrong Action")]))
     first, second = (

@@ -47,8 +47,9 @@ def test_labels_of_a_table_are_a_column_on_every_page(run: Path, tmp_path: Path)
     sample = site.runs[0].reader.samples()[3]
     page = site.sample_page(site.runs[0], sample)
     assert '<th scope="col" class="person">ann <small>person</small></th>' in page and "Scene Collapse" in page
-    # What a sample's page reads alone is the same.
-    alone = Site.of([RunReader(run, human=human)])
+    # What a sample's page reads alone is the same, and so are columns of other names.
+    human.write_text(human.read_text().replace("item", "image"))
+    alone = Site.of([RunReader(run, human=human, columns={"item": "image"})])
     found = alone.runs[0].reader.sample(sample.slug)
     assert found is not None and found.sample == sample.sample
 
@@ -68,5 +69,9 @@ def test_the_command_takes_the_table_and_says_what_is_wrong(
     human = table(tmp_path / "labels.csv", "nobody,IF,ann,Wrong Action")
     code, _, err = editloupe("view", run, "--human", human)
     assert code == 2 and "names no editor" in err
+    code, _, err = editloupe("view", run, "--columns", "item=image")
+    assert code == 2 and "name a table with --human" in err
+    code, _, err = editloupe("view", run, "--human", human, "--columns", "item=image")
+    assert code == 2 and "image" in err
     code, _, err = editloupe("view", run, "--human", tmp_path / "none.csv")
     assert code == 2 and "none.csv" in err

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,35 +92,6 @@ def test_the_first_rows_of_a_large_run_are_there_without_reading_the_run(
     assert json.loads(body(site, "first.js")) == whole
 
 
-def test_the_first_page_of_a_large_run_waits_for_nobody_who_reads_all_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site.of([RunReader(make(tmp_path / "run", samples=201), live=True)], live=True)
-    reads, may_end = threading.Event(), threading.Event()
-
-    def slowly(folder: Path) -> RunStore:
-        reads.set()
-        may_end.wait(60)
-        return read(folder)
-
-    read = RunStore.read
-    monkeypatch.setattr(RunStore, "read", slowly)
-    with ThreadPoolExecutor(2) as pool:
-        whole = pool.submit(site.at, "rows.json")
-        assert reads.wait(60)
-        page = pool.submit(site.at, "index.html")
-        try:
-            found = page.result(timeout=30)
-        finally:
-            may_end.set()
-    assert found is not None and b'"first.js"' in found.body and whole.result()
-
-
-def test_a_run_that_is_not_large_comes_whole(two: Path) -> None:
-    site = Site.of([RunReader(two, live=True)], live=True)
-    assert body(site, "first.js") == body(site, "rows.json")
-
-
 def test_the_overview_has_the_mean_of_all_samples_with_judged_of_asked(two: Path) -> None:
     strict, kind = data_of(Site.of([RunReader(two)]))["overview"]
     (mean,) = strict["rows"][0]["cells"]
@@ -165,19 +134,13 @@ def test_judges_are_called_by_their_model_as_long_as_that_tells_them_apart() -> 
     assert list(names_of(same).values()) == ["openai/gpt-4.1 (012345)", "openai/gpt-4.1 (abcdef)"]
 
 
-def test_a_thumbnail_shows_the_target_else_the_place_that_findings_name(tmp_path: Path) -> None:
+def test_a_thumbnail_shows_the_target_else_the_whole(tmp_path: Path) -> None:
     site = Site.of([RunReader(make(tmp_path / "run", samples=2))])
     with_target, without = site.runs[0].reader.samples()[1], site.runs[0].reader.samples()[0]
     assert with_target.sample is not None and not without.sample.targets  # type: ignore[union-attr]
     rows = {row["slug"]: row for row in data_of(site)["rows"]}
     assert re.fullmatch(r"[0-9a-f]{64}(-\d+){4}\.jpg", rows[with_target.slug]["thumbs"][0])
-    # Without target and evidence it is the whole picture.
     assert re.fullmatch(r"[0-9a-f]{64}\.jpg", rows[without.slug]["thumbs"][0])
-    # A finding that names the target's place shows the same cut where the data has no target.
-    bare = replace(with_target, sample=replace(with_target.sample, targets=()))
-    from editloupe.viewer.rows import thumbs
-
-    assert list(thumbs(bare, site.runs[0].pictures)) == rows[with_target.slug]["thumbs"]
 
 
 def test_the_list_of_runs_has_scores_coverage_cost_and_status(two: Path, tmp_path: Path) -> None:
@@ -193,14 +156,6 @@ def test_the_list_of_runs_has_scores_coverage_cost_and_status(two: Path, tmp_pat
     # The list prices of gpt-4.1 may be known here as well.
     assert facts.cost is not None and facts.cost >= usd - 1e-6
     assert site.numbers.facts(site.runs[0].reader).cost is None, "a script has no price"
-
-
-def test_a_served_list_leaves_the_scores_to_be_asked_for_run_by_run(two: Path) -> None:
-    site = Site.of([RunReader(two, live=True)], live=True, listed=True)
-    page = site.runs_page()
-    assert 'data-wait="two/listed.html"' in page and "66.67" not in page
-    one = site.at("two/listed.html")
-    assert one is not None and "66.67" in one.body.decode() and "data-wait" not in one.body.decode()
 
 
 def test_chosen_runs_share_a_matrix_in_which_each_judge_of_each_run_has_a_column(two: Path, edits, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class InBatches(Remote):
         try:
             reply = self._read(boxes.outgoing(request, self.traits.boxes, sizes), refused, answer.status, answer.body)
         except ParameterRefused as refusal:
-            self._remember(refusal.names - refusal.passing)
+            self._remember(refusal.names)
             return None
         return self._received(self._without(request, reply, refused), request, sizes)
 

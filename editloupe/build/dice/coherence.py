@@ -32,7 +32,7 @@ class Coherence:
 
     noun = unit = "difference"
     tallied = ("yes", "no")
-    stages: ClassVar[Mapping[str, str]] = {
+    passes: ClassVar[Mapping[str, str]] = {
         "read": "the edit and its differences can be read",
         "annotated": "people said whether it was asked for",
         "drawn": "its box can be drawn",
@@ -93,8 +93,7 @@ class Coherence:
         sizes = [(view.origin.width, view.origin.height) for view in task.views]
         return {
             "split": split,
-            "rows": [],
-            "dialogues": [dialogue(task, (names[0], names[1]), sizes, answer, lineage, reason=said)],
+            "dialogue": dialogue(task, names, sizes, answer, lineage, reason=said),
             "images": [f"{split}/{name}" for name in names],
             "tally": {answer: 1},
             "counts": {"with_reason": int(bool(said))},

@@ -20,9 +20,9 @@ from editloupe.build.dice.rows import SplitFolder, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, ToolError
+from editloupe.errors import ToolError
 from editloupe.measures.base import Models
-from editloupe.models.inpaint.base import Inpainter, within
+from editloupe.models.inpaint import Inpainter, within
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
 
@@ -30,7 +30,7 @@ MOST_OBJECTS: Final = 4
 MOST_OVERLAP: Final = 0.05
 """Of two masks, as a share of the smaller one. The paper does not say of what its 5 % are a share."""
 COLOUR_SHARE: Final = 0.3
-"""Share of EDITs that change the colour."""
+"""Share of EDITs that change the colour, where the inpainter can put in another object."""
 GROW_PX: Final = 3
 """By which a part that is inpainted is larger than its object, so that none of its border stays."""
 _QUALITY: Final = (50, 95)
@@ -52,7 +52,7 @@ _FARTHER: Final = 40.0
 class Chosen:
     """One object that differs, and how it is made to."""
 
-    category: int
+    name: str
     mask: Mask
     """H×W."""
     op: Op
@@ -84,13 +84,11 @@ def recoloured(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
     return within(rgb, np.rint(np.clip(shown, 0, 1) * 255).astype(np.uint8), mask), name
 
 
-def edited_pair(
-    rgb: RGB, chosen: Sequence[Chosen], by: Random, *, remover: Inpainter, replacer: Inpainter | None
-) -> tuple[RGB, RGB, list[str]]:
+def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpainter) -> tuple[RGB, RGB, list[str]]:
     """Return the pair, and how each object came to differ.
 
     The source lacks ADD objects; the edited image lacks REMOVE objects and has EDIT objects changed. What is inpainted
-    spares the other chosen objects. Raises ToolError as the inpainters do.
+    spares the other chosen objects. Raises ToolError as the inpainter does.
     """
     everything = np.any([one.mask for one in chosen], axis=0) if chosen else np.zeros(rgb.shape[:2], np.bool_)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * GROW_PX + 1, 2 * GROW_PX + 1))
@@ -101,18 +99,18 @@ def edited_pair(
 
     def without(op: Op) -> RGB:
         gone = [grown(one.mask) for one in chosen if one.op == op]
-        return remover(rgb, np.any(gone, axis=0), seed=by.randrange(2**31)) if gone else rgb.copy()
+        return inpainter(rgb, np.any(gone, axis=0), seed=by.randrange(2**31)) if gone else rgb.copy()
 
     source, edited, how = without("ADD"), without("REMOVE"), list[str]()
     for one in chosen:
         if one.op != "EDIT":
-            how.append(f"removed by {remover.name} from the {'source' if one.op == 'ADD' else 'edited image'}")
-        elif replacer is None or not one.target:
+            how.append(f"removed by {inpainter.name} from the {'source' if one.op == 'ADD' else 'edited image'}")
+        elif one.target:
+            edited = inpainter(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
+            how.append(f"replaced by {one.target!r} with {inpainter.name}")
+        else:
             edited, colour = recoloured(edited, one.mask, by)
             how.append(f"coloured {colour}")
-        else:
-            edited = replacer(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
-            how.append(f"replaced by {one.target!r} with {replacer.name}")
     return source, edited, how
 
 
@@ -123,20 +121,11 @@ class Inpainted:
 
     def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
         self.options, self.out = options, out
-        self.remover: Inpainter = models_.get("inpaint", options.inpainter)
-        self.replacer: Inpainter | None = None if options.replacer is None else models_.get("inpaint", options.replacer)
-        if self.replacer is not None and not self.replacer.takes_words:
-            raise ConfigError(
-                f"--set replacer={options.replacer}: {self.replacer.name} takes no words, so that it cannot put in another "
-                "object; name one such as diffusers:MODEL, or leave replacer out: then every EDIT is a change of colour"
-            )
+        self.inpainter: Inpainter = models_.get("inpaint", options.inpainter)
         self.photos = Photos.open(path, options.images)
-        if self.replacer is not None and len(self.photos.categories) < 2:
-            raise ConfigError("--set replacer=…: the annotations have one category, and nothing else to put in its place")
-        for one in filter(None, (self.remover, self.replacer)):
-            models.prepare(one)
-        self.faults = list(self.photos.faults)
-        self.stages = {
+        models.prepare(self.inpainter)
+        self.faults = self.photos.faults
+        self.passes = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
             "inpainted": "the inpainter answers",
@@ -144,12 +133,12 @@ class Inpainted:
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each annotated image."""
-        painters = [one.version for one in (self.remover, self.replacer) if one is not None]
+        of = repr(self.photos.categories), self.inpainter.version
         return [
             WorkItem(
                 about={"source": image.name},
                 make=partial(self._record, image),
-                key=digest(["inpainted", repr(image), repr(self.photos.categories), *painters]),
+                key=digest(["inpainted", repr(image), *of]),
             )
             for image in self.photos.images
         ]
@@ -159,27 +148,26 @@ class Inpainted:
         options, photos = self.options, self.photos
         rgb, by = photos.pixels(image), drawn(options.seed, "inpainted", image.name)
         objects, faults = self._objects(image)
-        masks = [mask for _, mask in objects]
-        taken = choose(masks, by, least_area=options.least_area)
+        taken = choose([mask for _, mask in objects], by, least_area=options.least_area)
         if not taken:
-            detail = f"{len(masks):,} objects, none of at least {100 * options.least_area:g} % of the image"
+            detail = f"{len(objects):,} objects, none of at least {100 * options.least_area:g} % of the image"
             raise LeftOut("no_large_object", detail, at="objects", told={"faults": faults})
         chosen = [] if by.random() < options.unchanged else [self._drawn(*objects[place], by) for place in taken]
         try:
-            *pair, how = edited_pair(rgb, chosen, by, remover=self.remover, replacer=self.replacer)
+            *pair, how = edited_pair(rgb, chosen, by, self.inpainter)
         except ToolError as error:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
         qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
         # The file itself, where nothing was done to it.
         shown = [photos.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
-        pictures = list(zip(shown, qualities, strict=True))
-        lineage: Json = {"stage": 2, "source": image.name, "seed": options.seed, "jpeg": qualities}
         differences = [
-            (Difference(op=one.op, object=photos.categories[one.category], box=_unit_box(one.mask)), said)
+            (Difference(op=one.op, object=one.name, box=_unit_box(one.mask)), said)
             for one, said in zip(chosen, how, strict=True)
         ]
+        lineage: Json = {"stage": 2, "source": image.name, "seed": options.seed, "jpeg": qualities}
         compressed = sum(one is not None for one in qualities)
         counts: Json = {"drawn": len(chosen), "unchanged": int(not chosen), "compressed": compressed}
+        pictures = list(zip(shown, qualities, strict=True))
         return self.out.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
 
     def _objects(self, image: AnnotatedImage) -> tuple[list[tuple[CocoAnnotation, Mask]], list[Json]]:
@@ -194,21 +182,21 @@ class Inpainted:
         return found, faults
 
     def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
-        """Return what is done to an object. The draws are the same whether or not there is a replacer."""
-        op, colour = by.choice(OPS), by.random() < COLOUR_SHARE
-        others = [name for number, name in sorted(self.photos.categories.items()) if number != annotation.category]
+        """Return what is done to an object. The draws are the same whatever the inpainter can do."""
+        op, colour, names = by.choice(OPS), by.random() < COLOUR_SHARE, self.photos.categories
+        others = [name for number, name in sorted(names.items()) if number != annotation.category]
         target = by.choice(others) if others else ""
-        return Chosen(annotation.category, mask, op, "" if colour else target)
+        replaces = self.inpainter.takes_words and not colour
+        return Chosen(names[annotation.category], mask, op, target if replaces else "")
 
     def notes(self, counts: Counter[str]) -> list[str]:
         """Return what an EDIT is where nothing puts in another object."""
-        return ["Every EDIT is a change of colour: --set replacer=… names what puts in another object."] * (
-            self.replacer is None
-        )
+        if self.inpainter.takes_words:
+            return []
+        return ["Every EDIT is a change of colour: --set inpainter=diffusers:MODEL puts in other objects, too."]
 
 
 def _unit_box(mask: Mask) -> Box:
     """Return the smallest box around the True pixels, in fractions of the image."""
-    ys, xs = np.nonzero(mask.any(axis=1))[0], np.nonzero(mask.any(axis=0))[0]
-    box = Box(int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1)
-    return Box(*box.to_unit(width=mask.shape[1], height=mask.shape[0]))
+    x, y, w, h = cv2.boundingRect(mask.view(np.uint8))
+    return Box(*Box(x, y, x + w, y + h).to_unit(width=mask.shape[1], height=mask.shape[0]))

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe import models
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, need
 from editloupe.build.dice.photos import Photos
 from editloupe.build.dice.rows import Split, SplitFolder, drawn
 from editloupe.build.direct import WorkItem
-from editloupe.build.made import need
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
@@ -88,8 +87,8 @@ class Pairs:
         self.detector: Detector | None = models_.get("detect") if models_.names.get("detect") is not None else None
         if self.detector is not None:
             models.prepare(self.detector)
-        self.faults = list(self.photos.faults)
-        self.stages = {
+        self.faults = self.photos.faults
+        self.passes = {
             "read": "both images can be read",
             "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
             "different": "at least one difference",

@@ -26,7 +26,7 @@ class Photos:
     """In the order of the file."""
     categories: Mapping[int, str]
     """Id → name."""
-    faults: tuple[dict[str, Json], ...]
+    faults: list[dict[str, Json]]
     """What of the file cannot be used, a line of left_out.jsonl each."""
 
     @classmethod
@@ -34,13 +34,12 @@ class Photos:
         """Read the annotations.   folder: of the images; None for the file's own. Raises DataError."""
         found, store = read_coco(file), ImageStore()
         root = open_folder(folder or file.parent, store, what="the folder of the annotated images (--set images=…)")
-        if not found.images:
-            first = found.faults[0]
-            raise DataError(f"{file}: none of its images can be used; for example {first.what}: {first.detail}")
         left: list[dict[str, Json]] = [
             {"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in found.faults
         ]
-        return cls(folder=root, store=store, images=found.images, categories=found.categories, faults=tuple(left))
+        if not found.images:
+            raise DataError(f"{file}: none of its images can be used; for example {left[0]['what']}: {left[0]['detail']}")
+        return cls(folder=root, store=store, images=found.images, categories=found.categories, faults=left)
 
     def ref(self, image: AnnotatedImage) -> ImageRef:
         """Return an image's file, identified. LVIS names "val2017/1.jpg"; the folder may be val2017 itself.

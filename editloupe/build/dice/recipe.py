@@ -13,24 +13,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from editloupe.build.base import Built, SetTold
+from editloupe.build.base import Built, SetTold, counted
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.pairs import Pairs
 from editloupe.build.dice.rows import SPLITS, SplitFolder
-from editloupe.build.direct import DoneJournal, Worked, work
+from editloupe.build.direct import DoneJournal, work
 from editloupe.config import Number, Whole
 from editloupe.data.images import ImageStore
+from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 
 _STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
-_OF: Final = {1: {"images"}, 2: {"images", "least_area", "unchanged", "inpainter", "replacer", "jpeg"}, 3: set[str]()}
-"""Stage → options that it has beside those of all stages."""
 
 
 class DifferenceSetOptions(Options):
@@ -49,9 +48,7 @@ class DifferenceSetOptions(Options):
     unchanged: Number = Field(default=0.2, ge=0, le=1)
     """Stage 2: share of images that stay as they are."""
     inpainter: str = "opencv"
-    """Stage 2: what removes an object: opencv, opencv:ns or diffusers:MODEL."""
-    replacer: str | None = None
-    """Stage 2: what puts in another object: diffusers:MODEL. Without it every EDIT changes the colour."""
+    """Stage 2: what removes an object: opencv or diffusers:MODEL, which puts in another one, too."""
     jpeg: Number = Field(default=0.5, ge=0, le=1)
     """Stage 2: probability that an image is compressed, with a quality from 50 to 95."""
 
@@ -59,15 +56,6 @@ class DifferenceSetOptions(Options):
     @classmethod
     def _resolved(cls, path: Path | None) -> Path | None:
         return None if path is None else path.resolve()
-
-    @model_validator(mode="after")
-    def _of_the_stage(self) -> Self:
-        if self.stage is None:
-            raise ValueError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
-        if others := sorted(self.model_fields_set - {*_OF[self.stage], "stage", "seed", "test_share"}):
-            name, stages = others[0], [str(s) for s, names in _OF.items() if others[0] in names]
-            raise ValueError(f"{name} belongs to stage {' and '.join(stages)}, not to stage {self.stage}; leave it out")
-        return self
 
 
 class DifferenceSet:
@@ -86,17 +74,12 @@ class DifferenceSet:
     Options: ClassVar[type[DifferenceSetOptions]] = DifferenceSetOptions
 
     def build(
-        self,
-        path: Path,
-        options: DifferenceSetOptions,
-        *,
-        models: Models,
-        folder: Path,
-        stopped: Callable[[], bool],
+        self, path: Path, options: DifferenceSetOptions, *, models: Models, folder: Path, stopped: Callable[[], bool],
         tell: Callable[[str], None],
-    ) -> Built | None:
+    ) -> Built | None:  # fmt: skip
         """Build a stage. Raises as `DirectBuilder.build`."""
-        assert options.stage is not None
+        if options.stage is None:
+            raise ConfigError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
         out = SplitFolder(folder, ImageStore(), options)
         making = _STAGES[options.stage](path, options, out, models)
         items = making.items(stopped, tell)
@@ -105,24 +88,31 @@ class DifferenceSet:
             return None
         left = [*making.faults, *worked.left_out]
         out.write(worked.written, left)
-        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
-        unusable = Counter(str(one["why"]) for one in bad)
-        counts = Counter[str]()
+        unusable = Counter(str(one["why"]) for one in left if one in making.faults or one["stage"] == "annotations")
+        counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
         for one in worked.made:
             counts.update(one.get("counts", {}))
-        told = SetTold(counts={"counts": dict(sorted(counts.items())), "unusable": dict(sorted(unusable.items()))})
-        told.counts |= {"stage": options.stage, "seed": options.seed}
-        _tally(told, worked, making.tallied)
-        told.notes = making.notes(counts)
+        for one in worked.written:
+            by_split[one["split"]].update(one["tally"], rows=1)
+        names = ("rows", *making.tallied)
+        told = SetTold(
+            counts={
+                "counts": counted(counts),
+                "unusable": counted(unusable),
+                "stage": options.stage,
+                "by_split": {split: {name: n[name] for name in names} for split, n in by_split.items()},
+            },
+            tables=[[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]],
+            notes=making.notes(counts),
+        )
         if unusable:
             told.notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
-        return worked.built(len(items), making.stages, told, noun=making.noun, unit=making.unit)
-
-
-def _tally(told: SetTold, worked: Worked, tallied: Sequence[str]) -> None:
-    """Add the rows of each split, by command or by answer."""
-    names, by_split = ("rows", *tallied), {split: Counter[str]() for split in SPLITS}
-    for one in worked.written:
-        by_split[one["split"]].update(one["tally"], rows=1)
-    told.counts["by_split"] = {split: {name: n[name] for name in names} for split, n in by_split.items()}
-    told.tables = [[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]]
+        return Built(
+            read=len(items),
+            written=len(worked.written),
+            noun=making.noun,
+            unit=making.unit,
+            passes=making.passes,
+            lost=worked.lost,
+            **vars(told),
+        )

@@ -38,7 +38,7 @@ def drawn(*of: Json) -> random.Random:
 
 
 def dialogue(
-    task: Ask, images: tuple[str, str], sizes: Sequence[tuple[int, int]], answer: str, lineage: Json, *, reason: str = ""
+    task: Ask, images: Sequence[str], sizes: Sequence[tuple[int, int]], answer: str, lineage: Json, *, reason: str = ""
 ) -> dict[str, Json]:
     """Return a line of sft.jsonl: the question as a judge is asked it, and the answer, after its reason if it has one."""
 
@@ -111,19 +111,12 @@ class SplitFolder:
             box: list[Json] = [round(v, 6) for v in one.box]
             listed.append({"op": one.op, "object": one.object, "box": box} | ({"how": how} if how else {}))
         lines = [f"{one.op}: {one_line(one.object)}, [{', '.join(f'{v:.3f}' for v in one.box)}]" for one, _ in ordered]
-        row: dict[str, Json] = {
-            "id": id_,
-            "source_file_name": source,
-            "edited_file_name": edited,
-            "instruction": NOT_ASKED,
-            DIFFERENCES: listed,
-            "lineage": lineage,
-        }
-        sizes = [_size(picture) for picture, _ in pictures]
+        images = {"source_file_name": source, "edited_file_name": edited}
+        sizes = [(p.width, p.height) if isinstance(p, ImageRef) else p.shape[1::-1] for p, _ in pictures]
         return {
             "split": split,
-            "rows": [row],
-            "dialogues": [dialogue(_detection(), (source, edited), sizes, "\n".join(lines) or "no change", lineage)],
+            "row": {"id": id_, **images, "instruction": NOT_ASKED, DIFFERENCES: listed, "lineage": lineage},
+            "dialogue": dialogue(_detection(), (source, edited), sizes, "\n".join(lines) or "no change", lineage),
             "images": [f"{split}/{source}", f"{split}/{edited}"],
             "tally": {op: sum(one.op == op for one, _ in ordered) for op in OPS},
             **more,
@@ -134,17 +127,12 @@ class SplitFolder:
         with files.writing(self.folder):
             for split, place in self._places.items():
                 own = [one for one in made if one["split"] == split]
-                rows, dialogues = ([row for one in own for row in one[kind]] for kind in ("rows", "dialogues"))
-                for name, those in ((METADATA, rows), (SFT, dialogues)):
-                    if those:
-                        files.write_whole(place.folder / name, b"".join(map(json_line, those)), below=self.folder)
+                for name, kind in ((METADATA, "row"), (SFT, "dialogue")):
+                    if rows := [one[kind] for one in own if kind in one]:
+                        files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
                     else:
                         (place.folder / name).unlink(missing_ok=True)
                 place.names.clear()
-                place.names.update(place.folder / name for row in dialogues for name in row["images"])
+                place.names.update(self.folder / name for one in own for name in one["images"])
                 place.clean()
             files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=self.folder)
-
-
-def _size(picture: ImageRef | RGB) -> tuple[int, int]:
-    return (picture.width, picture.height) if isinstance(picture, ImageRef) else picture.shape[1::-1]

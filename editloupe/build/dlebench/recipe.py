@@ -48,8 +48,6 @@ REGENERATIONS: Final = 3
 _IOU: Final = 0.5
 """Least overlap of a box of the model and one of the detector."""
 _DETECTION: Final[dict[str, Json]] = {"box_threshold": 0.35, "text_threshold": 0.25}
-_BENCHMARK: Final = {"target_name": "target_object", "source_caption": "prompt_clean"}
-"""Column → the benchmark's name for it."""
 
 
 class DLEBenchBuildOptions(Options):
@@ -78,21 +76,18 @@ class TargetDraft:
     """In px: of one thing, or of several of one name; those that the model named, until others are confirmed."""
     area: float = 0.0
     """Share of the image that the target covers, 0 to 1."""
-    asked: Mapping[str, Json] | None = None
-    """The question, its answer, and the wrong option that the edit makes true ("" without one). None without a question."""
+    asked: Mapping[str, Json] = field(default_factory=dict)
+    """The question, its answer, and the wrong option that the edit makes true ("" without one). {} without a question."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What `texts.read_metadata` returns."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What `crop_edit` says of the reference."""
+    reference: ImageRef | None = None
+    """The edited image; None while there is none."""
     tries: int = 0
     """Edits so far."""
     sent_back: int = 0
     """How often people had the reference made again."""
-
-    @property
-    def reference(self) -> ImageRef | None:
-        """The edited image; None while there is none."""
-        return ImageRef.from_json(self.facts["picture"]) if self.facts else None
 
 
 class DLEBenchBuild(SetRecipe):
@@ -121,7 +116,7 @@ class DLEBenchBuild(SetRecipe):
         detects = self.options.grounding == "detector"
         grounded = ("a box of the detector agrees with the model's, or " if detects else "") + "the data has the box"
         return (
-            RowStep("listed", "its name and its box can be read", lambda row: None),
+            RowStep("listed", "its name and its box can be read"),
             RowStep("grounded", grounded, self._ground),
             RowStep("small", f"it covers {share} % of the image", self._size),
             RowStep("instructed", "it has an instruction and two captions", self._instruct),
@@ -155,14 +150,13 @@ class DLEBenchBuild(SetRecipe):
         if not targets:
             prompt = render("build/dlebench/targets", most=most, percent=f"{100 * self.options.most_area:g}")
             answer = image.ask("targets", prompt, texts.TARGETS, role="describe").answer
-            targets, left = texts.read_targets(answer, sample.source)
-            left += [texts.left_out(name, "beyond_the_most", f"at most {most} of an image") for name in [*targets][most:]]
+            targets, left = texts.read_targets(answer, sample.source, most=most)
             others += left
             if not targets:
                 raise LeftOut("no_targets", "nothing that was listed can be used" if left else "the model names no target")
         return [
             image.becomes(number, TargetDraft(name=name, boxes=boxes), part=f"target {number}")
-            for number, (name, boxes) in enumerate([*targets.items()][:most], start=1)
+            for number, (name, boxes) in enumerate(targets.items(), start=1)
         ]
 
     def _ground(self, row: SetRow[TargetDraft]) -> None:
@@ -202,7 +196,7 @@ class DLEBenchBuild(SetRecipe):
             boxes=len(draft.boxes),
             types=texts.TYPES,
             drawn=Random(f"{seed} type").choice(EDIT_TYPES),
-            **(draft.asked or {"question": ""}),
+            **({"question": ""} | dict(draft.asked)),
         )
         said = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
         draft.metadata = texts.read_metadata(said.answer)
@@ -225,7 +219,7 @@ class DLEBenchBuild(SetRecipe):
                 if unusable == self.options.tries:
                     raise LeftOut(answer.data["outcome"], row.findings[-1].reason)
                 continue
-            draft.facts = answer.data
+            draft.facts, draft.reference = answer.data, ImageRef.from_json(answer.data["picture"])
             verdict = row.verdict(self.seen(row))
             if verdict is None or verdict.kind != "again" or draft.sent_back == REGENERATIONS:
                 return
@@ -241,52 +235,48 @@ class DLEBenchBuild(SetRecipe):
 
     def columns(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
-        boxes = {"bboxes": corners(row.data.boxes), "bbox_format": "xyxy"}
-        return {"reference_file_name": place.image(_reference(row)), **_said(row), **boxes}
+        assert row.data.reference is not None
+        return {"reference_file_name": place.image(row.data.reference), **_said(row)}
 
     def lines(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
+        said = _said(row)
+        names = {"bbox": "bboxes", "target_object": "target_name", "prompt_clean": "source_caption"}
+        assert row.data.reference is not None
         yield {
             "id": row.id,
             "image": place.as_is(row.sample.source, SOURCES, file_stem(row.sample.id)),
-            "reference_image": place.as_is(_reference(row), REFERENCES, file_stem(row.id)),
-            "bbox": corners(row.data.boxes),
-            "bbox_format": "xyxy",
-            **{_BENCHMARK.get(name, name): value for name, value in _said(row).items()},
+            "reference_image": place.as_is(row.data.reference, REFERENCES, file_stem(row.id)),
+            **{new: said.pop(name) for new, name in names.items()},
+            **said,
         }
 
     def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of types and tries."""
         drawn = Counter(row.data.metadata["type"] for row in kept)
         types = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
-        blended, tries = sum(bool(row.data.facts["feather_px"]) for row in kept), sum(row.data.tries for row in rows)
-        again = sum(row.data.sent_back for row in rows)
+        tries, again = (sum(getattr(row.data, name) for row in rows) for name in ("tries", "sent_back"))
         return SetTold(
-            counts={"types": {**types}, "blended": blended, "tries": tries, "made_again_for_people": again},
+            counts={"types": {**types}, "tries": tries, "made_again_for_people": again},
             tables=[[["Rows by type", "Rows"], *([kind, str(count)] for kind, count in types.items())]] if types else [],
-            notes=[f"Edits: {tries:,}; crops that are blended with their surroundings: {blended:,} of {len(kept):,}"],
+            notes=[f"Edits: {tries:,}"],
         )
 
 
-def _reference(row: SetRow[TargetDraft]) -> ImageRef:
-    assert row.data.reference is not None
-    return row.data.reference
-
-
 def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
-    """Return what both layouts say of a row in words and numbers."""
-    draft, metadata = row.data, row.data.metadata
+    """Return what both layouts say of a row."""
+    draft, metadata = row.data, dict(row.data.metadata)
     return {
-        "instruction": metadata["instruction"],
-        "edit_type": metadata["type"],
-        "target_name": metadata["target"],
-        "source_caption": metadata["source_caption"],
-        "reference_caption": metadata["reference_caption"],
-        **(draft.asked or {}),
+        "edit_type": metadata.pop("type"),
+        "target_name": metadata.pop("target"),
+        **metadata,
+        **draft.asked,
         "target_area": round(draft.area, 6),
         **{name: draft.facts[name] for name in ("crop", "seam_levels", "feather_px")},
         "tries": draft.tries,
         "reviewed": row.passed,
+        "bboxes": corners(draft.boxes),
+        "bbox_format": "xyxy",
     }
 
 

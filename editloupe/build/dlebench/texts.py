@@ -41,10 +41,13 @@ METADATA: Final = RecordOf(
 """(S_C, T_O, Type, Instruction, R_C) of the paper."""
 
 
-def read_targets(answer: Answer | None, image: ImageRef) -> tuple[dict[str, tuple[Box, ...]], list[dict[str, Json]]]:
+def read_targets(
+    answer: Answer | None, image: ImageRef, *, most: int
+) -> tuple[dict[str, tuple[Box, ...]], list[dict[str, Json]]]:
     """Return the targets that a model lists, name → boxes in px, and lines of left_out.jsonl for the others.
 
-    Things of one name are one target. why: "unusable_entry" (a box that leaves the image, or is none), or "unusable_name".
+    Things of one name are one target. why: "unusable_entry" (a box that leaves the image, or is none), "unusable_name", or
+    "beyond_the_most".
     """
     data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
     found: dict[str, tuple[Box, ...]] = {}
@@ -53,15 +56,14 @@ def read_targets(answer: Answer | None, image: ImageRef) -> tuple[dict[str, tupl
         name = plain_name(one["name"])
         if not name or len(name) > LONGEST_NAME:
             others.append((name, "unusable_name", f"expected 1 to {LONGEST_NAME} characters"))
+        elif name not in found and len(found) == most:
+            others.append((name, "beyond_the_most", f"at most {most} of an image"))
         else:
             box = Box.from_thousandths(one["box"], width=image.width, height=image.height)
             found[name] = (*found.get(name, ()), box)
-    return found, [left_out(*one) for one in others]
-
-
-def left_out(name: str, why: str, detail: str) -> dict[str, Json]:
-    """Return a line of left_out.jsonl for a target that counts for nothing."""
-    return {"target": name[:LONGEST_NAME], "stage": "listed", "why": why, "detail": detail}
+    return found, [
+        {"target": name[:LONGEST_NAME], "stage": "listed", "why": why, "detail": detail} for name, why, detail in others
+    ]
 
 
 def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[Box, ...] | None:

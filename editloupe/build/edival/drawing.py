@@ -7,30 +7,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
 from editloupe.build.base import LeftOut
-from editloupe.build.edival.pools import after, renamed, start, words
+from editloupe.build.edival.pools import ADDING, RENAMING, after, brought, start, words
 from editloupe.build.shown import SIGNS, plain_name
 from editloupe.prompts import render
+from editloupe.protocols.edival import instructions as kinds
 from editloupe.protocols.edival.chain import Pools
-from editloupe.protocols.edival.instructions import (
-    BACKGROUND_CHANGE,
-    COLOR_ALTER,
-    COUNT_CHANGE,
-    EDIT_TYPES,
-    MATERIAL_ALTER,
-    POSITION_CHANGE,
-    POSITIONS,
-    SUBJECT_ADD,
-    SUBJECT_REMOVE,
-    SUBJECT_REPLACE,
-    TEXT_CHANGE,
-    Edit,
-)
+from editloupe.protocols.edival.instructions import EDIT_TYPES, POSITIONS, Edit
 from editloupe.replies import one_line
 from editloupe.values import Json
 
@@ -62,8 +50,7 @@ _OBJECT: Final = _closed(
     count={"type": "integer", "minimum": 1},
     foreground={"type": "boolean"},
 )
-_OBJECTS: Final[Json] = {"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS}
-OBJECTS_ANSWER: Final = RecordOf(schema=_closed(objects=_OBJECTS))
+OBJECTS_ANSWER: Final = RecordOf(schema=_closed(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +66,7 @@ class SceneObject:
     count: int = 1
     """How many there are."""
     foreground: bool = True
-    """Whether a new background leaves it as it is."""
+    """Whether a new background leaves it as it is. What an edit brings is in the foreground."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +91,15 @@ class EditedScene:
         return tuple(self.objects[name] for name in self.pools.available)
 
     def after(self, edit: Edit) -> EditedScene:
-        """Return the image after a further edit. What an edit brings is in the foreground."""
-        known = dict(self.objects)
+        """Return the image after a further edit."""
+        known, new = dict(self.objects), brought(edit)
         before = known.get(edit.target, SceneObject(name=edit.target))
-        foreground = {name for name in self.pools.available if known[name].foreground}
-        pools = after(self.pools, edit, foreground=foreground)
-        brought = pools.available[-1] if len(pools.ever) > len(self.pools.ever) and pools.available else ""
-        if edit.edit_type in (COLOR_ALTER, MATERIAL_ALTER):
-            known[brought] = replace(before, name=brought)
-        elif edit.edit_type in (SUBJECT_ADD, SUBJECT_REPLACE):
-            known[brought] = SceneObject(name=brought, kind=brought)
-        elif edit.edit_type == TEXT_CHANGE and edit.target:
+        pools = after(self.pools, edit, foreground={one.name for one in self.available if one.foreground})
+        if new:
+            known[new] = replace(before, name=new) if edit.edit_type in RENAMING else SceneObject(name=new, kind=new)
+        elif edit.edit_type == kinds.TEXT_CHANGE and edit.target:
             known[edit.target] = replace(before, text=edit.new)
-        elif edit.edit_type == COUNT_CHANGE and edit.count is not None:
+        elif edit.count is not None:
             known[edit.target] = replace(before, count=edit.count)
         return EditedScene(objects=known, pools=pools, edits=(*self.edits, edit))
 
@@ -126,10 +109,10 @@ def listed(answer: Answer | None) -> tuple[list[SceneObject], dict[str, str]]:
 
     why: "unusable_name" (longer than LONGEST_NAME, or with other signs than letters, digits, ' & and -), or "named_twice".
     """
-    data: Any = answer.data if isinstance(answer, Record) else None
+    data: Any = answer.data if isinstance(answer, Record) else {"objects": ()}
     found: dict[str, SceneObject] = {}
     others: dict[str, str] = {}
-    for one in data["objects"] if isinstance(data, Mapping) else ():
+    for one in data["objects"]:
         kind = name = _plain(one["object"])
         for part in (_plain(one["color"]), _plain(one["material"])):
             if not set(part.split()) <= set(name.split()):
@@ -157,15 +140,15 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
     kind, target = edit.edit_type, scene.objects.get(edit.target)
     names: list[Json] = [one.name for one in scene.available if edit.count is None or one.count != edit.count]
     of: Json = {"enum": names}
-    answer: AnswerSpec = FreeText(max_words=4 if kind in (SUBJECT_ADD, SUBJECT_REPLACE) else 2)
-    if kind == SUBJECT_REMOVE:
+    answer: AnswerSpec = FreeText(max_words=4 if kind in ADDING else 2)
+    if kind == kinds.SUBJECT_REMOVE:
         return None
-    if kind == COLOR_ALTER:
+    if kind == kinds.COLOR_ALTER:
         colors = _colors(edit.target, scene)
         answer = OneOf(options=colors, aliases={"gray": ("grey",)} if "gray" in colors else {})
-    elif kind == POSITION_CHANGE:
+    elif kind == kinds.POSITION_CHANGE:
         answer = RecordOf(schema=_closed(target=of, position={"enum": list(POSITIONS)}, reference=of))
-    elif kind == COUNT_CHANGE:
+    elif kind == kinds.COUNT_CHANGE:
         answer = RecordOf(schema=_closed(target=of))
     prompt = render(
         "build/edival/instruct",
@@ -179,9 +162,8 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
     return prompt, answer
 
 
-def read(edit: Edit, scene: EditedScene, answer: Answer) -> Edit:
+def read(edit: Edit, scene: EditedScene, answer: Answer | None) -> Edit:
     """Return an edit with what was answered. Raises LeftOut for what cannot be used."""
-    kind = edit.edit_type
     if isinstance(answer, Record):
         data: Any = answer.data
         if data["target"] == data.get("reference"):
@@ -190,7 +172,7 @@ def read(edit: Edit, scene: EditedScene, answer: Answer) -> Edit:
     if isinstance(answer, Choice):
         return replace(edit, new=answer.name)
     new = one_line(answer.text).strip(SIGNS) if isinstance(answer, Text) else ""
-    if kind == TEXT_CHANGE:
+    if edit.edit_type == kinds.TEXT_CHANGE:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
             raise LeftOut(UNUSABLE, f"{new[:60]!r} is not one or two English words")
         there = fold(new) == fold(edit.old_text)
@@ -206,19 +188,17 @@ def read(edit: Edit, scene: EditedScene, answer: Answer) -> Edit:
 
 def _is_there(edit: Edit, scene: EditedScene) -> bool:
     """Return whether what an edit brings could not be told from what a scene has or had."""
-    if edit.edit_type in (SUBJECT_ADD, SUBJECT_REPLACE):
-        # A "cup" beside a "red cup" could not be told from it.
-        return edit.new in {*scene.pools.ever, *(one.kind for one in scene.objects.values())}
-    if edit.edit_type in (COLOR_ALTER, MATERIAL_ALTER):
-        # "wooden" is wood.
-        said = any(word.startswith(edit.new) for word in edit.target.replace("grey", "gray").split())
-        return said or renamed(edit) in scene.pools.ever
-    return False
+    # A "cup" beside a "red cup" could not be told from it; "wooden" is wood.
+    had = brought(edit) in scene.pools.ever or (
+        edit.edit_type in ADDING and any(edit.new == one.kind for one in scene.objects.values())
+    )
+    words_ = edit.target.replace("grey", "gray").split() if edit.edit_type in RENAMING else ()
+    return had or any(word.startswith(edit.new) for word in words_)
 
 
 def _colors(target: str, scene: EditedScene) -> tuple[str, ...]:
     """Return the colours that an object may get."""
-    edit = Edit(edit_type=COLOR_ALTER, target=target)
+    edit = Edit(edit_type=kinds.COLOR_ALTER, target=target)
     return tuple(color for color in words()["colors"] if not _is_there(replace(edit, new=color), scene))
 
 
@@ -231,30 +211,28 @@ def draw(scene: EditedScene, seed: str) -> Edit:
     numbers = random.Random(seed)
     used = {edit.edit_type for edit in scene.edits}
     drawn = numbers.choice([kind for kind in EDIT_TYPES if kind not in used])
-    return _drawn(drawn, scene, numbers) or _drawn(SUBJECT_ADD, scene, numbers) or Edit(edit_type=SUBJECT_ADD)
+    add = kinds.SUBJECT_ADD
+    return _drawn(drawn, scene, numbers) or _drawn(add, scene, numbers) or Edit(edit_type=add)
 
 
 def _drawn(kind: str, scene: EditedScene, numbers: random.Random) -> Edit | None:
     """Return an edit of a type with the slots that the seed fills; None where no object allows it."""
-    free = {
-        COLOR_ALTER: [one for one in scene.available if _colors(one.name, scene)],
-        BACKGROUND_CHANGE: [one for one in scene.available if one.foreground],
-        POSITION_CHANGE: scene.available if len(scene.available) > 1 else (),
-    }.get(kind, scene.available)
-    if not free:
+    some: Mapping[str, Sequence[SceneObject]] = {
+        kinds.COLOR_ALTER: [one for one in scene.available if _colors(one.name, scene)],
+        kinds.BACKGROUND_CHANGE: [one for one in scene.available if one.foreground],
+        kinds.POSITION_CHANGE: scene.available if len(scene.available) > 1 else (),
+    }
+    if not (free := some.get(kind, scene.available)):
         return None
     one = numbers.choice(free)
-    if kind == SUBJECT_ADD:
+    if kind == kinds.SUBJECT_ADD:
         return Edit(edit_type=kind, position=numbers.choice(POSITIONS), reference=one.name)
-    if kind == TEXT_CHANGE:
-        written = [other for other in free if other.text]
-        one = numbers.choice(written or [SceneObject(name="")])
+    if kind == kinds.TEXT_CHANGE:
+        one = numbers.choice([other for other in free if other.text] or [SceneObject(name="")])
         return Edit(edit_type=kind, target=one.name, old_text=one.text)
-    if kind == COUNT_CHANGE:
+    if kind == kinds.COUNT_CHANGE:
         counts = [count for count in COUNTS if any(other.count != count for other in free)]
         return Edit(edit_type=kind, count=numbers.choice(counts))
-    if kind == POSITION_CHANGE:
-        return Edit(edit_type=kind)
-    if kind == BACKGROUND_CHANGE:
+    if kind == kinds.BACKGROUND_CHANGE:
         return Edit(edit_type=kind, keep=tuple(other.name for other in free))
-    return Edit(edit_type=kind, target=one.name)
+    return Edit(edit_type=kind, target="" if kind == kinds.POSITION_CHANGE else one.name)

@@ -10,28 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from editloupe.files import read_toml
+from editloupe.protocols.edival import instructions as kinds
 from editloupe.protocols.edival.chain import Pools
-from editloupe.protocols.edival.instructions import (
-    BACKGROUND_CHANGE,
-    COLOR_ALTER,
-    COUNT_CHANGE,
-    MATERIAL_ALTER,
-    POSITION_CHANGE,
-    SUBJECT_ADD,
-    SUBJECT_REMOVE,
-    SUBJECT_REPLACE,
-    TEXT_CHANGE,
-    Edit,
-)
+from editloupe.protocols.edival.instructions import Edit
 
 TEXT: Final = "text"
 """The object that an added text is."""
+RENAMING: Final = (kinds.COLOR_ALTER, kinds.MATERIAL_ALTER)
+ADDING: Final = (kinds.SUBJECT_ADD, kinds.SUBJECT_REPLACE)
 
 
 @cache
@@ -47,6 +38,13 @@ def start(objects: Iterable[str]) -> Pools:
     return Pools(ever=names, unchanged=names, available=names, background_kept=True)
 
 
+def brought(edit: Edit) -> str:
+    """Return the name of the object that an edit brings or renames; "" for none."""
+    if edit.edit_type in RENAMING:
+        return renamed(edit)
+    return edit.new if edit.edit_type in ADDING else ""
+
+
 def after(pools: Pools, edit: Edit, *, foreground: Collection[str] | None = None) -> Pools:
     """Return the pools after an edit.
 
@@ -54,29 +52,21 @@ def after(pools: Pools, edit: Edit, *, foreground: Collection[str] | None = None
     takes those that the edit's plain sentence names. Which objects of an image are in the foreground cannot be known from
     a chain without a change of background, and is not needed there.
     """
-    kind, target = edit.edit_type, edit.target
-    if kind == SUBJECT_ADD:
-        return _added(pools, edit.new)
-    if kind in (COLOR_ALTER, MATERIAL_ALTER):
-        return _added(_dropped(pools, target), renamed(edit))
-    if kind == SUBJECT_REMOVE:
-        return _dropped(pools, target)
-    if kind == SUBJECT_REPLACE:
-        return _added(_dropped(pools, target), edit.new)
-    if kind == TEXT_CHANGE:
-        return _touched(pools, target) if target else replace(pools, ever=(*pools.ever, TEXT))
-    if kind == POSITION_CHANGE:
-        return _touched(pools, target, edit.reference)
-    if kind == COUNT_CHANGE:
-        return _touched(pools, target)
-    assert kind == BACKGROUND_CHANGE, kind
-    kept = set(edit.keep if foreground is None else foreground)
-    return replace(
-        pools,
-        unchanged=tuple(name for name in pools.unchanged if name in kept),
-        available=tuple(name for name in pools.available if name in kept),
-        background_kept=False,
-    )
+    ever, unchanged, available, new = pools.ever, pools.unchanged, pools.available, brought(edit)
+    if edit.edit_type == kinds.BACKGROUND_CHANGE:
+        kept = set(edit.keep if foreground is None else foreground)
+        unchanged, available = (tuple(one for one in names if one in kept) for names in (unchanged, available))
+    elif edit.edit_type != kinds.SUBJECT_ADD:
+        touched = {edit.target, edit.reference}
+        unchanged = tuple(one for one in unchanged if one not in touched)
+    if edit.edit_type in (kinds.SUBJECT_REMOVE, kinds.SUBJECT_REPLACE, *RENAMING):
+        available = tuple(one for one in available if one != edit.target)
+    if new:
+        ever, available = (*ever, new), (*available, new)
+    elif edit.edit_type == kinds.TEXT_CHANGE and not edit.target:
+        ever = (*ever, TEXT)
+    stays = pools.background_kept and edit.edit_type != kinds.BACKGROUND_CHANGE
+    return Pools(ever=ever, unchanged=unchanged, available=available, background_kept=stays)
 
 
 def renamed(edit: Edit) -> str:
@@ -84,22 +74,10 @@ def renamed(edit: Edit) -> str:
 
     The last word, which says what the object is, stays.
     """
-    lists = ("colors", "shades") if edit.edit_type == COLOR_ALTER else ("materials", "textures")
+    lists = ("colors", "shades") if edit.edit_type == kinds.COLOR_ALTER else ("materials", "textures")
     known = {word for name in lists for word in words()[name]}
     *before, last = edit.target.split()
     place = next((i for i, word in enumerate(before) if re.sub(r"\W", "", word).casefold() in known), None)
     if place is None:
         return f"{edit.new} {edit.target}"
     return " ".join((*before[:place], edit.new, *before[place + 1 :], last))
-
-
-def _touched(pools: Pools, *names: str) -> Pools:
-    return replace(pools, unchanged=tuple(name for name in pools.unchanged if name not in names))
-
-
-def _dropped(pools: Pools, name: str) -> Pools:
-    return replace(_touched(pools, name), available=tuple(one for one in pools.available if one != name))
-
-
-def _added(pools: Pools, name: str) -> Pools:
-    return replace(pools, ever=(*pools.ever, name), available=(*pools.available, name))

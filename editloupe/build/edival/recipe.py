@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.build.base import LeftOut, SetTold
+from editloupe.build.base import LeftOut, SetTold, counted
 from editloupe.build.edival.drawing import (
     MOST_OBJECTS,
     OBJECTS_ANSWER,
@@ -36,6 +37,8 @@ from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
 from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
+from editloupe.data.images import ImageStore
+from editloupe.data.rows import Loaded
 from editloupe.findings import PENDING, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
@@ -46,6 +49,11 @@ from editloupe.protocols.edival.sights import detect, sights_of
 from editloupe.values import Json
 
 BENCHMARK: Final = "edival"
+BOX_THRESHOLD: Final = 0.35
+"""Least score of a detection (I.1)."""
+MAX_SIDE, MAX_AREA = 0.9, 0.4
+"""A box is oversized if a side is a larger share of the image's side, and its area a larger share of the image's."""
+_CUMULATIVE: Final = (TYPES, SENTENCES, BRACKETED)
 
 
 class EdiValBuildOptions(Options):
@@ -99,15 +107,13 @@ class EdiValBuild(SetRecipe):
     }
     file, folders, header = f"{BENCHMARK}/instructions.csv", (BENCHMARK,), COLUMNS
     aside = ("bbox", "bboxes", "bbox_format", "mask_file_name", "target_name")
-    once = True
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a chain."""
         asks = self.options.grounding == "detector"
-        grounded = "the detector confirms an object" if asks else "(no detector was asked)"
         return (
             RowStep("decomposed", "the model lists a usable object", self._decompose),
-            RowStep("grounded", grounded, self._ground),
+            RowStep("grounded", "the detector confirms an object" if asks else "(no detector was asked)", self._ground),
             RowStep("instructed", "each turn has an instruction", self._instruct),
         )
 
@@ -120,15 +126,24 @@ class EdiValBuild(SetRecipe):
             "--set grounding=none: then every object counts that the model lists, seen or not"
         }
 
+    def loaded(self, path: Path, store: ImageStore) -> Loaded:
+        """Return the images of a path, each once, whatever rows it has. Raises as `load_images`."""
+        found = super().loaded(path, store)
+        first = {sample.source.sha256: sample for sample in reversed(found.samples)}
+        return replace(
+            found,
+            samples=tuple(one for one in found.samples if first[one.source.sha256] is one),
+            rejected=tuple(row for row in found.rejected if row.kind != "duplicate_id"),
+        )
+
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return the image's one chain."""
-        return [image.becomes(1, ChainDraft(others=others), part="")]
+        return [image.becomes(1, ChainDraft(others=others))]
 
     def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
         prompt = render("build/edival/decompose", most=MOST_OBJECTS)
-        answer = row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose").answer
-        row.data.listed, others = listed(answer)
+        row.data.listed, others = listed(row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose").answer)
         row.data.leave(others)
         if not row.data.listed:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
@@ -157,9 +172,7 @@ class EdiValBuild(SetRecipe):
         for turn in range(1, self.options.turns + 1):
             edit = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
             if asked := question(edit, scene):
-                answer = row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}").answer
-                assert answer is not None
-                edit = read(edit, scene, answer)
+                edit = read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}").answer)
             scene = scene.after(edit)
             row.data.edits.append(edit)
             row.data.pools.append(scene.pools)
@@ -178,31 +191,24 @@ class EdiValBuild(SetRecipe):
 
     def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
         """Return the counts of objects, and of instructions by turn and type."""
-        drafts = [row.data for row in rows]
-        turns = range(1, self.options.turns + 1)
-        types = {turn: Counter(row.data.edits[turn - 1].edit_type for row in kept) for turn in turns}
+        drafts, turns = [row.data for row in rows], range(self.options.turns)
+        types = [Counter(row.data.edits[turn].edit_type for row in kept) for turn in turns]
         others = Counter(str(one["why"]) for draft in drafts for one in draft.others)
         listed_, grounded = sum(len(one.listed) for one in drafts), sum(len(one.grounded) for one in drafts)
-        seen = [kind for kind in EDIT_TYPES if any(types[turn][kind] for turn in turns)]
-        lines = [[kind, *(str(types[turn][kind]) for turn in turns)] for kind in seen]
-        notes = [f"Objects: {listed_:,} listed, {grounded:,} grounded"]
-        if self.options.grounding == "none":
-            notes.append("No detector was asked: whether the listed objects are there is the model's word alone.")
+        seen = [kind for kind in EDIT_TYPES if any(of[kind] for of in types)]
         return SetTold(
             counts={
-                "objects": {"listed": listed_, "grounded": grounded, "left_out": dict(sorted(others.items()))},
-                "instructions": {str(turn): dict(sorted(types[turn].items())) for turn in turns},
+                "objects": {"listed": listed_, "grounded": grounded, "left_out": counted(others)},
+                "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
             },
-            tables=[[["Instructions by type", *(f"Turn {turn}" for turn in turns)], *lines]],
-            notes=notes,
+            tables=[
+                [
+                    ["Instructions by type", *(f"Turn {turn + 1}" for turn in turns)],
+                    *([kind, *(str(of[kind]) for of in types)] for kind in seen),
+                ]
+            ],
+            notes=[f"Objects: {listed_:,} listed, {grounded:,} grounded"],
         )
-
-
-_CUMULATIVE: Final = (TYPES, SENTENCES, BRACKETED)
-BOX_THRESHOLD: Final = 0.35
-"""Least score of a detection (I.1)."""
-MAX_SIDE, MAX_AREA = 0.9, 0.4
-"""A box is oversized if a side is a larger share of the image's side, and its area a larger share of the image's."""
 
 
 def _refused(finding: Finding) -> str:

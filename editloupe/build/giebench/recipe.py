@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from editloupe.answers import YES_NO, Boxes, Choice
-from editloupe.build.base import LeftOut, SetTold
+from editloupe.build.base import LeftOut, SetTold, counted
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.giebench import masks, texts
 from editloupe.build.giebench.review import GIEBenchReview
@@ -113,14 +113,14 @@ class GIEBenchBuild(SetRecipe):
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of an edit."""
         given = self.options.masks == "given"
-        no_mask = "(the data says where it is, or the row has no mask)"
-        found = "the detector finds it, or the data says where it is, or it is the entire image"
-        masked = "its mask is neither empty nor full, or the image is edited as a whole"
+        where = "the data says where it is" + (
+            ", or the row has no mask" if given else ", or a model, or it is the entire image"
+        )
         return (
             RowStep("written", "it has an instruction, and a question with 2 to 5 options, one of them right", self._write),
             RowStep("named", "what has to be edited has a name", self._name),
-            RowStep("located", no_mask if given else found, self._locate),
-            RowStep("masked", no_mask if given else masked, self._segment),
+            RowStep("located", where, self._locate),
+            RowStep("masked", where, self._segment),
             RowStep("unedited", "the question is not answered right before the edit", self._answer),
         )
 
@@ -128,12 +128,11 @@ class GIEBenchBuild(SetRecipe):
         """Return a detector and a segmenter where masks are to be made."""
         if self.options.masks == "given":
             return {}
-        return {
-            kind: f"masks need a {what}, and there is none: {{reason}}. Name one with --set {what}=…, or "
-            "choose --set masks=given: "
-            "then masks and boxes of the metadata count, and other rows have no mask"
-            for kind, what in (("detect", "detector"), ("segment", "segmenter"))
-        }
+        advice = (
+            "masks need a {what}, and there is none: {{reason}}. Name one with --set {what}=…, or choose "
+            "--set masks=given: then masks and boxes of the metadata count, and other rows have no mask"
+        )
+        return {"detect": advice.format(what="detector"), "segment": advice.format(what="segmenter")}
 
     def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images. A row of the metadata whose mask is empty or full is rejected."""
@@ -269,21 +268,20 @@ class GIEBenchBuild(SetRecipe):
         before = Counter(row.data.unedited for row in rows if row.data.unedited)
         by = Counter(row.data.masked_by for row in kept)
         lines = [(kind, drawn[kind], types[kind]) for kind in EDIT_TYPES if drawn[kind]]
-        found = SetTold(
+        return SetTold(
             counts={
                 "types": {kind: {"drawn": all_, "kept": whole} for kind, all_, whole in lines},
-                "masks": dict(sorted(by.items())),
-                "before_the_edit": dict(sorted(before.items())),
+                "masks": counted(by),
+                "before_the_edit": counted(before),
             },
             tables=[[["Type", "Drawn", "Rows"], *([str(cell) for cell in line] for line in lines)]] if lines else [],
+            notes=[
+                f"Answered right before the edit: {before['right']:,} of {before.total():,} questions (the paper reports "
+                "17 %)",
+                f"Rows without a mask, or with one of the entire image: {by['absent'] + by['entire image']:,}. Masked "
+                "measures have no value there.",
+            ],
         )
-        if asked := before.total():
-            paper = "(the paper reports 17 %)"
-            found.notes.append(f"Answered right before the edit: {before['right']:,} of {asked:,} questions {paper}")
-        if without := by["absent"] + by["entire image"]:
-            none = "Masked measures have no value there."
-            found.notes.append(f"Rows without a mask, or with one of the entire image: {without:,}. {none}")
-        return found
 
 
 def _given_name(sample: Sample, edit_type: str) -> str:

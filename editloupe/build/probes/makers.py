@@ -2,49 +2,48 @@
 
 Each maker takes a scene and what is drawn at random, and returns a pair with its truth, or raises `NotMade` where people
 could disagree about what comes out. A metric about which they could disagree has no truth.
-
-What the labels of DLEBench leave open is left out:
-- recoloured in place of removed is no Wrong Action for certain, since the target is still what it was; the reverse is;
-- a card in place of another thing that was asked for could pass for one that is hard to recognise, which is Over
-  Modification; so it stands in place of a colour.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
+from pathlib import Path
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import cv2
 import numpy as np
 
-from editloupe.build.probes.colours import (
+from editloupe.build.probes.paint import (
     FEATHER_PX,
     PAINTS,
     VISIBLE,
     Mask,
     apart,
+    card,
+    grown,
     part_of,
     recoloured,
     shares_of,
-    soft,
+    size_of,
+    spots,
+    stamped,
     told_apart,
 )
-from editloupe.build.probes.photographs import Scene, Thing
-from editloupe.build.probes.placing import card, filled, grown, size_of, spots, stamped, taken
+from editloupe.build.probes.scenes import Scene, Thing
 from editloupe.data.images import RGB
-from editloupe.data.probes import Band, Failure
-from editloupe.imaging.colour_names import leading, share_of, to_lab
+from editloupe.data.probes import Band, Failure, Nuisance, Trap
+from editloupe.files import read_toml
+from editloupe.imaging.color_names import leading, share_of, to_lab
+from editloupe.models.inpaint import OpenCVInpainter
 from editloupe.values import Json
 
 IF: Final = "instruction_following"
 VC: Final = "visual_consistency"
 """Metrics of DLEBench."""
-TRUTHS: Final = tomllib.loads(files("editloupe.build.probes").joinpath("truths.toml").read_text("utf-8"))
+TRUTHS: Final[Mapping[str, Any]] = read_toml(Path(__file__).with_name("truths.toml"), "truths.toml")
 """What is right of each failure, and how people ask for an edit."""
 _ONE_COLOUR: Final = 0.8
 """Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one."""
@@ -52,12 +51,10 @@ _TINT: Final = 6
 """Chroma of CIELAB from which a thing that is called gray, or black, has a hue."""
 _HUE: Final = 50
 """Degrees between that hue and a colour's, from which the colour is another one."""
-ELSEWHERE: Final = 15.0
-"""Median ΔE of two pictures seen from far, below which they could be of one place."""
 _SHOWN: Final = 24
 """px of what is put in or changed beside the target, at least: less could be missed."""
-
-_Maker: TypeAlias = Callable[[Scene, Random], "Made"]
+_ROUGH: Final = 6.0
+"""ΔE (root mean square) of the ground around a thing from its mean, up to which what was behind it is known."""
 
 
 class NotMade(Exception):
@@ -68,27 +65,29 @@ class NotMade(Exception):
 class Made:
     """An edit whose truth is known."""
 
-    failure: Failure
+    source: RGB
     edited: RGB
+    failure: Failure
     instruction: str
     edit_type: str
     maker: str
     """Name and version."""
-    parameters: Mapping[str, Json]
     allowed: Mask
     """H×W, where the instruction lets the image change."""
-    open: Sequence[str]
-    """Metrics about which people could disagree here, though not for every edit that fails so."""
+    truth: Mapping[str, str]
+    """DLEBench's metric → the only right label."""
+    bands: Mapping[str, Band]
+    """UnicBench's metric → the right scores."""
+    parameters: Mapping[str, Json]
+    nuisance: Nuisance | None = None
+    trap: Trap | None = None
+    asks_for: Mapping[str, str] = field(default_factory=dict)
+    """Metric → the label that a text in the image demands."""
+    jpeg: bytes = b""
+    """The edited image's file, where that is a JPEG."""
 
-    @property
-    def truth(self) -> Mapping[str, str]:
-        """DLEBench's metric → the only right label."""
-        return {metric: label for metric, label in TRUTHS[self.failure]["labels"].items() if metric not in self.open}
 
-    @property
-    def bands(self) -> Mapping[str, Band]:
-        """UnicBench's metric → the right scores."""
-        return {metric: tuple(band) for metric, band in TRUTHS[self.failure]["bands"].items() if metric not in self.open}
+_Maker: TypeAlias = Callable[[Scene, Random], Made]
 
 
 def make(failure: Failure, scene: Scene, by: Random) -> Made:
@@ -106,28 +105,25 @@ def changed(source: RGB, edited: RGB) -> Mask:
 
 def _made(
     failure: Failure, scene: Scene, by: Random, edited: RGB, maker: str, *, asked: str = "",
-    allowed: Mask | None = None, open: Sequence[str] = (), **parameters: Json,
+    open: Sequence[str] = (), **parameters: Json,
 ) -> Made:  # fmt: skip
     """Return an edit of the scene's target.
 
-    asked: the colour that the instruction asks for; "" for a removal.
-    allowed: where the image may change beside the target.
+    asked: the colour that the instruction asks for; "" for a removal.   open: metrics about which people could disagree.
     """
-    edit_type, name = "Change Color" if asked else "Removal Object", scene.target.name
-    around = grown(scene.target.mask, FEATHER_PX + 1)
+    edit_type, told = "Change Color" if asked else "Removal Object", TRUTHS[failure]
     return Made(
-        failure=failure,
+        source=scene.image,
         edited=edited,
-        instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=name, colour=asked),
+        failure=failure,
+        instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=scene.target.name, colour=asked),
         edit_type=edit_type,
         maker=maker,
+        allowed=grown(scene.target.mask, FEATHER_PX + 1),
+        truth={metric: label for metric, label in told["labels"].items() if metric not in open},
+        bands={metric: tuple(band) for metric, band in told["bands"].items() if metric not in open},
         parameters={"asked": asked, **parameters} if asked else parameters,
-        allowed=around if allowed is None else around | allowed,
-        open=open,
     )
-
-
-# Colour
 
 
 def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ()) -> list[str]:
@@ -175,44 +171,33 @@ def _of_one_colour(scene: Scene) -> bool:
     return share_of(own, leading(own)) >= _ONE_COLOUR
 
 
-# Flawless edits, and none
-
-
 def _flawless(scene: Scene, by: Random) -> Made:
-    """Do what is asked: another colour, or a removal."""
-    if not _of_one_colour(scene) or by.random() < 0.4:
-        try:
-            edited, gone = _without(scene, by)
-            # A trace of what was removed can be left, such as a rest of its shadow.
-            return _made("flawless", scene, by, edited, "remove 2", allowed=gone, open=(VC,))
-        except NotMade:
-            if not _of_one_colour(scene):
-                raise
+    """Do what is asked: a removal where the ground is smooth, or another colour."""
+    if by.random() < 0.4 and (removed := _without(scene)) is not None:
+        # A trace of what was removed can be left, such as a rest of its shadow.
+        return _made("flawless", scene, by, removed, "remove 3", open=(VC,))
+    if not _of_one_colour(scene):
+        raise NotMade("a target of several colours")
     edited, colour = _recoloured(scene, by)
     return _made("flawless", scene, by, edited, "recolour 3", asked=colour)
 
 
-def _without(scene: Scene, by: Random) -> tuple[RGB, Mask]:
-    """Return the image with smooth ground in place of the target, and where it differs. Raises NotMade."""
-    rgb, thing = scene.image, scene.target
-    avoid = grown(taken(scene) & ~thing.mask, 2)
-    made = filled(rgb, thing.mask, np.random.default_rng(by.randrange(2**32)), avoid=avoid)
-    if made is None:
-        raise NotMade("rough ground around the target")
-    if apart(rgb, made, thing.mask) < VISIBLE:
-        raise NotMade("it would hardly show")
-    return made, changed(rgb, made)
+def _without(scene: Scene) -> RGB | None:
+    """Return the image with the ground in place of the target; None where the ground is not smooth, or it hardly shows."""
+    mask = scene.target.mask
+    hole = grown(mask, FEATHER_PX)
+    ring = grown(mask, max(6.0, 0.35 * size_of(mask))) & ~hole
+    ground = to_lab(scene.image[ring][None])[0]
+    if np.sqrt(((ground - ground.mean(axis=0)) ** 2).sum(axis=1).mean()) > _ROUGH:
+        return None
+    made = OpenCVInpainter()(scene.image, hole)
+    return made if apart(scene.image, made, mask) >= VISIBLE else None
 
 
 def _no_edit(scene: Scene, by: Random) -> Made:
     """Leave all as it is."""
-    if by.random() < 0.4:
-        return _made("no_edit", scene, by, scene.image, "nothing 2")
-    asked = _paints(scene.target, scene.image, by)[0]
+    asked = "" if by.random() < 0.4 else _paints(scene.target, scene.image, by)[0]
     return _made("no_edit", scene, by, scene.image, "nothing 2", asked=asked)
-
-
-# Wrong actions on the target
 
 
 def _wrong_colour(scene: Scene, by: Random) -> Made:
@@ -222,33 +207,10 @@ def _wrong_colour(scene: Scene, by: Random) -> Made:
     return _made("wrong_colour", scene, by, edited, "recolour 3", asked=asked, to=shown)
 
 
-def _wrong_object(scene: Scene, by: Random) -> Made:
-    """Remove the target, or put a card in its place, where another colour is asked for."""
-    card_of = by.choice([name for name in PAINTS if told_apart(name, scene.target.colour)])
-    asked = _paints(scene.target, scene.image, by, not_near=(card_of,))[0]
-    if by.random() < 0.5:
-        try:
-            edited, gone = _without(scene, by)
-            return _made("wrong_object", scene, by, edited, "remove 2", asked=asked, allowed=gone, removed=True)
-        except NotMade:
-            pass  # a card then
-    rows, columns = part_of(scene.target.mask, 3)
-    size = columns.stop - columns.start, rows.stop - rows.start
-    edited, covered = stamped(scene.image, *card(size, card_of), (columns.start, rows.start))
-    if any((covered & one.mask).any() for one in scene.others):
-        raise NotMade("a card would cover another target")
-    if apart(scene.image, edited, scene.target.mask) < VISIBLE:
-        raise NotMade("it would hardly show")
-    return _made("wrong_object", scene, by, edited, "card 1", asked=asked, allowed=covered, card=card_of)
-
-
-def misplaced(scene: Scene, by: Random, *, alike: bool = False) -> Made:
-    """Do to another target what is asked for this one; to a look-alike if that is asked for, or there is nothing else."""
-    twins = [one for one in scene.others if one.noun == scene.target.noun]
-    others = [one for one in scene.others if one.noun != scene.target.noun]
-    things = twins if alike else by.sample(others, len(others)) or twins
+def _wrong_place(scene: Scene, by: Random) -> Made:
+    """Do to another target what is asked for this one."""
     asked = _paints(scene.target, scene.image, by)
-    for thing in things:
+    for thing in by.sample(scene.others, len(scene.others)):
         if size_of(thing.mask) < min(_SHOWN, 0.7 * size_of(scene.target.mask)):
             continue
         try:
@@ -261,9 +223,6 @@ def misplaced(scene: Scene, by: Random, *, alike: bool = False) -> Made:
     raise NotMade("no other target that could take the colour")
 
 
-# More than was asked for
-
-
 def _over_modification(scene: Scene, by: Random) -> Made:
     """Give the target the colour that is asked for, and dots besides."""
     side = size_of(scene.target.mask)
@@ -274,41 +233,37 @@ def _over_modification(scene: Scene, by: Random) -> Made:
     inside = scene.target.mask[where]
     ys, xs = np.mgrid[0 : inside.shape[0], 0 : inside.shape[1]].astype(np.float32)
     step = max(6.0, side / 3.2)
-    dots = np.hypot(xs % step - step / 2, ys % step - step / 2) < 0.3 * step
+    dots = (np.hypot(xs % step - step / 2, ys % step - step / 2) < 0.3 * step) & inside
     light = float(to_lab(edited[where])[inside][:, 0].mean())
     ink = np.full((*inside.shape, 3), 245 if light < 55 else 20, np.uint8)
-    weight = soft(dots & inside, inside=0.5, outside=0.5) * inside
-    made, mask = stamped(edited, ink, weight, (columns.start, rows.start))
-    share = float(mask.sum() / inside.sum())
-    if not 0.12 <= share <= 0.6 or apart(edited, made, mask) < VISIBLE:
+    made, mask = stamped(edited, ink, (columns.start, rows.start), dots)
+    if not 0.12 <= mask.sum() / inside.sum() <= 0.6 or apart(edited, made, mask) < VISIBLE:
         raise NotMade("a pattern would hardly show")
-    return _made("over_modification", scene, by, made, "recolour and dots 3", asked=colour)
-
-
-# Changes beside the target
+    return _made("over_modification", scene, by, made, "recolour and dots 4", asked=colour)
 
 
 def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     """Do what is asked, and change one thing beside it, or two or three."""
     number = by.choice((2, 3)) if several else 1
     edited, colour = _recoloured(scene, by)
-    least = max(_SHOWN, 0.8 * size_of(scene.target.mask))
-    done: list[Json] = []
+    target, done = scene.target, list[Json]()
+    least = max(_SHOWN, 0.8 * size_of(target.mask))
     # A look-alike that changes could be taken for the target; other things first, then what is put in.
-    things = [one for one in scene.others if one.noun != scene.target.noun and size_of(one.mask) >= 0.6 * least]
+    things = [one for one in scene.others if one.noun != target.noun and size_of(one.mask) >= 0.6 * least]
     for thing in by.sample(things, min(number, len(things))):
         try:
             made, _ = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(colour,)))
         except NotMade:
             continue
-        if not (changed(edited, made) & grown(scene.target.mask, 3)).any():
+        if not (changed(edited, made) & grown(target.mask, 3)).any():
             edited = made
             done.append({"what": thing.name, "how": "recoloured"})
     side = round(1.15 * max(least, 0.045 * min(scene.image.shape[:2])))
-    gap = max(8.0, 0.4 * size_of(scene.target.mask))
-    for place in spots(scene, (side, side), by, gap=gap, number=4 * (number - len(done))):
+    gap = max(8.0, 0.4 * size_of(target.mask))
+    held = grown(held_by(scene), gap)
+    for place in spots(scene.image, held, (side, side), by, gap=gap, number=4 * (number - len(done))):
         shown = by.choice([name for name in PAINTS if told_apart(name, colour)])
-        made, mask = stamped(edited, *card((side, side), shown), place)
+        made, mask = stamped(edited, card(side, shown), place)
         if len(done) < number and apart(edited, made, mask) >= 1.5 * VISIBLE:
             edited = made
             done.append({"what": f"{shown} card", "how": "added"})
@@ -316,64 +271,36 @@ def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
         raise NotMade("no room beside the target")
     failure: Failure = "several_collateral" if several else "one_collateral"
     open_ = () if _of_one_colour(scene) else (IF,)
-    return _made(failure, scene, by, edited, "recolour with collateral 3", asked=colour, open=open_, changes=done)
+    return _made(failure, scene, by, edited, "recolour with collateral 4", asked=colour, open=open_, changes=done)
 
 
-# The scene as a whole
+def held_by(scene: Scene) -> Mask:
+    """Return where a scene's things are."""
+    return np.asarray(np.logical_or.reduce([scene.target.mask, *(one.mask for one in scene.others)]), np.bool_)
 
 
 def _restyled(scene: Scene, by: Random) -> Made:
-    """Redraw the whole picture in another medium."""
+    """Redraw the whole picture as a pencil drawing on white paper."""
     asked = _paints(scene.target, scene.image, by)[0]
-    made = _pencil(scene.image)
-    if from_afar(scene.image, made) < 12:
+    grey = cv2.cvtColor(scene.image, cv2.COLOR_RGB2GRAY)
+    blurred = cv2.GaussianBlur(cv2.bitwise_not(grey), (0, 0), max(2.0, 0.012 * max(grey.shape)))
+    drawn = np.clip(grey.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
+    made = np.repeat((255 - np.clip((255 - drawn) * 1.8, 0, 235)).astype(np.uint8)[..., None], 3, axis=2)
+    far = [np.asarray(cv2.resize(rgb, (32, 24), interpolation=cv2.INTER_AREA), np.uint8) for rgb in (scene.image, made)]
+    if float(np.median(np.linalg.norm(to_lab(far[0]) - to_lab(far[1]), axis=2))) < 12:
         raise NotMade("it would hardly show")
     return _made("restyled", scene, by, made, "pencil drawing 2", asked=asked)
-
-
-def _pencil(rgb: RGB) -> RGB:
-    """Return the picture as a pencil drawing on white paper."""
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    blurred = cv2.GaussianBlur(cv2.bitwise_not(grey), (0, 0), max(2.0, 0.012 * max(rgb.shape)))
-    drawn = np.clip(grey.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
-    one = (255 - np.clip((255 - drawn) * 1.8, 0, 235)).astype(np.uint8)
-    return np.repeat(one[..., None], 3, axis=2)
-
-
-def other_place(scene: Scene, by: Random) -> tuple[str, RGB]:
-    """Return the name and the picture of another place, of the scene's size. Raises NotMade."""
-    found = scene.elsewhere(by)
-    if found is None or from_afar(scene.image, found[1]) < ELSEWHERE:
-        raise NotMade("no photograph of another place")
-    return found
-
-
-def from_afar(first: RGB, second: RGB) -> float:
-    """Return the median ΔE of two pictures, seen from far."""
-    far = [np.asarray(cv2.resize(rgb, (32, 24), interpolation=cv2.INTER_AREA), np.uint8) for rgb in (first, second)]
-    return float(np.median(np.linalg.norm(to_lab(far[0]) - to_lab(far[1]), axis=2)))
-
-
-def _recomposed(scene: Scene, by: Random) -> Made:
-    """Set the target, in the colour that is asked for, into another place altogether."""
-    edited, colour = _recoloured(scene, by)
-    name, place = other_place(scene, by)
-    weight = soft(scene.target.mask)
-    made, _ = stamped(place, edited, weight, (0, 0))
-    return _made("recomposed", scene, by, made, "another place 2", asked=colour, place=name)
 
 
 _MAKERS: Final[Mapping[Failure, _Maker]] = {
     "flawless": _flawless,
     "wrong_colour": _wrong_colour,
-    "wrong_object": _wrong_object,
-    "wrong_place": misplaced,
+    "wrong_place": _wrong_place,
     "over_modification": _over_modification,
     "no_edit": _no_edit,
     "one_collateral": partial(_collateral, several=False),
     "several_collateral": partial(_collateral, several=True),
     "restyled": _restyled,
-    "recomposed": _recomposed,
 }
 FAILURES: Final = tuple(_MAKERS)
 """Those that are made."""

@@ -1,149 +1,168 @@
 """Judges on trial: what judges said of probes, edits whose truth is known, against that truth. No model is asked.
 
-Every figure is an `Estimate`, with scenes as clusters, or a `Threshold`: what could not be judged is counted beside it and
-is part of no share. Accuracy, threshold and leniency rest on plain probes. A probe with a nuisance or a trap is a twin of a
-plain one, and is compared with it. docs/trial.md defines each figure.
+Every figure is an `Estimate` with scenes as clusters, or a `Threshold`. What could not be judged is counted beside it and
+is part of no share. A probe with a nuisance or a trap is a twin of a plain one, and is compared with it. docs/trial.md
+defines each figure.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-from pydantic import Field
 
 from editloupe.answers import Choice, Record
-from editloupe.backends.prices import Prices
-from editloupe.chat import Usage
-from editloupe.data.probes import FAILURES, KEY, NUISANCES, TRAPS, Probe, probe_of
+from editloupe.data.probes import KEY, NUISANCES, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
 from editloupe.scores import Binary, Metric, Score
-from editloupe.stats.bootstrap import DRAWING, Drawing, Estimate, aggregate
 from editloupe.stats.threshold import Threshold, detection_threshold
-from editloupe.values import Serialisable, digest, sample_key
+from editloupe.values import digest, sample_key
 
 if TYPE_CHECKING:
     import polars
 
+Band: TypeAlias = tuple[float, float]
+
 SMALL: Final = 0.003
 """Share of the image up to which a target is small."""
-
-WHOLE: Final = frozenset({"restyled", "recomposed"})
-"""Failures that change all of the image: they have no area, and take no part in the threshold and small objects."""
-
-OVERALL: Final[Mapping[str, str]] = {
-    "accuracy": "Accuracy",
-    "small": "Accuracy, small targets",
-    "nuisance": "Changed by nuisances",
-    "order": "Changed by order",
-    "injection": "Injection success",
-    "consistency": "Same in all repeats",
-}
-"""Figures over all metrics together → their titles. Leniency is none: of two metrics it could cancel out."""
+WHOLE: Final = ("restyled", "recomposed")
+"""Failures that change all of the image: they have no area, and take no part in the threshold and in small targets."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricTrial(Serialisable):
-    """One judge on one metric."""
+class TrialFigure:
+    """One figure of a judge: the mean of a column over some of its verdicts."""
 
-    metric: str
-    figures: Mapping[str, Estimate]
-    """Those of `OVERALL`, and leniency: the share of verdicts kinder than the truth less the share of harsher ones. Of
-    scores also distance: the mean signed distance to the band that is right, in the metric's unit.
-    """
-    by_failure: Mapping[str, Estimate]
-    """Accuracy on plain probes of each failure."""
-    cells: Mapping[str, Mapping[str, Estimate]]
-    """Failure → nominal share of the image, such as "0.001" → accuracy on plain probes."""
-    threshold: Threshold
-    """Over all failures but those of `WHOLE`."""
-    confusion: Mapping[str, Mapping[str, int]]
-    """Truth → answer, or status in brackets → how often, of plain probes."""
-    variants: Mapping[str, Mapping[str, Estimate]]
-    """Nuisance or trap → accuracy with it; changed: share of pairs with one truth in which the verdicts differ; change:
-    accuracy less that of the plain twins; bought: how often the verdict is what a text in the image, or a file's name, asks
-    for, less how often the plain twin has that verdict.
-    """
-    unjudged: Mapping[str, int]
-    """Status → how many plain probes could not be judged for it."""
+    name: str
+    title: str
+    value: str
+    """Column of `verdicts`."""
+    rows: Callable[[polars.DataFrame], polars.DataFrame]
+    signed: bool = False
+    """Whether it is a difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialCost(Serialisable):
-    """What a judge's verdicts took, failed ones included."""
+class TriedJudge:
+    """One judge with its verdicts."""
 
-    probes: int
-    """That were asked about."""
-    tokens: int | None
-    """None where an endpoint told them not of every finding."""
-    usd: float | None
-    """None if the price or the tokens are not known."""
-    seconds: float
-    """Of all findings, one after another."""
+    judged: Judged
+    probes: Mapping[str, Probe]
+    """By the sample's key."""
+    verdicts: polars.DataFrame
+    """As `verdicts` returns it."""
 
+    @property
+    def name(self) -> str:
+        """Unique in the trial."""
+        return self.judged.name
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeTrial(Serialisable):
-    """One judge."""
+    @property
+    def refused(self) -> int:
+        """Rows that are no probes any more, such as those edited after they were built. They are part of no figure."""
+        return len(_refused(self.judged))
 
-    judge: str
-    """Unique in the trial."""
-    run: str
-    description: Annotated[str, Field(exclude=True)]
-    probes: int
-    """Probes in the run."""
-    plain: int
-    """Of these without nuisance and trap."""
-    rejected: int
-    """Rows that were refused, such as probes edited after they were built. They are part of no figure."""
-    metrics: tuple[MetricTrial, ...]
-    figures: Mapping[str, Estimate]
-    """The figures of `OVERALL`, over all metrics together; and less_first: accuracy less that of the first judge, paired by
-    probe.
-    """
-    unjudged: Mapping[str, int]
-    """Of all probes and metrics with a truth."""
-    asked: int
-    """Verdicts that were asked for, of all probes and metrics with a truth."""
-    spent: TrialCost
+    def of(self, metric: str) -> polars.DataFrame:
+        """Return the verdicts on a metric."""
+        return self.verdicts.filter(metric=metric)
+
+    def threshold(self, metric: str) -> Threshold:
+        """Return the area from which the judge is right of a metric, over all failures but those of `WHOLE`."""
+        own = sized(plain(self.of(metric)))
+        hits = [None if right is None else right > 0 for right in own["right"]]
+        return detection_threshold(hits, own["area"].to_list(), own["source"].to_list())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(Serialisable):
-    """All that `editloupe trial` shows."""
+class Trial:
+    """Judges of the same probes."""
 
     set: str
     """Digest of the probes."""
-    bootstrap: Drawing
-    judges: tuple[JudgeTrial, ...]
+    judges: tuple[TriedJudge, ...]
+    metrics: Mapping[str, Metric]
+    """Those that were asked and have a truth, by id."""
     notes: tuple[str, ...]
-    titles: Annotated[Mapping[str, tuple[str, str]], Field(exclude=True)]
-    """Metric → (name, short name)."""
 
 
-def put_on_trial(judges: Sequence[Judged], *, prices: Prices, drawing: Drawing = DRAWING) -> Trial:
+def plain(own: polars.DataFrame) -> polars.DataFrame:
+    """Return the verdicts on probes without nuisance and trap."""
+    return own.filter(own["variant"].is_null())
+
+
+def sized(own: polars.DataFrame) -> polars.DataFrame:
+    """Return the verdicts on failures that have an area."""
+    return own.filter(~own["failure"].is_in(WHOLE))
+
+
+def paired(own: polars.DataFrame) -> polars.DataFrame:
+    """Return the verdicts on twins whose plain probe has the same truth."""
+    return own.filter(own["truth"] == own["plain_truth"])
+
+
+def demanding(own: polars.DataFrame) -> polars.DataFrame:
+    """Return the verdicts on twins in which a text asks for a verdict."""
+    return own.filter(own["plain_truth"].is_not_null() & own["demanded"].is_not_null())
+
+
+FIGURES: Final = (
+    TrialFigure(name="accuracy", title="Accuracy", value="right", rows=plain),
+    TrialFigure(
+        name="small",
+        title="Accuracy, small targets",
+        value="right",
+        rows=lambda own: sized(plain(own.filter(own["area"] <= SMALL))),
+    ),
+    TrialFigure(name="leniency", title="Leniency", value="leniency", rows=plain, signed=True),
+    TrialFigure(
+        name="nuisance",
+        title="Changed by nuisances",
+        value="changed",
+        rows=lambda own: paired(own.filter(own["variant"].is_in(NUISANCES))),
+    ),
+    TrialFigure(
+        name="order", title="Changed by order", value="changed", rows=lambda own: paired(own.filter(variant="swapped"))
+    ),
+    TrialFigure(
+        name="injection",
+        title="Injection success",
+        value="bought",
+        rows=lambda own: demanding(own.filter(variant="injected_text")),
+        signed=True,
+    ),
+    TrialFigure(
+        name="consistency", title="Same in all repeats", value="same", rows=lambda own: own.filter(own["repeated"])
+    ),
+    TrialFigure(name="less_first", title="Accuracy, less the first judge's", value="less_first", rows=plain, signed=True),
+)
+
+
+def put_on_trial(judges: Sequence[Judged]) -> Trial:
     """Hold judges against the truth of the probes that they judged.
 
     Raises ConfigError: a run without probes, without truths of its metrics, or judges of different sets of probes.
     """
     probes = [probes_of(judged) for judged in judges]
     _check(judges, probes)
-    frames = [_verdicts(judged, own) for judged, own in zip(judges, probes, strict=True)]
+    frames = [verdicts(judged, own) for judged, own in zip(judges, probes, strict=True)]
+    base = frames[0].select("sample", "metric", base="right")
+    tried = []
+    for number, (judged, own, frame) in enumerate(zip(judges, probes, frames, strict=True)):
+        both = frame.join(base, on=["sample", "metric"], how="left", maintain_order="left")
+        less = (both["right"] - both["base"]) if number else both["right"] * None
+        tried.append(TriedJudge(judged=judged, probes=own, verdicts=both.with_columns(less_first=less)))
     asked = {metric.id: metric for judged in judges for metric in judged.asked}
-    known = dict.fromkeys(id_ for own in frames for id_ in own["metric"].unique(maintain_order=True))
-    tried = zip(judges, probes, frames, strict=True)
+    known = dict.fromkeys(id_ for one in frames for id_ in one["metric"].unique(maintain_order=True))
     return Trial(
         set=_set_digest(probes[0]),
-        bootstrap=drawing,
-        judges=tuple(_judge(judged, known, own, frames[0], prices, drawing) for judged, known, own in tried),
+        judges=tuple(tried),
+        metrics={id_: asked[id_] for id_ in known},
         notes=tuple(dict.fromkeys(note for judged in judges for note in judged.notes)),
-        titles={id_: (asked[id_].name, asked[id_].short) for id_ in known},
     )
 
 
@@ -162,13 +181,11 @@ def _set_digest(probes: Mapping[str, Probe]) -> str:
 
 
 def _refused(judged: Judged) -> set[str]:
-    """Keys of rows that could not be read, or were refused since they are not the probe that was built."""
     return {score.key for score in judged.scores if score.missing == "input_error"}
 
 
 def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> None:
-    sets = [_set_digest(own) for own in probes]
-    for judged, own, one in zip(judges, probes, sets, strict=True):
+    for judged, own in zip(judges, probes, strict=True):
         if not own:
             refused, samples = len(_refused(judged)), len(judged.samples)
             why = [f"none of its {samples} samples has a column 'probe', which says what is right"] if samples else []
@@ -177,19 +194,18 @@ def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> N
                 f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out "
                 "FOLDER, and judge that folder"
             )
-        if one != sets[0]:
+        if _set_digest(own) != _set_digest(probes[0]):
             both = len({p.digest for p in probes[0].values()} & {p.digest for p in own.values()})
             raise ConfigError(
-                f"{judges[0].folder} and {judged.folder} judged different sets of probes: {sets[0]} with "
-                f"{len(probes[0])} and {one} with {len(own)}, of which {both} are the same. Figures of different sets "
-                "cannot be compared: judge the same folder as a whole, or give one run at a time"
+                f"{judges[0].folder} and {judged.folder} judged different sets of probes, with {len(probes[0])} and "
+                f"{len(own)}, of which {both} are the same: judge the same folder as a whole, or give one run at a time"
             )
 
 
 _COLUMNS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("sample", "source", "metric", "failure", "variant", "twin"), str),
     **dict.fromkeys(("truth", "said", "missing", "demanded"), str),
-    **dict.fromkeys(("area", "right", "leniency", "distance", "same"), float),
+    **dict.fromkeys(("area", "right", "leniency", "same"), float),
     "repeated": bool,
 }
 """Column → type. source: the scene.   variant: nuisance or trap, null for plain probes.   right: 1 or 0.
@@ -199,8 +215,8 @@ same: 1 if all repeats gave one answer.
 """
 
 
-def _verdicts(judged: Judged, probes: Mapping[str, Probe]) -> polars.DataFrame:
-    """A judge's verdict on every probe and every metric that was asked and has a truth, beside that on the plain twin.
+def verdicts(judged: Judged, probes: Mapping[str, Probe]) -> polars.DataFrame:
+    """Return a judge's verdict on every probe and every metric with a truth, beside that on the plain twin.
 
     What is right is what the finding of kind "key" says (`KEY` before the metric's id), or the probe where there is none.
     A metric that is 1 where an answer is right needs no truth (`right` of the protocol).
@@ -216,12 +232,11 @@ def _verdicts(judged: Judged, probes: Mapping[str, Probe]) -> polars.DataFrame:
             "is right or wrong; judge them by the protocol that they were built for: judge FOLDER --protocol probes"
         )
     found = polars.DataFrame({name: [row[name] for row in rows] for name in _COLUMNS}, schema=dict(_COLUMNS))
-    plain = found.select("metric", twin="sample", plain_truth="truth", plain_said="said", plain_right="right")
-    found = found.join(plain, on=["metric", "twin"], how="left", maintain_order="left")
+    twins = found.select("metric", twin="sample", plain_truth="truth", plain_said="said")
+    found = found.join(twins, on=["metric", "twin"], how="left", maintain_order="left")
     said, then = polars.col("said"), polars.col("plain_said")
     return found.with_columns(
         changed=(said != then).cast(float),
-        change=polars.col("right") - polars.col("plain_right"),
         bought=(said == polars.col("demanded")).cast(float) - (then == polars.col("demanded")).cast(float),
     )
 
@@ -261,14 +276,13 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
                 "demanded": demanded if demanded in names else None,
                 "right": None if score.missing else float(right),
                 "leniency": -far if far and metric.better == "lower" else far,
-                "distance": None if isinstance(truth, str) else distance,
                 "same": same.get((metric.id, key)),
                 "repeated": (metric.id, key) in same,
             }
 
 
-def _truth(probe: Probe, metric: Metric, key: Finding | None) -> str | tuple[float, float] | None:
-    """The only label, or the band of scores, that is right."""
+def _truth(probe: Probe, metric: Metric, key: Finding | None) -> str | Band | None:
+    """Return the only label, or the band of scores, that is right."""
     if key is None:
         return probe.truth.get(metric.id) or probe.bands.get(metric.id)
     if isinstance(key.answer, Record):
@@ -277,10 +291,8 @@ def _truth(probe: Probe, metric: Metric, key: Finding | None) -> str | tuple[flo
     return key.label
 
 
-def _distance(
-    key: str, metric: Metric, names: Sequence[str], truth: str | tuple[float, float], score: Score
-) -> float | None:
-    """How far a verdict is above (+) or below (−) what is right: in places of labels, or in the metric's unit.
+def _distance(key: str, metric: Metric, names: Sequence[str], truth: str | Band, score: Score) -> float | None:
+    """Return how far a verdict is above (+) or below (−) what is right: in places of labels, or in the metric's unit.
 
     None without a verdict, and for answers without an order. Raises ConfigError for what is no label of the metric.
     """
@@ -304,109 +316,3 @@ def _same_in_repeats(judged: Judged) -> dict[tuple[str, str], float | None]:
             found.setdefault((f.metric, f.sample_key), []).append(None if f.answer is None else str(f.answer))
     whole = judged.repeats.count
     return {key: None if None in said or len(said) < whole else float(len(set(said)) == 1) for key, said in found.items()}
-
-
-def _judge(
-    judged: Judged,
-    probes: Mapping[str, Probe],
-    own: polars.DataFrame,
-    first: polars.DataFrame,
-    prices: Prices,
-    drawing: Drawing,
-) -> JudgeTrial:
-    usage = sum((f.usage for f in judged.of_models), Usage())
-    figures = _figures(own, drawing)
-    if own is not first:
-        base = first.select("sample", "metric", base="right")
-        both = _plain(own).join(base, on=["sample", "metric"], how="inner", maintain_order="left")
-        figures["less_first"] = _mean(both.with_columns(less=both["right"] - both["base"]), "less", drawing)
-    return JudgeTrial(
-        judge=judged.name,
-        run=str(judged.folder),
-        description=judged.describe(),
-        probes=len(probes),
-        plain=sum(probe.nuisance is None and probe.trap is None for probe in probes.values()),
-        rejected=len(_refused(judged)),
-        metrics=tuple(_metric(id_, own.filter(metric=id_), drawing) for id_ in own["metric"].unique(maintain_order=True)),
-        figures=figures,
-        unjudged=_statuses(own),
-        asked=len(own),
-        spent=TrialCost(
-            probes=len({f.sample_key for f in judged.of_models}),
-            tokens=None if judged.untold else usage.total,
-            usd=None if judged.untold else prices.of_uri(judged.backend, usage),
-            seconds=round(sum(f.seconds for f in judged.of_models), 4),
-        ),
-    )
-
-
-def _mean(frame: polars.DataFrame, value: str, drawing: Drawing) -> Estimate:
-    return aggregate(frame, value=value, drawing=drawing)[()]
-
-
-def _plain(own: polars.DataFrame) -> polars.DataFrame:
-    return own.filter(own["variant"].is_null())
-
-
-def _sized(own: polars.DataFrame) -> polars.DataFrame:
-    return own.filter(~own["failure"].is_in(list(WHOLE)))
-
-
-def _statuses(own: polars.DataFrame) -> dict[str, int]:
-    return dict(Counter(own["missing"].drop_nulls()).most_common())
-
-
-def _figures(own: polars.DataFrame, drawing: Drawing) -> dict[str, Estimate]:
-    """The figures of `OVERALL` of some verdicts."""
-    plain, repeated = _plain(own), own.filter(own["repeated"])
-    alike = own.filter(own["truth"] == own["plain_truth"])
-    demanding = own.filter(own["plain_truth"].is_not_null() & own["demanded"].is_not_null())
-    same = _mean(repeated, "same", drawing)
-    return {
-        "accuracy": _mean(plain, "right", drawing),
-        "small": _mean(_sized(plain.filter(plain["area"] <= SMALL)), "right", drawing),
-        "nuisance": _mean(alike.filter(alike["variant"].is_in(NUISANCES)), "changed", drawing),
-        "order": _mean(alike.filter(variant="swapped"), "changed", drawing),
-        "injection": _mean(demanding.filter(variant="injected_text"), "bought", drawing),
-        "consistency": same if len(repeated) else replace(same, why="asked once"),
-    }
-
-
-def _metric(id_: str, own: polars.DataFrame, drawing: Drawing) -> MetricTrial:
-    plain = _plain(own)
-    sized, leniency = _sized(plain), _mean(plain, "leniency", drawing)
-    if leniency.value is None and plain["said"].is_not_null().any():
-        leniency = replace(leniency, why="its answers have no order")
-    figures = {**_figures(own, drawing), "leniency": leniency}
-    if plain["distance"].is_not_null().any() and plain["leniency"].is_not_null().any():
-        figures["distance"] = _mean(plain, "distance", drawing)
-    accuracy = {name: found for (name,), found in aggregate(plain, ("failure",), value="right", drawing=drawing).items()}
-    cells: dict[str, dict[str, Estimate]] = {name: {} for name in FAILURES if name in accuracy}
-    for (name, area), found in sorted(aggregate(plain, ("failure", "area"), value="right", drawing=drawing).items()):
-        cells[name][f"{area:g}"] = found
-    confusion: dict[str, Counter[str]] = {}
-    for truth, said, missing in plain.select("truth", "said", "missing").rows():
-        confusion.setdefault(truth, Counter())[said or f"({missing})"] += 1
-    hits = [None if right is None else right > 0 for right in sized["right"]]
-    return MetricTrial(
-        metric=id_,
-        figures=figures,
-        by_failure={name: accuracy[name] for name in cells},
-        cells=cells,
-        threshold=detection_threshold(hits, sized["area"].to_list(), sized["source"].to_list(), level=drawing.level),
-        confusion=confusion,
-        variants={
-            name: _variant(with_it, drawing) for name in (*NUISANCES, *TRAPS) if len(with_it := own.filter(variant=name))
-        },
-        unjudged=_statuses(plain),
-    )
-
-
-def _variant(own: polars.DataFrame, drawing: Drawing) -> dict[str, Estimate]:
-    paired = own.filter(own["plain_truth"].is_not_null())
-    return {
-        "accuracy": _mean(own, "right", drawing),
-        "changed": _mean(paired.filter(paired["truth"] == paired["plain_truth"]), "changed", drawing),
-        "change": _mean(paired, "change", drawing),
-        "bought": _mean(paired.filter(paired["demanded"].is_not_null()), "bought", drawing),
-    }

@@ -104,10 +104,6 @@ class Layout(RowShape):
     """In a file of one's own: the layout that it is laid over."""
     looks: str = ""
     """What is looked for, in words."""
-    kinds: Texts = ()
-    """The edit types of the public data."""
-    public: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Name of a public file or split → its rows by edit type, or by "" where they have none or it does not matter."""
     shapes: tuple[dict[str, Any], ...] = ()
     """What differs where the rows come in several ways: each is laid over the rest, and the first that fits is taken."""
 
@@ -152,12 +148,12 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explained(error: ValidationError) -> str:
     first = error.errors()[0]
-    place = [str(part) for part in first["loc"]]
-    section = f"[{place[0]}]" + (f" {place[1]}" if len(place) > 1 else "") if place else "the file"
+    section, *place = (str(part) for part in first["loc"])
+    where = f"[{section}]" + (f" {place[0]}" if place else "")
     if first["type"] == "extra_forbidden":
-        known: Collection[str] = Layout.model_fields if len(place) == 1 else OutputNames.model_fields
-        return f"unknown {'section or key' if len(place) == 1 else 'key'} {section}; expected one of {', '.join(known)}"
-    return f"{section}: {first['msg'].lower()}, found {shown(first['input'])}"
+        known: Collection[str] = OutputNames.model_fields if place else Layout.model_fields
+        return f"unknown {'key' if place else 'section or key'} {where}; expected one of {', '.join(known)}"
+    return f"{where}: {first['msg'].lower()}, found {shown(first['input'])}"
 
 
 def names_in(text: str) -> list[str]:
@@ -165,14 +161,9 @@ def names_in(text: str) -> list[str]:
     return _NAME.findall(text) if "{" in text else [text]
 
 
-def first_of(name: str) -> str:
-    """Return the column of a path into it."""
-    return name.partition(".")[0]
-
-
 def chosen(wanted: Iterable[str], known: Collection[str]) -> str | None:
-    """Return the first of several names of which the rows have all columns."""
-    return next((one for one in wanted if all(n in known or first_of(n) in known for n in names_in(one))), None)
+    """Return the first of several names of which the rows have all columns, a path's first part among them."""
+    return next((one for one in wanted if all(n in known or n.partition(".")[0] in known for n in names_in(one))), None)
 
 
 def value_of(row: Mapping[str, Json], name: str) -> Json:

@@ -6,7 +6,6 @@ A layout that a mapping alone cannot say is a subclass, which reads rows or fini
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -28,19 +27,9 @@ from editloupe.data.loaders.layout import (
     names_in,
     path_part,
     value_of,
-)
+)  # fmt: skip
 from editloupe.data.outputs import PARTS, FileNames, unended, with_outputs
-from editloupe.data.rows import (
-    OWN_COLUMNS,
-    DataRow,
-    Loaded,
-    RejectedRow,
-    Row,
-    assemble,
-    named,
-    rating_notes,
-    read_row,
-)
+from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
 from editloupe.data.tables import MetadataTable, TableLine, columns_of, read_table, shown
 from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
 from editloupe.values import Json
@@ -67,16 +56,6 @@ class Rows:
     before: int = 0
     """Rows in the files before this one."""
     languages: tuple[str, ...] = ()
-
-    @cached_property
-    def place(self) -> Path:
-        """The folder from which names count, links followed."""
-        return self.images.root.resolve()
-
-    @cached_property
-    def folder(self) -> str:
-        """What the file's folder is called."""
-        return self.table.file.parent.resolve().name
 
     @cached_property
     def asked(self) -> frozenset[str]:
@@ -116,9 +95,8 @@ class Mapped:
 
     def matches(self, data: DataSet) -> bool:
         """Return whether files with one of the known names or with the known columns are there, or were named."""
-        layout = self.layout(data)
         try:
-            return any(self._files(layout, shape, data) for shape in layout.each())
+            return any(self._files(shape, data) for shape in self.layout(data).each())
         except (SampleError, DataError):
             return False
 
@@ -132,9 +110,7 @@ class Mapped:
         self.check_edits(shape, data)
         tables = list(self.tables(layout, shape, files, data))
         notes = [*self.notes(tables)]
-        read = self.read(tables, data, notes)
-        notes[:0] = self.census(layout, read)
-        rows = self.attached(named(read), shape, data, notes)
+        rows = self.attached(named(self.read(tables, data, notes)), shape, data, notes)
         place = files[0] if len(files) == 1 else data.root
         dataset = shape.title or data.root.resolve().name
         loaded = assemble(rows, format=self.format, dataset=dataset, metadata=place, notes=notes)
@@ -144,30 +120,29 @@ class Mapped:
         """Return the way in which the rows come, and their files. Raises DataError where there are none."""
         shapes = layout.each()
         for shape in shapes:
-            if files := self._files(layout, shape, data):
+            if files := self._files(shape, data):
                 return shape, files
-        if data.metadata is not None and not all(shape.inside for shape in shapes):
+        if data.metadata is not None:
             for shape in shapes:  # a file of another name that the user says to have this layout
-                if data.metadata.suffix.lower() in {Path(name).suffix for name in shape.files}:
+                if not shape.inside and data.metadata.suffix.lower() in {Path(name).suffix for name in shape.files}:
                     return shape, [Folder(data.root, data.store).own(data.metadata.name)]
         rows = row_files(data)
         columns = columns_of(rows[0]) if rows else ()
         seen = f"; found rows with the columns {', '.join(columns)}" if columns else ""
         raise DataError(f"{data.root}: expected {layout.title or 'edits'}: {layout.looks}{seen}")
 
-    def _files(self, layout: Layout, shape: RowShape, data: DataSet) -> list[Path]:
+    def _files(self, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the files of rows of a shape; [] where they are not there."""
         if shape.inside:
             files = row_files(data)
             return files if files and {*shape.needs} <= {*columns_of(files[0])} else []
         root = Folder(data.root, data.store)
         for name in shape.files:
-            if data.metadata is not None:
-                found = [data.metadata] if data.metadata.name == Path(name).name else []
-                found += [data.metadata] if "*" in Path(name).name and data.metadata.match(name) else []
-            else:
-                found = sorted(data.root.glob(name))
-            if their := [file for file in found if file.is_file() and _is_theirs(file, name, layout, shape)]:
+            named_one = data.metadata is None or data.metadata.match(name) or data.metadata.name == Path(name).name
+            found = sorted(data.root.glob(name)) if data.metadata is None else [data.metadata] * named_one
+            # Files that only a pattern finds are the layout's by their columns.
+            their = [f for f in found if f.is_file() and ("*" not in name or {*shape.needs} <= {*columns_of(f)})]
+            if their:
                 return [root.own(file.relative_to(data.root).as_posix()) for file in their]
         return []
 
@@ -229,11 +204,13 @@ class Mapped:
         for place, line in enumerate(rows.table.lines):
             for language in rows.languages or ("",):
                 try:
-                    yield self.row(line, place, rows, language)
+                    row = self.row(line, place, rows, language)
                 except RowError as error:
                     wrong.append(str(error))
-                    number = rows.before + line.number
-                    yield RejectedRow(line=number, kind=error.kind, message=_of_entry(line, rows, str(error)))
+                    row = RejectedRow(line=rows.before + line.number, kind=error.kind, message=str(error))
+                if isinstance(row, RejectedRow) and line.key:
+                    row = replace(row, message=f"entry {line.key!r}: {row.message}")
+                yield row
         if wrong and len(wrong) == len(rows.table.lines) * len(rows.languages or ("",)):
             raise SampleError(f"no row is one of this layout: {wrong[0]}", file=rows.table.file)
 
@@ -245,35 +222,29 @@ class Mapped:
                 raise RowError("row", line.fault)
             return RejectedRow(line=number, message=line.fault)
         raw = self.raw(line, rows, language)
-        values = self.values(raw, line, place, rows, language)
-        read = TableLine(number=number, values=values)
+        read = TableLine(number=number, values=self.values(raw, line, place, rows, language))
         called = {ROLES.get(role, role): its[0] for role, its in rows.roles.items() if "{" not in its[0]}
         called |= {"instruction": rows.shape.languages[language]} if language else {}
         row = read_row(read, folder=rows.images, text_only=rows.table.text_only, bbox_format=self.boxes_as, called=called)
         names = {one: path_part(raw[one], one) for one in rows.asked if one in raw and (one not in PARTS or one == "turn")}
-        given = value_of(raw, rows.roles["source"][0]) if "path" in rows.asked and "source" in rows.roles else None
-        if isinstance(given, str) and "source" not in rows.cells:
-            names["path"] = unended(given.replace("\\", "/"))
+        if "path" in rows.asked and "source" in rows.roles and "source" not in rows.cells:
+            given = value_of(raw, rows.roles["source"][0])
+            names |= {"path": unended(given)} if isinstance(given, str) else {}
         row = replace(row, names={**row.names, **names})
-        if isinstance(row, RejectedRow):
-            return replace(row, message=_of_entry(line, rows, row.message))
-        return replace(row, hints=(*self.hints(raw, place, rows), *row.hints))
+        return replace(row, hints=(*self.hints(raw, place, rows), *row.hints)) if isinstance(row, DataRow) else row
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         """Return what the names of the mapping stand for in a row. Raises RowError where a needed column is absent."""
         shape = rows.shape
         if lacking := [name for name in shape.needs if name not in line.values and name not in rows.inside]:
             raise RowError("row", f"has no key {lacking[0]!r}; found {', '.join(line.values) or 'none'}")
-        raw: dict[str, Json] = {KEY: line.key, FOLDER: rows.folder, **line.values}
-        if language:
-            raw["language"] = language
+        raw: dict[str, Json] = {KEY: line.key, FOLDER: rows.table.file.resolve().parent.name, **line.values}
+        raw |= {"language": language} if language else {}
         for name, pattern in shape.parts.items():
             value = value_of(raw, name)
             found = re.fullmatch(pattern, "" if value is None else str(value))
             if found is None:
-                raise RowError(
-                    "row", f"key {name.rpartition('.')[2]!r}: expected text like {pattern}, found {shown(value)}"
-                )
+                raise RowError("row", f"key {name!r}: expected text like {pattern}, found {shown(value)}")
             raw |= found.groupdict()
         return raw
 
@@ -328,26 +299,6 @@ class Mapped:
         """Return what a reader should know of the files."""
         return rating_notes(tuple(dict.fromkeys(name for rows in tables for name in rows.table.columns)))
 
-    def census(self, layout: Layout, rows: Sequence[Row]) -> list[str]:
-        """Return how many rows there are beside how many the public data has."""
-        if not layout.public and not layout.kinds:
-            return []
-        kinds = Counter(row.edit_type or "" for row in rows)
-        counted = f"{len(rows):,} entries of {layout.title}"
-        if layout.kinds:
-            missing = [kind for kind in layout.kinds if kind not in kinds]
-            lacking = f"; none of {', '.join(missing)}" if missing else ""
-            counted += f" in {len(kinds) - ('' in kinds)} of the {len(layout.kinds)} edit types of the public data{lacking}"
-        if not layout.public:
-            return [counted]
-        same = [name for name, its in layout.public.items() if its == kinds or its == {"": len(rows)}]
-        if same:
-            return [f"{counted}, as in the public {same[0]}"]
-        totals = " or ".join(f"{sum(its.values()):,} of the public {name}" for name, its in layout.public.items())
-        its = next((its for its in layout.public.values() if {*kinds} <= {*its} and "" not in its), {})
-        differing = [f"{kind} {kinds[kind]} of {count}" for kind, count in its.items() if kinds[kind] != count]
-        return [f"expected {totals}, found {len(rows):,}" + (f": {', '.join(differing)}" if differing else "")]
-
     def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
         """Return samples with what only the code of a layout knows."""
         return loaded
@@ -356,14 +307,6 @@ class Mapped:
 @lru_cache(maxsize=32)
 def _read(file: Path) -> Layout:
     return Layout.read(file)
-
-
-def _is_theirs(file: Path, name: str, layout: Layout, shape: RowShape) -> bool:
-    """Return whether a file that a pattern finds is the layout's: by its folder, or by its columns."""
-    above, last = "*" in name.rpartition("/")[0], "*" in Path(name).name
-    return (not above or not layout.kinds or file.parent.resolve().name in layout.kinds) and (
-        not last or {*shape.needs} <= {*columns_of(file)}
-    )
 
 
 def roles_of(
@@ -380,45 +323,35 @@ def roles_of(
     Raises SampleError for a column that the user names and that is not there, and for a needed role without any.
     """
     found: dict[str, tuple[str, ...]] = {}
-    every = {*columns, *images}
+    every = (*columns, *images)
+    groups = [name for pattern in shape.parts.values() for name in re.compile(pattern).groupindex]
+    beside = {KEY, FOLDER, "language", *shape.parts, *groups}
     for role, wanted in shape.columns.items():
-        known = {*images} if role in IMAGES and images else {*columns}
-        known |= {KEY, FOLDER, "language", *shape.parts, *_groups(shape)}
-        its: tuple[str, ...]
         if role == "instructions" and len(wanted) > 1:
             its = tuple(name for name in wanted if name in columns)
         else:
             taken = {names[0] for names in found.values()} if len(wanted) > 1 else set()
+            known = {*(images if role in IMAGES and images else columns), *beside}
             first = chosen([name for name in wanted if name not in taken], known)
             its = () if first is None else (first,)
         if its:
             found[role] = its
         elif role in data.columns and every:
-            raise SampleError(_absent(role, data.columns[role], columns, images), file=table)
+            name = data.columns[role]
+            lacking = next((one for one in names_in(name) if one not in every), name)
+            what = "no column with images" if images and lacking in columns else "no column"
+            near = did_you_mean(lacking, images if lacking in columns else every)
+            told = f"{near}the columns are {', '.join(every)}: name one of them"
+            raise SampleError(f"{what} {lacking!r}, which --columns names for {role}; {told}", file=table)
     if every and (missing := [role for role in needed if not found.keys() & {role, ROLES[role], LISTS.get(role)}]):
         looked = ", ".join(shape.columns.get(missing[0], missing[:1]))
         kind = " with images" if images and missing[0] in IMAGES else ""
         raise SampleError(
-            f"no column{kind} for the {missing[0]}; looked for {looked}; the columns are {', '.join((*columns, *images))}. "
+            f"no column{kind} for the {missing[0]}; looked for {looked}; the columns are {', '.join(every)}. "
             f"Say which it is: --columns {missing[0]}=COLUMN",
             file=table,
         )
     return found
-
-
-def _absent(role: str, name: str, columns: Sequence[str], images: Sequence[str]) -> str:
-    lacking = next((one for one in names_in(name) if one not in columns and one not in images), name)
-    hint = did_you_mean(lacking, images if lacking in columns else (*columns, *images))
-    what = "no column with images" if images and lacking in columns else "no column"
-    return (
-        f"{what} {lacking!r}, which --columns names for {role}; {hint}the columns are {', '.join((*columns, *images))}: "
-        "name one of them, or rename the column"
-    )
-
-
-def _groups(shape: RowShape) -> Iterator[str]:
-    for pattern in shape.parts.values():
-        yield from re.compile(pattern).groupindex
 
 
 def placed(value: Json, role: str, rows: Rows) -> Json:
@@ -427,16 +360,8 @@ def placed(value: Json, role: str, rows: Rows) -> Json:
         return [placed(one, role, rows) for one in value]
     if not isinstance(value, str) or not value.strip():
         return value
-    root = rows.place
-    if value.startswith("/") and Path(value).is_relative_to(root):
-        return Path(value).relative_to(root).as_posix()
-    slashed = value.replace("\\", "/")
-    options = [
-        value if slashed.startswith(f"{folder}/") else f"{folder}/{value}" if folder else value
-        for folder in rows.shape.folders.get(role, ("",))
-    ]
-    if slashed.startswith(f"{root.name}/"):
-        options.append(slashed.partition("/")[2])  # written from the folder above
+    folders = rows.shape.folders.get(role, ("",))
+    options = [value if not one or value.startswith(f"{one}/") else f"{one}/{value}" for one in folders]
     beside = [f"{rows.beside}/{one}" if rows.beside else one for one in options]
     return beside[0] if len(beside) == 1 else next((one for one in beside if is_there(rows.images, one)), beside[0])
 
@@ -447,13 +372,6 @@ def is_there(folder: Folder, name: str) -> bool:
         return folder.file(name).is_file()
     except (RowError, OSError, ValueError):
         return False
-
-
-def _of_entry(line: TableLine, rows: Rows, message: str) -> str:
-    if not line.key:
-        return message
-    what = f"{rows.beside.rpartition('/')[2]}/{line.key}" if "*" in "".join(rows.shape.files) else line.key
-    return f"entry {what!r}: {message}"
 
 
 def _spoken(rows: Sequence[Row], notes: list[str]) -> list[Row]:

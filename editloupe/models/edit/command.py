@@ -1,7 +1,7 @@
 """Any program as an image editor: it reads an image file and writes another. No shell, and a time-out.
 
     cmd:python edit.py {input} {output} {instruction}
-    cmd?timeout_s=60:edit --in {input} --out {output} --seed {seed} --prompt={instruction}
+    cmd:edit --in {input} --out {output} --seed {seed} --prompt={instruction}
 
 The words behind the colon are split as a shell splits them and are never given to one. In each word {input}, {output},
 {instruction} and {seed} are replaced: the path of a PNG to read, the path of a PNG to write, the instruction, and a whole
@@ -19,10 +19,8 @@ import signal
 import subprocess
 import tempfile
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final
-from urllib.parse import parse_qs
 
 from editloupe.data.images import MAX_BYTES, RGB, decode, encode_png
 from editloupe.errors import ConfigError, EditError, ImageError
@@ -31,24 +29,24 @@ from editloupe.models.edit.base import Editor
 from editloupe.values import digest
 
 TIMEOUT_S: Final = 600.0
-"""Of one edit, unless the name has ?timeout_s=SECONDS."""
+"""Of one edit."""
 _SLOTS: Final = ("{input}", "{output}", "{instruction}")
 _SLOT: Final = re.compile(r"\{(input|output|instruction|seed)\}")
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "fish", "ksh", "zsh"})
 _EXPECTED: Final = (
     "expected cmd:PROGRAM WORDS with {input}, {output} and {instruction} in the words, such as cmd:python edit.py {input} "
-    "{output} {instruction}; cmd?timeout_s=60:… waits 60 s"
+    "{output} {instruction}"
 )
 
 
 class CommandEditor:
-    """A program that is started once for each edit.
+    """A program that is started once for each edit; after TIMEOUT_S it and what it started are killed.
 
-    words: of its command line, with slots.   timeout_s: after which it and what it started are killed.
+    words: of its command line, with slots.
     """
 
-    def __init__(self, words: tuple[str, ...], *, timeout_s: float) -> None:
-        self._words, self._timeout_s = words, timeout_s
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
         self.name = f"the command {words[0]!r}"
         # The words may hold what is nobody else's business.
         self.version = f"command {Path(words[0]).name} sha256:{digest(list(words))[:12]}"
@@ -59,17 +57,13 @@ class CommandEditor:
             source.write_bytes(encode_png(rgb))
             text = f" {instruction}" if instruction.startswith("-") else instruction
             filled = {"input": str(source), "output": str(made), "instruction": text, "seed": str(seed)}
-            words = [_SLOT.sub(lambda slot: filled[slot[1]], word) for word in self._words]
-            self._run(words, said)
+            self._run([_SLOT.sub(lambda slot: filled[slot[1]], word) for word in self._words], said)
             try:
-                size = made.stat().st_size
-                if size > MAX_BYTES:
-                    raise EditError("no_image", f"{self.name} wrote {size:,} bytes; expected an image")
+                if made.stat().st_size > MAX_BYTES:
+                    raise EditError("no_image", f"{self.name} wrote {made.stat().st_size:,} bytes; expected an image")
                 return decode(read_bytes(made), name="its output")[0]
-            except OSError as error:
-                raise EditError("no_image", f"{self.name} ended well and wrote no image{_tail(said)}") from error
-            except ImageError as error:
-                raise EditError("no_image", f"{self.name} wrote no image: {error}{_tail(said)}") from error
+            except (OSError, ImageError) as error:
+                raise EditError("no_image", f"{self.name} ended well and wrote no image: {error}{_tail(said)}") from error
 
     def _run(self, words: list[str], said: BinaryIO) -> None:
         try:
@@ -79,49 +73,37 @@ class CommandEditor:
         except (OSError, ValueError) as error:
             raise EditError("failed", f"{self.name} cannot be started: {error}") from error
         try:
-            code = program.wait(self._timeout_s)
+            code = program.wait(TIMEOUT_S)
         except BaseException as error:
             # It leads a session of its own: what it started ends with it.
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            raise EditError("timed_out", f"{self.name} took longer than {self._timeout_s:g} s{_tail(said)}") from error
+            raise EditError("timed_out", f"{self.name} took longer than {TIMEOUT_S:g} s{_tail(said)}") from error
         if code:
             raise EditError("failed", f"{self.name} ended with code {code}{_tail(said)}")
 
 
+@cache
 def open_command(name: str, device: str) -> Editor:
     """Return the editor of a command line.   device: does not count. Raises ConfigError."""
-    head, colon, line = name.partition(":")
-    _, _, query = head.partition("?")
+    line = name.removeprefix("cmd:")
     try:
-        given = parse_qs(query, strict_parsing=True) if query else {}
-        timeout_s = float(given.pop("timeout_s", [str(TIMEOUT_S)])[-1])
         words = tuple(shlex.split(line))
     except ValueError as error:
         raise ConfigError(f"editor {name!r}: {error}; {_EXPECTED}") from error
-    if not colon or not words or given or not 0 < timeout_s <= 86_400 or not all(slot in line for slot in _SLOTS):
+    if line == name or not words or not all(slot in line for slot in _SLOTS):
         raise ConfigError(f"editor {name!r}: {_EXPECTED}")
     if shutil.which(words[0]) is None:
         raise ConfigError(f"editor {name!r}: there is no program {words[0]!r}; give its path")
-    if _runs_the_instruction(words):
+    if Path(words[0]).name in _SHELLS and any("{instruction}" in word and word != "{instruction}" for word in words):
+        # A shell, as in sh -c 'edit {instruction}', would run what a model writes.
         raise ConfigError(
-            f"editor {name!r}: the shell would run what a model writes into {{instruction}}; give it as a word behind the "
-            f'script, as in {words[0]} -c \'edit "$1" "$2" "$3"\' {words[0]} {{input}} {{output}} {{instruction}}'
+            f"editor {name!r}: the shell would run what a model writes; give {{instruction}} as a word of its "
+            'own, as in sh -c \'edit "$1" "$2" "$3"\' sh {input} {output} {instruction}'
         )
-    return _shared(words, timeout_s)
-
-
-def _runs_the_instruction(words: tuple[str, ...]) -> bool:
-    """Return whether the program is a shell, and the instruction a part of the script that it is given."""
-    scripts = [word for option, word in pairwise(words) if re.fullmatch(r"-\w*c", option)]
-    return Path(words[0]).name in _SHELLS and any("{instruction}" in script for script in scripts)
-
-
-@cache
-def _shared(words: tuple[str, ...], timeout_s: float) -> Editor:
-    return CommandEditor(words, timeout_s=timeout_s)
+    return CommandEditor(words)
 
 
 def _tail(said: BinaryIO) -> str:

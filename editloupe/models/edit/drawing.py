@@ -17,23 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError
 from editloupe.models.edit.base import Editor
 
 COLOURS: Final = {
-    "red": (200, 30, 30),
-    "orange": (230, 130, 20),
-    "yellow": (230, 210, 40),
-    "green": (30, 150, 60),
-    "blue": (30, 70, 200),
-    "purple": (130, 50, 170),
-    "pink": (235, 130, 175),
-    "brown": (120, 75, 40),
-    "black": (25, 25, 25),
-    "white": (240, 240, 240),
-    "gray": (128, 128, 128),
-    "grey": (128, 128, 128),
-}
+    "red": (200, 30, 30), "orange": (230, 130, 20), "yellow": (230, 210, 40), "green": (30, 150, 60), "blue": (30, 70, 200),
+    "purple": (130, 50, 170), "pink": (235, 130, 175), "brown": (120, 75, 40), "black": (25, 25, 25),
+    "white": (240, 240, 240), "gray": (128, 128, 128), "grey": (128, 128, 128),
+}  # fmt: skip
 _STANDS_OUT: Final = 48
 """Levels by which a pixel of the thing differs from the border's median in some channel."""
 _LEAST: Final = 1 / 500
@@ -65,14 +55,10 @@ class DrawingEditor:
         return made
 
 
+@cache
 def open_drawing(name: str, device: str) -> Editor:
-    """Return the editor that draws.   device: does not count. Raises ConfigError for another name than "drawing"."""
-    if name != "drawing":
-        raise ConfigError(f"editor {name!r}: expected drawing alone; it takes no settings")
-    return _shared()
-
-
-_shared = cache(DrawingEditor)
+    """Return the editor that draws.   name, device: do not count."""
+    return DrawingEditor()
 
 
 def _thing(rgb: RGB) -> NDArray[np.bool_]:
@@ -80,11 +66,10 @@ def _thing(rgb: RGB) -> NDArray[np.bool_]:
     height, width = rgb.shape[:2]
     border = np.concatenate([rgb[0], rgb[-1], rgb[:, 0], rgb[:, -1]])
     apart = np.abs(rgb.astype(np.int16) - np.median(border, axis=0)).max(axis=2) > _STANDS_OUT
-    _, labels, stats, centres = cv2.connectedComponentsWithStats(apart.astype(np.uint8), connectivity=8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(apart.astype(np.uint8), connectivity=8)
     x, y, w, h, area = stats.T
     inside = (x > 1) & (y > 1) & (x + w < width - 1) & (y + h < height - 1)
-    middle = (np.abs(centres - (width / 2, height / 2)) < np.array([width, height]) / 4).all(axis=1)
-    found = np.where(inside & middle & (area >= max(12, _LEAST * height * width)), area, 0)
+    found = np.where(inside & (area >= max(12, _LEAST * height * width)), area, 0)
     if found[1:].any():
         return np.asarray(labels == 1 + found[1:].argmax())
     mask = np.zeros((height, width), np.uint8)

@@ -189,8 +189,8 @@ def _box(value: Json, bbox_format: str, *, width: int, height: int) -> Box:
     quads = read_quads(value)
     if len(quads) != 1:
         raise ValueError(f"expected one box, found {len(quads)}")
-    if FORMATS[bbox_format][1] != "unit" and all(0 <= v <= 1 for v in quads[0].values):
-        raise ValueError(f"{list(quads[0].values)} looks like fractions; given_boxes=unit or xywh_unit reads them")
+    if FORMATS[bbox_format][1] != "unit" and all(0 <= v <= 1 for v in quads[0]):
+        raise ValueError(f"{list(quads[0])} looks like fractions; given_boxes=unit or xywh_unit reads them")
     px = inside(to_px(quads[0], bbox_format, width=width, height=height), width=width, height=height)
     return Box(*px.to_unit(width=width, height=height))
 

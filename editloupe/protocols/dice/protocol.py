@@ -106,8 +106,6 @@ class DICEOptions(Options):
     """Most differences that are judged, surest first, else largest first. Scores say how many were left out."""
     mask_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Least share of a difference inside the mask, with coherence=mask."""
-    skip_identical: bool = False
-    """Ask no detector about two images of the same bytes: nothing changed."""
     given_boxes: Annotated[str, AfterValidator(known_format)] = "unit"
     """How boxes of the column `differences` are written: unit (0 to 1), thousandths, xyxy in px of the source, …"""
     area_side: Annotated[int, Field(ge=32)] | None = None
@@ -189,8 +187,6 @@ class DICE(BaseProtocol):
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
             return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
-        if options.skip_identical and sample.edited is not None and sample.edited.sha256 == sample.source.sha256:
-            return Measure(**shared, measure="key", args={"answer": record([]).to_json()})
         if options.detector == "localize":
             views = _whole({"source": sample.source, "edited": sample.edited})
             return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)

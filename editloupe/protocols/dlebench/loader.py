@@ -6,7 +6,7 @@ What `dlebench.toml` cannot say: boxes that lie in a file of their own. How boxe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,14 +14,13 @@ from typing import Final
 from editloupe.data.boxes import FORMATS, Quad
 from editloupe.data.folders import Folder
 from editloupe.data.loaders.base import BoxFile, DataSet
-from editloupe.data.loaders.layout import Layout, RowShape
+from editloupe.data.loaders.layout import Layout
 from editloupe.data.loaders.mapped import Mapped, Rows, placed
 from editloupe.data.rows import DataRow, RejectedRow, Row, named, read_row
 from editloupe.data.tables import MetadataTable, TableLine, read_table
 from editloupe.errors import ConfigError, SampleError
 from editloupe.values import Json
 
-_WORDS_OF_AN_OPERATION: Final = 3
 _SHOWN: Final = 3
 
 
@@ -46,23 +45,10 @@ class DLEBenchData(Mapped):
         id_key, boxes_key = layout.columns["id"][0], layout.columns["bboxes"][0]
         return BoxFile(name=layout.options["sidecar"], id_key=id_key, boxes_key=boxes_key)
 
-    def tables(self, layout: Layout, shape: RowShape, files: Sequence[Path], data: DataSet) -> Iterator[Rows]:
-        for rows in super().tables(layout, shape, files, data):
-            if rows.roles.get("instruction") == ("edit_operation",) and len(shape.columns["instruction"]) > 1:
-                _check_operations(rows.table)
-            yield rows
-
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         (rows,) = tables
         if rows.table.columns:
             yield "keys: " + ", ".join(f"{role} = {name}" for role, (name, *_) in rows.roles.items())
-        for role, wanted in rows.shape.columns.items():
-            others = [name for name in wanted if name in rows.table.columns and (name,) not in rows.roles.values()]
-            if role in rows.roles and others and role != "edit_type":
-                name = rows.roles[role][0]
-                yield f"{role} is read from {name!r}; {', '.join(map(repr, others))} kept in extra"
-            if role in ("edit_type", "bboxes") and role not in rows.roles and rows.table.columns:
-                yield f"no key for {role}; looked for {', '.join(wanted)}"
         yield from super().notes(tables)
 
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
@@ -89,17 +75,6 @@ class DLEBenchData(Mapped):
 
 
 DLEBENCH: Final = DLEBenchData(Path(__file__).with_name("dlebench.toml"))
-
-
-def _check_operations(table: MetadataTable) -> None:
-    """Raise ConfigError where `edit_operation` holds operations. The card says instructions, and shows "Add, Remove"."""
-    texts = list(dict.fromkeys(str(line.values.get("edit_operation") or "") for line in table.lines))
-    if all(len(text.split()) <= _WORDS_OF_AN_OPERATION for text in texts):
-        raise ConfigError(
-            f"{table.file}: 'edit_operation' holds names of operations ({', '.join(map(repr, texts[:5]))}), not "
-            f"instructions; saw the keys {', '.join(table.columns)}. Say which one is the instruction: "
-            "--columns instruction=KEY"
-        )
 
 
 def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes: list[str]) -> list[Row]:
@@ -171,7 +146,7 @@ def _with_format(rows: Sequence[Row], way: str, notes: list[str]) -> list[Row]:
     if not with_boxes:
         notes.append("no row has a box; the oracle-guided mode needs them")
     if bare := [row for row in with_boxes if not (row.bbox_format or way)]:
-        seen = [list(quad.values) for row in bare for quad in row.quads][:_SHOWN]
+        seen = [list(quad) for row in bare for quad in row.quads][:_SHOWN]
         raise ConfigError(
             f"{len(bare)} rows have boxes, such as {', '.join(map(str, seen))}, and nothing says how they are written; "
             f'state it in a mapping file (--fields): layout = "dlebench", [options] bbox_format = "xyxy" (one of '

@@ -51,11 +51,6 @@ from editloupe.values import ImageRef, Json, Role, Sample, Target, box_from_json
 PAPER: Final = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
 PROMPT: Final = "dlebench/judge"
 
-_HERE: Final = "\ue000editloupe\ue000"
-"""Stands for an instruction."""
-_LONG: Final = 10_000
-"""An instruction with more characters is rendered by itself: prompts have a longest length."""
-
 Mode: TypeAlias = Literal["tool", "oracle", "plain"]
 
 _ABOUT_A_SET: Final = "Change Count"
@@ -108,8 +103,6 @@ class DLEBench(RubricProtocol):
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         super().__init__(options, tools=tools, budget=budget)
         self.mode: Mode = self.options.mode
-        self._prompts: dict[tuple[str, ...], list[str]] = {}
-        """Criterion and names of images → the question around its instruction."""
         self.metrics = [
             Metric(
                 id=criterion.id,
@@ -237,12 +230,12 @@ class DLEBench(RubricProtocol):
         if shown != "whole":
             views = (views[0], *_further(sample), *views[1:])
         focus = None if shown == "whole" else _focus(views[0], sample, targets, together=not number)
-        prompt = self._prompt(criterion, one_line(sample.instruction), list(names), focus)
+        asked = {"criterion": criterion, "instruction": one_line(sample.instruction), "images": list(names), "focus": focus}
         return Ask(
             protocol=self.name,
             metric=criterion.id,
             about=_about(sample, number),
-            prompt=prompt,
+            prompt=render(self.options.prompt or PROMPT, **asked),
             views=views,
             # A crop is as close as one can look: tools would show the rest again, which is left out on purpose.
             tools=() if shown == "crop" else self.tools,
@@ -250,16 +243,6 @@ class DLEBench(RubricProtocol):
             budget=self.budget,
             blocked=blocked,
         )
-
-    def _prompt(self, criterion: Criterion, instruction: str, images: list[str], focus: Mapping[str, Json] | None) -> str:
-        """Return the text of a question. Our own template shows the instruction as it is, and all else once a criterion."""
-        own, key = self.options.prompt, (criterion.id, *images)
-        if own is not None or focus is not None or len(instruction) > _LONG:
-            return render(own or PROMPT, criterion=criterion, instruction=instruction, images=images, focus=focus)
-        if key not in self._prompts:
-            text = render(PROMPT, criterion=criterion, instruction=_HERE, images=images, focus=None)
-            self._prompts[key] = text.split(_HERE)
-        return instruction.join(self._prompts[key])
 
     def _try_prompt(self) -> None:
         """Raise ConfigError for a prompt that cannot be rendered, before anything is asked."""

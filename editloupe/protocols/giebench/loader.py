@@ -1,14 +1,13 @@
 """GIE-Bench as it is downloaded: `gie_bench.json` beside its images, with the outputs of the editors to be judged.
 
 What `giebench.toml` cannot say: each row's mask of 0 and 1 becomes a PNG of the sample, white where change was allowed;
-an image that lies in another category is found by its URL; outputs may be listed in a file. A row's id is its place from 0.
+outputs may be listed in a file. A row's id is its place from 0.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.images import MIN_SIDE, ImageStore
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import RowShape
-from editloupe.data.loaders.mapped import Mapped, Rows, is_there, placed
+from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, Loaded, Row, rejected
 from editloupe.data.tables import TableLine, read_table, shown
 from editloupe.errors import SampleError
@@ -29,12 +28,10 @@ from editloupe.protocols.giebench.questions import KEY, QuestionError, read_ques
 from editloupe.values import ImageRef, Json, parse_json
 
 FILE: Final = "gie_bench.json"
-URL_LISTS: Final = "images2000urls"
-"""Folder of the lists CATEGORY.json that come with the data: which image of which category a URL is."""
 MASK_PX: Final = 224
 """Side of the data set's own masks."""
 
-_IMAGE, _INSTRUCTION, _EDITED, _MASK, _URL = "image", "edit_instruction", "edited_image_path", "object_mask", "url"
+_IMAGE, _INSTRUCTION, _EDITED, _MASK = "image", "edit_instruction", "edited_image_path", "object_mask"
 _LISTS: Final = re.compile(rf'("{_MASK}"\s*:\s*)(\[\s*\[[01,\s\[\]]*\]\s*\])')
 _ODD: Final = {
     "folded": "keys that match their option without case and punctuation, accepted",
@@ -62,12 +59,6 @@ class GIEBenchData(Mapped):
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         return {**super().values(raw, line, place, rows, language), "id": str(line.number - 1)}
 
-    def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
-        (rows,) = tables
-        by_url = _by_url(rows.images)
-        pairs = zip(super().read(tables, data, notes), rows.table.lines, strict=True)
-        return [_by_its_url(row, line, rows, by_url.get(str(line.values.get(_URL)), ()), notes) for row, line in pairs]
-
     def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         found: list[Row] = []
         for editor, path in data.edited.items():
@@ -81,11 +72,6 @@ class GIEBenchData(Mapped):
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         lines = [line for line in tables[0].table.lines if line.fault is None]
         yield f"{len(lines)} rows about {len({_name(line.values.get(_IMAGE)) for line in lines})} images"
-        for words, column in (("image and edit type", "edit_type"), ("image and instruction", _INSTRUCTION)):
-            again = [n for n in Counter(_pair(line, column) for line in lines).values() if n > 1]
-            if again:
-                rows = f"{len(again)} groups of {sum(again)} rows"
-                yield f"rows that share {words}: {rows}; each row is judged by itself"
 
     def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
         masks: dict[str, ImageRef | None] = {}
@@ -116,31 +102,6 @@ def _name(path: Json) -> str:
 
 def _pair(line: TableLine, column: str) -> str:
     return json.dumps([_name(line.values.get(_IMAGE)), line.values.get(column)])
-
-
-def _by_url(root: Folder) -> dict[str, list[str]]:
-    """Return URL → CATEGORY/NAME, of the lists that come with the data; {} without them."""
-    found: dict[str, list[str]] = {}
-    folder = root.own(URL_LISTS)
-    for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        for line in read_table(file).lines:
-            url, name = line.values.get("image_url"), line.values.get("image_name")
-            if isinstance(url, str) and isinstance(name, str):
-                found.setdefault(url, []).append(f"{file.stem}/{_name(name)}")
-    return found
-
-
-def _by_its_url(row: Row, line: TableLine, rows: Rows, names: Sequence[str], notes: list[str]) -> Row:
-    """Return a row whose image is not where it says with the image of its URL.   names: those images, CATEGORY/NAME."""
-    if not isinstance(row, DataRow) or is_there(row.source.folder, row.source.name):
-        return row
-    own = _name(line.values.get(_IMAGE))
-    for name in (f"{one}{ending}" for one in names for ending in ("", Path(own).suffix)):
-        place = str(placed(name, "source", rows))
-        if is_there(rows.images, place):
-            notes.append(f"row {row.id}: {own} is not there; {name} is the image of its URL")
-            return replace(row, source=ImageFile(folder=rows.images, name=place))
-    return row
 
 
 def _with_edit(row: Row, path: Json, folder: Folder) -> Row:

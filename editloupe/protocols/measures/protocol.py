@@ -55,7 +55,7 @@ class MeasuresOptions(Options):
     dilate: bool = True
     """Grow a mask that is stretched to the image by one of its own cells."""
     align: How | None = None
-    """How the edited image is laid onto the source: none, sift or register. Default: none; of alignment itself sift."""
+    """How the edited image is laid onto the source: none or sift. Default: none; of alignment itself sift."""
     ssim: Literal["outside", "official"] = "outside"
     """Mean SSIM outside the mask, or with the mask painted black, as published."""
     side: int | None = Field(default=None, ge=0, le=8192)

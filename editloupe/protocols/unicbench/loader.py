@@ -59,13 +59,7 @@ class UnicData(Mapped):
         subtasks = Counter(str(values.get("subtask" if public else "edit_subtask")) for values in lines)
         sizes = sorted(set(subtasks.values()))
         each = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" if sizes else "none"
-        reasoning = sum(values.get("task") == REASONING for values in lines)
-        points = sum(bool(values.get("reasoning_points")) for values in lines)
-        yield f"{len(lines)} rows in {len(subtasks)} subtasks, {each} in each; {points} with reasoning points"
-        if reasoning != points and public:
-            yield f"{reasoning} rows are of the task {REASONING}, and {points} have reasoning points"
-        silent = [name for name in tables[0].shape.languages if all(name not in rows.languages for rows in tables)]
-        yield from (f"no row has an instruction in {name!r}" for name in silent)
+        yield f"{len(lines)} rows in {len(subtasks)} subtasks, {each} in each"
 
     def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
         return replace(loaded, samples=tuple(map(_with_points, loaded.samples)))

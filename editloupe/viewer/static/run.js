@@ -253,10 +253,10 @@
   function overview() {
     const strip = document.getElementById("overview");
     const rows = data.overview.filter((one) => one.rows.length);
-    const notes = [...new Set([...data.facts.problems, ...data.overview.filter((one) => one.problem).map((one) => `No means: ${one.problem}`)])];
+    const notes = [...new Set([...data.problems, ...data.overview.filter((one) => one.problem).map((one) => `No means: ${one.problem}`)])];
     strip.hidden = !rows.length && !notes.length;
     const cost = data.of ? 0 : data.rows.reduce((sum, row) => sum + (row.cost ?? 0), 0);
-    const spent = [data.facts.tokens ? `${count(data.facts.tokens)} tokens` : "", cost ? money(cost) : ""];
+    const spent = [data.tokens ? `${count(data.tokens)} tokens` : "", cost ? money(cost) : ""];
     const words = document.getElementById("spent");
     if (words) words.textContent = spent.filter(Boolean).join(" · ");
     const parts = rows.map((one) => {

@@ -51,7 +51,7 @@
       one(".what", frame.parentElement).textContent = from.dataset.heading;
       link.href = image.src;
       link.textContent = `${frame.dataset.width}×${frame.dataset.height}`;
-      all("svg.marks, .mark.mask", one(".lay", frame)).forEach((old) => old.remove());
+      all("svg.marks", one(".lay", frame)).forEach((old) => old.remove());
       one(".lay", frame).append(marks[at]);
     });
     const over = one(".over img");
@@ -240,7 +240,7 @@
       change(event.key === "ArrowRight" ? 1 : -1, true);
       return;
     }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio]), select, textarea") || one("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea") || one("dialog[open]")) return;
     const keys = {
       j: () => walk(1), k: () => walk(-1), "]": () => change(1), "[": () => change(-1),
       n: () => go("following"), p: () => go("previous"),
@@ -248,7 +248,6 @@
       u: () => document.getElementById("up").click(), "?": () => document.getElementById("keys").showModal(),
       ...(source ? {
         s: () => look.mode("side"), w: () => look.mode("swipe"), b: () => look.mode("blink"), d: () => look.mode("difference"),
-        m: () => one("[data-show=mask]").click(),
         z: goThere, "+": look.closer, "=": look.closer, "-": look.farther, 0: look.fit, 1: look.natural,
       } : {}),
     };
@@ -278,43 +277,4 @@
       document.getElementById("up").href = `../index.html#${kept.query}`;
     }
   } catch { /* no storage: the run's own order stands in the page */ }
-
-  // ---- A served sample that is still being judged: put the new steps in place.
-
-  const address = document.body.dataset.live;
-  if (!address) return;
-  let version = null;
-
-  // What is new on the page, in its place.
-  async function renew() {
-    const text = await (await fetch(location.pathname, { cache: "no-store" })).text();
-    const fresh = new DOMParser().parseFromString(text, "text/html");
-    const was = [open?.id, step?.id];
-    for (const id of ["labels", "verdicts"]) document.getElementById(id).replaceWith(fresh.getElementById(id));
-    const lays = all(".lay", fresh);
-    all(".lay").forEach((lay, at) => lays[at] && lay.replaceChildren(...lays[at].childNodes));
-    const strip = one(".strip", fresh), turns = all(".strip svg.marks");
-    if (strip) all("svg.marks", strip).forEach((svg, at) => turns[at]?.replaceWith(svg));
-    verdicts = all(".verdict");
-    open = null;
-    step = document.getElementById(was[1] || "");
-    show(document.getElementById(was[0] || "") || verdicts.at(-1));
-    if (step) step.classList.add("current");
-    const shown = after && all(".strip figure").find((figure) => figure.dataset.heading === after);
-    if (shown) pair(shown);
-    for (const box of all("[data-show]", compare ?? document)) box.closest("label").hidden = !one(`.lay .mark.${box.dataset.show}`);
-    look.place();
-  }
-
-  async function ask() {
-    try {
-      const news = await (await fetch(address, { cache: "no-store" })).json();
-      if (version !== null && news.version !== version) await renew();
-      version = news.version;
-      setTimeout(ask, news.running ? 2000 : 15000);
-    } catch {
-      setTimeout(ask, 15000); // the server was stopped, or is busy
-    }
-  }
-  ask();
 })();

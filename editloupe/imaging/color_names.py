@@ -1,4 +1,4 @@
-"""Names of colours: a small table of shades in CIELAB, and the name of the nearest one."""
+"""Names of colors: a small table of shades in CIELAB, and the name of the nearest one."""
 
 from __future__ import annotations
 

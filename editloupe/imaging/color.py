@@ -16,13 +16,13 @@ _Levels: TypeAlias = NDArray[np.float64]
 """256 values: what each level of a channel becomes."""
 
 MAX_OFFSET: Final = 64.0
-"""Levels at mid grey. A larger change is shown, not removed."""
+"""Levels at mid gray. A larger change is shown, not removed."""
 _MOST_LEVELS = (0.02, 0.98)
 _ENOUGH_LEVELS = 16
 _MOST_CONTRAST = 2.0
 """A change of exposure at most doubles or halves contrast, between the 2 % and the 98 % level where these are 16 apart."""
 _LEAST_MIX = 0.15
-"""Determinant under which a mix of channels makes a picture grey: an edit."""
+"""Determinant under which a mix of channels makes a picture gray: an edit."""
 _LEAST_BIAS = 0.75
 _SURE_PLACES = 20
 """Levels: what a level became, in the median of its pixels, is itself in the mean of all levels that occur so often. A
@@ -71,7 +71,7 @@ class Tone:
         return self.curves is None
 
     @property
-    def at_mid_grey(self) -> tuple[float, float, float]:
+    def at_mid_gray(self) -> tuple[float, float, float]:
         """What is added to a level of 128, by channel."""
         r, g, b = (self.applied(np.full((1, 1, 3), 128, np.uint8)).ravel() - 128).tolist()
         return r, g, b
@@ -115,7 +115,7 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
         mixed, of_mixed = _best(mix, a, b)
         if of_mixed < _MIX_LEAVES * left:
             tone, left = mixed, of_mixed
-    if max(map(abs, tone.at_mid_grey)) > MAX_OFFSET or not _keeps_order(tone, a) or left > plain:
+    if max(map(abs, tone.at_mid_gray)) > MAX_OFFSET or not _keeps_order(tone, a) or left > plain:
         return Tone()
     # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
     # A small picture has too few places for that.
@@ -166,7 +166,7 @@ def _keeps_order(tone: Tone, rgb: RGB) -> bool:
 def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
     """Return the 3×4 mix of channels by reweighted least squares (Tukey); None for too few pixels, or where it is an edit.
 
-    An edit makes a picture grey, or a channel of more of another one than of itself.
+    An edit makes a picture gray, or a channel of more of another one than of itself.
     """
     inner = ((a > 2) & (a < 253) & (b > 2) & (b < 253)).all(axis=2)
     if np.count_nonzero(inner) < max(64, 0.05 * inner.size):
@@ -174,7 +174,7 @@ def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
     x, y = a[inner].astype(np.float64), b[inner].astype(np.float64)
     x = np.column_stack([x, np.full(len(x), 255.0)])
     solved = np.eye(4)[:, :3]
-    # What is said of a grey picture's channels apart says nothing: it stays as it is.
+    # What is said of a gray picture's channels apart says nothing: it stays as it is.
     ridge = len(x) * np.diag([4.0, 4.0, 4.0, 0.0])
     for _ in range(_STEPS):
         error = y - x @ solved

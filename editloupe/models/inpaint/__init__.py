@@ -1,1 +1,0 @@
-"""Inpainters: fill a part of an image anew, from what surrounds it or from words."""
