@@ -279,7 +279,7 @@ class RunConfig(_Strict):
     max_run_seconds: Number | None = Field(default=None, gt=0)
     """Time budget of the whole run."""
     max_cost: Number | None = Field(default=None, ge=0)
-    """Budget of the whole run."""
+    """Budget of the whole run, in USD."""
 
     batch: bool = False
     """Ask by the provider's batch endpoint, at half the price: the command sends and ends; the same command goes on."""

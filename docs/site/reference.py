@@ -55,7 +55,7 @@ def _settings() -> Iterator[str]:
     """Yield the section of all settings."""
     yield "## Settings"
     yield (
-        "A setting is given by its option where a command has one, by `--set NAME=VALUE`, by a variable `EDITLOUPE_NAME`, "
+        "A setting is given by its option where a command has one, by `--set NAME=VALUE`, "
         "or by a line of `editloupe.yaml`. The first of these that names it holds."
     )
     rows = (

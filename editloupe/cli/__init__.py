@@ -19,7 +19,7 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from editloupe.cli.output import choose_format, fail, output_failure, prepare_streams, send_traces, write
+from editloupe.cli.output import choose_format, fail, prepare_streams, send_traces, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted, did_you_mean
 from editloupe.version import VERSION
 
@@ -62,7 +62,7 @@ NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
     "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
 }
-"""Commands below a command → their functions. One in capitals stands for any other word, which it gets as its first one."""
+"""Commands below a command → their functions. One in capitals takes any other word as its first argument."""
 
 _OLD: Final[Mapping[str, str]] = {
     "retry": "judge RUN --retry",
@@ -96,38 +96,21 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         from editloupe.cli.options import old_option
 
-        settings = any(parameter.name == "sets" for parameter in self.params)
-        for word in args:
+        known = {flag for parameter in self.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        for at, word in enumerate(args):
             flag = word.partition("=")[0]
-            known = any(flag in (*parameter.opts, *parameter.secondary_opts) for parameter in self.params)
-            if flag.startswith("--") and len(flag) > 2 and not known and (now := old_option(flag, settings=settings)):
+            if flag.startswith("--") and flag not in known and (now := old_option(flag, settings="--set" in known)):
                 raise ConfigError(now)
-            if word == "--":
-                break
-        if any("--retry" in parameter.opts for parameter in self.params):
-            args = _with_status(args)
+            following = args[at + 1] if at + 1 < len(args) else "-"
+            if word == "--retry" and (following.startswith("-") or Path(following).exists()):
+                args = [*args[:at], "--retry=failed", *args[at + 1 :]]
         return super().parse_args(ctx, args)
-
-
-def _with_status(args: list[str]) -> list[str]:
-    """Return a command line whose `--retry` has a status: "failed" where none follows."""
-    from editloupe.findings import FAILURES
-
-    found = list(args)
-    for at, word in enumerate(args):
-        following = args[at + 1] if at + 1 < len(args) else "-"
-        is_status = set(following.split(",")) <= FAILURES or not (following.startswith("-") or Path(following).exists())
-        if word == "--retry" and not is_status:
-            found[at] = "--retry=failed"
-    return found
 
 
 class _Below(TyperGroup):
     """Commands below a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if now := _OLD.get(f"{self.name} {args[0]}"):
-            raise ConfigError(f"editloupe {self.name} {args[0]} is now: editloupe {now}")
         if args[0] not in self.commands:
             name = next(name for name in self.commands if name.isupper())
             return name, self.commands[name], args
@@ -135,7 +118,7 @@ class _Below(TyperGroup):
 
 
 class _Lazy(TyperGroup):
-    """Commands of which `--help` knows the help text; one is imported when it is called, and returns its exit code."""
+    """The commands. `--help` knows their lines; a command is imported when it is called, and returns its exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -208,19 +191,13 @@ def main() -> None:
     """Run a command; every error of ours is one message and an exit code, never a traceback.
 
     0 finished; 1 failed; 2 usage, configuration or input; 3 failures above --fail-on-error; 4 a replay drifted;
-    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted. The code is the command's own if the
-    reader of its output goes early (`| head`), and 1 in the place of 0 if the output cannot be written.
+    5 stopped by a budget; 100 a requirement of `gate` does not hold; 130 interrupted.
     """
     gc.set_threshold(_NEW_OBJECTS)
     prepare_streams()
     # What is logged stands in traces too; a line of it would tear the panel of progress.
     logging.getLogger("editloupe").addHandler(logging.NullHandler())
     code = _code()
-    unwritten = output_failure()
-    if unwritten is not None:
-        done = "" if code else "; the command's work is done"
-        fail(f"standard output cannot be written ({unwritten.strerror}){done}")
-    code = code or int(unwritten is not None)
     if code == 130 and any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         # Calls that were under way are not waited for, and Python would wait for their threads.
         sys.stdout.flush()
@@ -233,7 +210,7 @@ def _code() -> int:
     try:
         app(prog_name="editloupe")
     except SystemExit as ended:
-        return int(ended.code or 0)
+        return _flushed(int(ended.code or 0))
     except (ConfigError, DataError) as error:
         fail(str(error))
         return 2
@@ -253,3 +230,15 @@ def _code() -> int:
         fail(f"{where}{os.strerror(error.errno)}")
         return 2 if error.errno == errno.ENAMETOOLONG else 1
     return 0
+
+
+def _flushed(code: int) -> int:
+    """Return the exit code of a command whose output is written now; 1 if it cannot be."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Nothing is left in the buffer for Python to write, and fail at, when it ends.
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        fail(f"standard output cannot be written ({error.strerror}); the command's work is done")
+        return code or 1
+    return code

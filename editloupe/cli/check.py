@@ -7,15 +7,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Final
 
-from rich.text import Text
-from typer import Option
-
 from editloupe import plugins
 from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe
 from editloupe.cli import options
-from editloupe.cli.options import editors
-from editloupe.cli.output import Form, in_brief, many, note, plain, print_json, say, table
+from editloupe.cli.options import editors, opt
+from editloupe.cli.output import Form, many, note, print_json, say, table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
@@ -26,7 +23,7 @@ from editloupe.protocols.base import Known, groups, make_protocol, planned
 from editloupe.values import Sample
 
 FEW: Final = 5
-"""Problems of one kind in a terminal."""
+"""Problems of one kind that are listed for people."""
 
 
 def check(
@@ -35,36 +32,30 @@ def check(
     edited: options.Edited = None,
     columns: options.DataColumns = None,
     fields: options.FieldsFile = None,
-    backend: Annotated[str | None, Option(metavar="URI", help="Ask this model what it can do: about five calls.")] = None,
-    full: options.Full = False,
+    backend: Annotated[str | None, opt("--backend", "URI", "Ask this model what it can do: about five calls.")] = None,
     format: Form = "table",
 ) -> int:
     """Check a folder of edits without a model; with --backend URI, ask a model what it can do.
 
-    Of data: exit code 0 where no error is found (warnings may stand), 1 with errors. A model is asked to answer, see, tell
+    Of data: exit code 0 if there is no error (warnings may be listed), 1 with errors. A model is asked to answer, see, tell
     pictures apart, call a tool and keep to a JSON schema, with small drawn pictures, at the provider's price: exit code 0
-    where it can judge, 1 where it cannot.
+    if it can judge, 1 if it cannot.
     """
     if path is None and backend is None:
         raise ConfigError("name a folder of edits, or a model with --backend provider/model, or both")
-    code = 0
+    code, as_json = 0, format == "json"
     if path is not None:
         run = RunConfig.make(**{"format": layout or "auto", "columns": columns or {}})
         report = check_data(
-            local_data(path),
-            store=ImageStore(),
-            format=run.format,
-            edited=editors(edited or []),
-            fields=fields,
-            columns=run.columns,
-            blocked=_blocked,
-        )
-        if format == "json":
+            local_data(path), store=ImageStore(), format=run.format, edited=editors(edited or []), fields=fields,
+            columns=run.columns, blocked=_blocked,
+        )  # fmt: skip
+        if as_json:
             print_json(report.to_json(), indent=2)
         else:
-            _show(path, report, brief=in_brief(full))
+            _show(path, report)
         code = 1 if report.errors else 0
-    return code if backend is None else max(code, _probe(backend, as_json=format == "json"))
+    return code if backend is None else max(code, _probe(backend, as_json=as_json))
 
 
 def _probe(uri: str, *, as_json: bool) -> int:
@@ -75,17 +66,11 @@ def _probe(uri: str, *, as_json: bool) -> int:
     if as_json:
         print_json(report.to_json(), indent=2)
         return code
-    if not report.probes:
-        say(f"{lmm.uri}: {report.verdict}")
-        return code
     say(f"{lmm.uri} at {lmm.endpoint}")
-    styles = {"yes": "green", "no": "yellow", "failed": "red"}
-    rows = [
-        [plain(cell, styles.get(row.result, "dim")) for cell in (row.name, row.result, row.asked, row.answered)]
-        for row in report.probes
-    ]
-    table("Can it …", "", "Asked", "Answered", rows=rows)
-    tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not told"
+    if report.probes:
+        rows = [(one.name, one.result, one.asked, one.answered) for one in report.probes]
+        table("Can it …", "Result", "Asked", "Answered", rows=rows)
+    tokens = f"{report.usage.total:,} tokens" if report.usage.total else "tokens not reported"
     say(f"{report.verdict} ({report.questions_answered} questions answered, {tokens})")
     return code
 
@@ -104,21 +89,20 @@ def _blocked(layout: str, samples: Sequence[Sample]) -> set[str]:
     return found
 
 
-def _show(path: Path, report: DataReport, *, brief: bool) -> None:
-    rows: list[Sequence[str | Text]] = []
+def _show(path: Path, report: DataReport) -> None:
+    rows: list[tuple[str, ...]] = []
     for (severity, kind), alike in groupby(report.problems, key=lambda one: (one.severity, one.kind)):
-        problems = list(alike)
-        first = problems[:FEW] if brief and len(problems) > FEW + 1 else problems
-        head = plain(severity, {"error": "red", "warning": "yellow"}[severity]), kind.replace("_", " ")
-        rows += [(*head, one.sample, one.message) for one in first]
-        if left := len(problems) - len(first):
-            rows.append((*head, f"… {left} more", "of the same kind; --full lists them"))
+        problems, head = list(alike), (severity, kind.replace("_", " "))
+        shown = problems if len(problems) <= FEW + 1 else problems[:FEW]
+        rows += [(*head, one.sample, one.message) for one in shown]
+        if left := len(problems) - len(shown):
+            rows.append((*head, f"… {left} more", "of the same kind; --format json lists them"))
     if rows:
-        table("", "Kind", "Sample", "What", rows=rows)
-    missing = report.counts.get("missing_output", 0)
-    partly = f" ({report.partly} of them in part, since turns have no output)" if report.partly else ""
+        table("Severity", "Kind", "Sample", "What", rows=rows)
     for line in report.notes:
         say(line)
+    missing = report.counts.get("missing_output", 0)
+    partly = f" ({report.partly} of them in part, since turns have no output)" if report.partly else ""
     mute = f"{many(report.blocked, 'question')} cannot be asked, " if report.blocked else ""
     # A path keeps one slash of an address.
     name = str(path).replace("hf:/", "hf://", 1) if str(path).startswith("hf:/") else path

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from editloupe.cli.arguments import HumanColumns, JudgeName, RunFolders, opt
+from editloupe.cli.options import HumanColumns, JudgeName, RunFolders, opt
 from editloupe.cli.output import note, say, status, warn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
@@ -29,7 +29,7 @@ def export(
     inspect: Annotated[Path | None, opt("--inspect", "DIR|FILE.json", "A log of Inspect.")] = None,
     sft: Annotated[Path | None, opt("--sft", "DIR", "Dialogues to train a judge with trl, and their pictures.")] = None,
     dpo: Annotated[bool, opt("--dpo", None, "With --sft: pairs of a chosen and a rejected answer.")] = False,
-    turns: Annotated[Turns | None, opt("--turns", None, "With --sft: the last answer alone (default), or all.")] = None,
+    turns: Annotated[Turns, opt("--turns", None, "With --sft: the last answer alone (default), or all.")] = "answer",
     human: Annotated[str | None, opt("--human", "FILE|samples", "With --sft and --html: people's labels.")] = None,
     columns: HumanColumns = None,
     judge: JudgeName = None,
@@ -44,16 +44,6 @@ def export(
         raise ConfigError(f"nothing to write; name one of --html, {', '.join(others)}")
     if len(runs) > 1 and (single := [name for name in asked if name != "--sft" or not dpo]):
         raise ConfigError(f"{', '.join(single)}: one run at a time, found {len(runs)}; only --html and --dpo take more")
-    for name, given, needs in (
-        ("--content", content, otel),
-        ("--dpo", dpo, sft),
-        ("--turns", turns is not None, sft),
-        ("--human", human is not None, sft or html),
-        ("--columns", columns is not None, human),
-        ("--judge", judge is not None, asked or None),
-    ):
-        if given and needs is None:
-            raise ConfigError(f"{name} says how something else is written; see editloupe export --help")
     if html is not None:
         _pages(runs, html, None if human in (None, "samples") else Path(str(human)), column_names(columns, "--columns"))
     sources = [Source(folder=run, judge=judge) for run in runs]
@@ -65,8 +55,10 @@ def export(
     if otel is not None:
         with status("writing spans"):
             count = write_otel(source, otel, content=content)
-        left = "" if content else "; texts and images are left out, --content includes them"
-        say(f"{count:,} traces as OpenTelemetry spans in {otel}{left}{_untraced(source)}")
+        left = "" if content else "; without texts and images, which --content includes"
+        untraced = sum(finding.trace is None for finding in source.findings)
+        more = f"; {untraced:,} findings have no trace" if untraced else ""
+        say(f"{count:,} traces as OpenTelemetry spans in {otel}{left}{more}")
     if inspect is not None:
         with status("writing samples"):
             written = write_inspect(source, inspect)
@@ -79,7 +71,7 @@ def export(
 
 
 def _answers(sources: Sequence[Source], people: str | None, columns: str | None) -> list[Answers]:
-    """Return the answers of runs with people's ratings, where these are asked. Raises ConfigError."""
+    """Return the answers of runs with people's ratings, if these are asked. Raises ConfigError."""
     if people is None:
         return [Answers(source=source) for source in sources]
     table, named = None if people == "samples" else Path(people), column_names(columns, "--columns")
@@ -92,13 +84,11 @@ def _answers(sources: Sequence[Source], people: str | None, columns: str | None)
     return found
 
 
-def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns | None) -> None:
-    if dpo and turns is not None:
-        raise ConfigError("--turns goes with dialogues; a pair of --dpo has the question and two answers")
+def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns) -> None:
     if dpo and runs[0].people is None:
         raise ConfigError("--dpo: nothing says which answer is the better one; name people's labels with --human")
     with status("writing dialogues"):
-        done = write_dpo(runs, folder) if dpo else write_sft(runs[0], folder, turns=turns or "answer")
+        done = write_dpo(runs, folder) if dpo else write_sft(runs[0], folder, turns=turns)
     what, name = ("pairs", "dpo.jsonl") if dpo else ("dialogues", "sft.jsonl")
     say(f"{done.rows:,} {what} in {folder / name} with {done.images:,} pictures")
     say(f"{done.used:,} of {done.findings:,} findings are used")
@@ -110,14 +100,7 @@ def _pages(runs: list[Path], html: Path, human: Path | None, columns: Mapping[st
     readers = [RunReader(run, human=human, columns=columns) for run in runs]
     if not any(reader.counts()[0] for reader in readers):
         raise ConfigError(f"{', '.join(map(str, runs))}: no sample to show; judge something first")
-    site = Site.of(readers)
     with status("writing pages") as line:
-        done = write(site, html, progress=lambda n, total: line.update(f"writing pages, {n:,} of {total:,} samples"))
+        told = "writing pages, {:,} of {:,} samples"
+        done = write(Site.of(readers), html, progress=lambda n, total: line.update(told.format(n, total)))
     say(f"{done.pages:,} pages and {done.pictures:,} pictures, {done.size_bytes / 1e6:.1f} MB; open {done.index}")
-
-
-def _untraced(source: Source) -> str:
-    """Say how many findings have no trace: those that were never asked."""
-    blocked = [f for f in source.findings if f.trace is None]
-    statuses = ", ".join(dict.fromkeys(f.status for f in blocked))
-    return f"; {len(blocked):,} findings have no trace ({statuses})" if blocked else ""

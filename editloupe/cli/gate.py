@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from editloupe.cli.arguments import HumanColumns, HumanFile, JudgeName, RunFolder, opt
-from editloupe.cli.output import Form, command, fail, note, print_json, say, show_table, warn
-from editloupe.errors import ConfigError, StorageError
+from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder, opt
+from editloupe.cli.output import Form, fail, note, print_json, say, show_table, warn
+from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
-from editloupe.figures import render
 from editloupe.figures.columns import column_of, join
 from editloupe.figures.gate import Checked, People
 from editloupe.figures.gate_junit import write_gate_junit
 from editloupe.figures.human_labels import read_people
 from editloupe.figures.judged import Judged, chosen
 from editloupe.runs.store import RunStore
-from editloupe.stats.table import simple
 
 FAILED = 100
 """Exit code of a requirement that does not hold; no other ending has it."""
@@ -30,73 +27,46 @@ def gate(
     run: RunFolder,
     require: Annotated[list[str] | None, opt("--require", "RULE", "METRIC>=NUMBER (or <=, >, <); may be repeated.")] = None,
     judge: JudgeName = None,
-    editor: Annotated[str | None, opt("--editor", "NAME", "One editor's samples. Default: all together.")] = None,
     human: HumanFile = None,
     columns: HumanColumns = None,
     junit: Annotated[Path | None, opt("--junit", "FILE", "Write JUnit XML.")] = None,
-    summary: Annotated[
-        Path | None, opt("--summary", "FILE", "Append a Markdown table.", envvar="GITHUB_STEP_SUMMARY", show_envvar=True)
-    ] = None,
     form: Form = "table",
 ) -> int:
     """Check a run against requirements: 0 all hold, 100 one does not, 2 one has no figure. No model is asked.
 
     Example: editloupe gate RUN --require 'mean(if)>=60' --require 'unjudged<=0.02'
 
-    Without --require it lists what a requirement may speak of. Each judge of the run must hold, unless --judge names one.
+    Without --require it lists what a requirement may name. Each judge of the run must hold, unless --judge names one.
     """
     if not require:
         for name, meaning in gates.METRICS.items():
             note(f"{name}\n    {meaning}")
-        raise ConfigError("nothing is required; add --require 'unjudged<=0.02', of what is listed above")
+        raise ConfigError("nothing is required; add one of these, such as --require 'unjudged<=0.02'")
     store = RunStore.read(run)
-    rubric = store.metric_set()
-    requirements = [gates.parse(text, rubric) for text in require]
-    if human is not None and not any(r.human for r in requirements):
-        raise ConfigError("--human is given and no requirement speaks of people; add --require 'kappa(human)>=0.6'")
+    requirements = [gates.parse(text, store.metric_set()) for text in require]
     warn(store.problems)
     checked: list[Checked] = []
     for judged in chosen(store, judge):
-        which = judged if editor is None else gates.of_editor(judged, editor)
-        people = partial(_people, store, judged, human, columns, editor)
-        checked += list(gates.check(which, requirements, people))
+        checked += list(gates.check(judged, requirements, partial(_people, store, judged, human, columns)))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
-    title = f"{len(checked) - len(failed) - len(undefined)} of {len(checked)} requirements hold"
     if form == "json":
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
-        show_table(gates.table(checked, title))
+        holds = len(checked) - len(failed) - len(undefined)
+        show_table(gates.table(checked, f"{holds} of {len(checked)} requirements hold"))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
-            if one.worst:
-                note(f"  by {', '.join(one.worst)}; look at the first: {command('show', run, one.worst[0])}")
     if junit is not None:
         write_gate_junit(checked, junit)
-    if summary is not None:
-        _append(summary, run, checked, title)
     return code
 
 
-def _append(file: Path, run: Path, checked: Sequence[Checked], title: str) -> None:
-    """Append the table and what failed to the summary of a CI server. Raises StorageError."""
-    tables = [gates.table(checked, f"Gate of {run}: {title}")]
-    if named := [one for one in checked if one.verdict == "failed" and one.worst]:
-        rows = [(one.name, ", ".join(one.worst), command("show", run, one.worst[0])) for one in named]
-        tables.append(simple("worst", "Failed by", ("Requirement", "Samples", "Look"), rows))
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8", errors="replace") as opened:
-            opened.write("".join(render.markdown(table) + "\n" for table in tables))
-    except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror or error}") from error
-
-
-def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None, editor: str | None) -> People:
-    """The judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
+def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None) -> People:
+    """Return the judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     column = column_of(judged)
-    items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    joined = join(column, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     warn(joined.notes)
-    return column, {key: item for key, item in items.items() if editor is None or key[0] == editor}, joined
+    return column, joined

@@ -9,9 +9,8 @@ from typing import Annotated
 from typer import Argument
 
 from editloupe import plugins
-from editloupe.cli.arguments import opt
-from editloupe.cli.options import editors
-from editloupe.cli.output import Form, command, many, note, print_json, say, show_tables, status
+from editloupe.cli.options import editors, opt
+from editloupe.cli.output import Form, command, many, note, say, show_tables, status
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import read_judged
 from editloupe.figures.published import published_table
@@ -23,7 +22,7 @@ def import_(
     folder: Annotated[Path, Argument(metavar="DIR", help="The folder with the result files.", show_default=False)],
     data: Annotated[Path, opt("--data", "PATH", "The data that was judged, with its source images.")],
     out_dir: Annotated[Path, opt("--out", "DIR", "The run folder to write.")],
-    edited: Annotated[list[str] | None, opt("--edited", "NAME=DIR", "An editor's outputs, if they lie elsewhere.")] = None,
+    edited: Annotated[list[str] | None, opt("--edited", "NAME=DIR", "An editor's outputs, if they are elsewhere.")] = None,
     form: Form = "table",
 ) -> int:
     """Read a benchmark's own result files into a run, which report, compare, show and view read.
@@ -33,18 +32,13 @@ def import_(
     """
     if name not in plugins.names("importers"):
         raise ConfigError(f"no result files {name!r} are known; expected one of {', '.join(plugins.names('importers'))}")
-    with status("reading results", hidden=form == "json"):
+    with status("reading results", hidden=form != "table"):
         done = import_results(name, folder, out_dir, data=data, edited=editors(edited or []))
     tables = [made for judged in read_judged([out_dir]) if (made := published_table(judged)) is not None]
-    if form == "json":
-        means = [record for made in tables for record in made.records()]
-        counts = {"findings": done.findings, "known": done.known}
-        print_json({"run": str(out_dir), **counts, "means": means, "notes": list(done.notes)})
-        return 0
     for text in done.notes:
         note(text)
     show_tables([replace(made, title=f"{made.title}: {made.keys['judge']}") for made in tables])
     known = f"; {done.known:,} were there already" if done.known else ""
     say(f"\n{many(done.findings, 'finding')} in {out_dir}{known}.")
-    note(f"Next: {command('report', out_dir)}")
+    say(f"All tables: {command('report', out_dir)}")
     return 0

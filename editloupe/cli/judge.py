@@ -6,37 +6,36 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
-from typer import Option
 
 from editloupe import plugins
 from editloupe.backends.base import reach
 from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report, options
-from editloupe.cli.dry_run import dry_run as estimate
-from editloupe.cli.options import OUTPUT, given, read_config, settled, words
-from editloupe.cli.output import Form, Format, command, fail, note, say, slug, stoppable, tell_traces
+from editloupe.cli.options import OUTPUT, given, opt, read_config, settled, words
+from editloupe.cli.output import Form, fail, note, print_json, say, show_table, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError, Unavailable, UnknownPlugin
-from editloupe.figures.judged import why_empty
+from editloupe.figures.judged import judged_in, why_empty
+from editloupe.figures.report import side_by_side
 from editloupe.findings import FAILURES, PENDING
-from editloupe.protocols.base import described
 from editloupe.runs.budget import RunBudget
+from editloupe.runs.estimate import look_ahead
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
-from editloupe.runs.setup import open_setup
+from editloupe.runs.setup import Setup, open_setup
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 from editloupe.values import digest
 
 _OF_RETRY: Final = {"path", "backend", "trust", "set"}
-"""What a retry takes beside the run; the rest is recorded in it."""
+"""What a retry takes; the rest is recorded in the run."""
 
 
 def judge(
@@ -67,26 +66,21 @@ def judge(
     processes: options.Processes = None,
     executor: options.Executor = None,
     batch: options.Batch = False,
-    out_dir: Annotated[
-        Path | None,
-        Option("--out", metavar="RUN", help="Run folder. Default: runs/NAME-BACKEND-MODE.", rich_help_panel=OUTPUT),
-    ] = None,
+    out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-BACKEND-MODE.", OUTPUT)] = None,
     format: Form = "table",
-    dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="Print what a run would do and cost; ask and write nothing.", rich_help_panel=OUTPUT),
-    ] = False,
+    dry_run: Annotated[bool, opt("--dry-run", None, "Print what a run would do and cost; ask nothing.", OUTPUT)] = False,
     retry: Annotated[
         str | None,
-        Option(
-            metavar="[STATUS]",
-            help="PATH is a run: judge its failures again, and findings of STATUS, such as unparsed.",
-            rich_help_panel=OUTPUT,
+        opt(
+            "--retry",
+            "[STATUS]",
+            "PATH is a run: judge its failures again, and findings of STATUS, such as unparsed.",
+            OUTPUT,
         ),
     ] = None,
     fail_on_error: options.FailOnError = None,
     config: options.ConfigFile = None,
-    trust: options.TrustRun = False,
+    trust: options.TrustFile = False,
     sets: options.Sets = None,
 ) -> int:
     """Judge a folder of edits. The same command again continues the run.
@@ -104,7 +98,9 @@ def judge(
             raise ConfigError(f"--retry asks a run's own questions again; leave --{other[0].replace('_', '-')} out")
         if path is None:
             raise ConfigError("--retry: name the run folder, such as editloupe judge runs/first --retry")
-        return _retry(path, retry, backend or (), trusted=trust, langsmith="langsmith=true" in (sets or ()), form=format)
+        langsmith = "langsmith=true" in (sets or ())
+        runs, redo = _of_retry(path, retry, backend or (), trusted=trust, langsmith=langsmith)
+        return judge_all(runs, path, redo=redo, as_json=format == "json")
     runs = options.runs(line, project=True)
     first = runs[0]
     if first.path is None:
@@ -117,12 +113,18 @@ def judge(
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
     if dry_run:
-        return estimate([open_setup(run) for run in runs], entries_of(runs), folder, as_json=format == "json")
+        entries, prices = entries_of(runs), read_prices(first.prices)
+        for setup in map(open_setup, runs):
+            ahead = look_ahead(setup, folder, prices, entries=entries)
+            judge_report.say_ahead(setup, ahead, folder, basis=prices.basis(setup.backend))
+        return 0
     return judge_all(runs, folder, redo=PENDING, as_json=format == "json")
 
 
-def _retry(folder: Path, status: str, named: Sequence[str], *, trusted: bool, langsmith: bool, form: Format) -> int:
-    """Judge the failed findings of a run again; verdicts that stand are kept. Raises ConfigError.
+def _of_retry(
+    folder: Path, status: str, named: Sequence[str], *, trusted: bool, langsmith: bool
+) -> tuple[list[RunConfig], frozenset[str]]:
+    """Return how a run was asked, judge by judge, and the statuses to judge again. Raises ConfigError.
 
     status: further statuses, or "failed" for none.   named: backends that may be asked at the address they have.
     """
@@ -131,7 +133,7 @@ def _retry(folder: Path, status: str, named: Sequence[str], *, trusted: bool, la
         raise ConfigError(f"--retry {', '.join(unknown)}: expected some of {', '.join(sorted(FAILURES))}")
     store = RunStore.read(folder)
     if not store.info.get("judges"):
-        raise ConfigError(f"nobody was asked, so there is nothing to ask again: {why_empty(store)}")
+        raise ConfigError(f"no model was asked, so there is nothing to ask again: {why_empty(store)}")
     # A remark on several judges is made once.
     trust = Trust(source=folder, whole=trusted, named=named, tell=cache(note))
     # Whatever this run has been asked so far, and no more: a limit may have been lifted or set since.
@@ -144,16 +146,15 @@ def _retry(folder: Path, status: str, named: Sequence[str], *, trusted: bool, la
             raise
         raise ConfigError(f"{folder} was judged by a protocol that is not installed here: {error}") from error
     for name in (name for id_, name in store.judge_names().items() if id_ not in ids):
-        note(f"warning: {name} is left out: the run does not record how it was asked. Name it again: judge … --backend")
-    return judge_all(runs, folder, redo=PENDING | chosen, as_json=form == "json")
+        note(f"warning: {name} is not asked: the run does not record how. Name it again: judge … --backend")
+    return runs, PENDING | chosen
 
 
 def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
     """Judge with each judge in turn into one run folder, print the results, and return the exit code.
 
-    runs: the same run, once for each judge. Each judge has the endpoint's whole width, and reuses what tools found for
-    those before it. If one fails, the others continue.   redo: statuses of earlier findings that are judged again.
-    Raises ConfigError for several judges of a protocol that has no such role.
+    runs: the same run, once for each judge. If one fails, the others continue.   redo: statuses of earlier findings that
+    are judged again. Raises ConfigError for several judges of a protocol that has no such role.
     """
     roles = getattr(plugins.load("protocols", runs[0].protocol), "roles", {})
     if len(runs) > 1 and roles and "judge" not in roles:
@@ -161,12 +162,10 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             f"protocol {runs[0].protocol!r} has the roles {', '.join(roles)}, and a run has one backend for each; name one "
             f"backend, and another --out for {runs[1].judge.title}"
         )
-    tell_traces(runs[0].langsmith)
     budget, several = RunBudget.of(runs[0]), len(runs) > 1
     entries = entries_of(runs, reached=True) if several else []
     codes: dict[str, int] = {}
     outcome: Outcome | None = None
-    told = judge_report.Told(means=not several)
     for number, run in enumerate(runs, start=1):
         title = run.judge.title
         if several and budget.used_up:
@@ -176,72 +175,77 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         if several and not as_json:
             say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
-            outcome, stopped = _judge(run, folder, budget, entries, redo=redo, as_json=as_json, told=told)
+            setup = open_setup(run)
+            what = f"Measuring {run.path}" if setup.judge.kind == "measure" else f"Judging {run.path} with {setup.name}"
+            more: dict[str, Any] = {"config": run.to_options(), "redo": redo, "entries": entries, "spreads": True}
+            outcome, stopped = ask(setup, folder, what, budget=budget, as_json=as_json, events=True, **more)
         except BackendError as error:
             if not several:
                 raise
             fail(f"{title}: {error}")
             codes[title] = 1
             continue
+        judge_report.report(outcome, folder, as_json=as_json)
         codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
-        _tell_unscored(outcome, folder)
         if codes[title] == 3 and not as_json:
             share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
             say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
         if stopped and number < len(runs):
-            # Also where this judge could end: whoever stops it wants no further one.
+            # The user wants no further judge, even if this one could end.
             codes[title] = 130
         if outcome.interrupted or stopped:
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
-    if several or not as_json:
-        judge_report.together(outcome, folder, codes if as_json else None, told)
-    if outcome is not None and not as_json:
-        judge_report.next_steps(outcome, folder)
-    return code_of_all(list(codes.values()))
+    _together(outcome, folder, codes, as_json=as_json, several=several)
+    return _code_of_all(list(codes.values()))
 
 
-def _tell_unscored(outcome: Outcome, folder: Path) -> None:
-    """Say which metrics the protocol declares and never scores."""
-    if lost := outcome.never_scored:
-        asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
-        others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
-        fail(
-            f"{described(outcome.setup.protocol)} declares {', '.join(map(repr, lost))} and scored it for no sample"
-            f"{others}. Correct the ids in plan and score, then: {command('report', folder)}"
-        )
+def ask(setup: Setup, folder: Path, what: str, *, as_json: bool, events: bool = False, **how: Any) -> tuple[Outcome, bool]:
+    """Ask a judge all that a run needs, with progress, and return how it ended and whether the user stopped it.
 
-
-def _judge(
-    run: RunConfig,
-    folder: Path,
-    budget: RunBudget,
-    entries: Sequence[JudgeEntry],
-    *,
-    redo: frozenset[str],
-    as_json: bool,
-    told: judge_report.Told,
-) -> tuple[Outcome, bool]:
-    """Return how one judge ended, and whether the user stopped it.   entries: all judges of this command."""
-    setup = open_setup(run)
-    heading = judge_report.heading_of(setup)
+    what: is done, for a line.   events: whether JSON includes progress.   how: as `drive` takes it.
+    """
+    tell_traces(setup.config.langsmith)
     if not as_json:
-        judging = f"Judging {run.path} with {heading.judge}"
-        note(f"{f'Measuring {run.path}' if setup.judge.kind == 'measure' else judging} into {folder}")
-    with stoppable() as stop, progress(events=as_json) as listener:
-        outcome = drive(
-            setup,
-            folder,
-            config=run.to_options(),
-            budget=budget,
-            redo=redo,
-            listener=listener,
-            stop=stop,
-            entries=entries,
-            spreads=True,
-        )
-    judge_report.report(outcome, heading, folder, as_json=as_json, told=told)
+        note(f"{what} into {folder}")
+    with stoppable() as stop, progress(events=as_json and events, hidden=as_json and not events) as listener:
+        outcome = drive(setup, folder, listener=listener, stop=stop, **how)
     return outcome, stop.is_set() and not outcome.ledger.reason
+
+
+def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: Any) -> Outcome:
+    """Ask all that a command's own results need, and say what came in between. Raises BackendError for no answer."""
+    outcome, _ = ask(setup, folder, what, as_json=as_json, **how)
+    for text in outcome.notes:
+        note(text)
+    stopped = judge_report.stopped_message(outcome)
+    if stopped and not any(finding.status == "ok" for finding in outcome.findings):
+        raise BackendError(stopped)
+    if stopped:
+        note(stopped)
+    if outcome.interrupted:
+        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
+        note(f"{why} before everything was asked. The same command continues.")
+    if not as_json and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
+        say(judge_report.spent_message(outcome.ledger, setup.backend))
+    return outcome
+
+
+def _together(outcome: Outcome | None, folder: Path, codes: dict[str, int], *, as_json: bool, several: bool) -> None:
+    """Print the judges of a run side by side, if it has several, and how to look at it."""
+    names = {} if outcome is None else outcome.store.judge_names()
+    found = side_by_side(judged_in(outcome.store))[0] if outcome and len(names) > 1 and outcome.store.findings else None
+    if as_json:
+        if several:
+            listed = [{"judge_id": id_, "name": name} for id_, name in names.items()]
+            side = None if found is None else found.to_json()
+            print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": codes, "together": side})
+        return
+    if found is not None:
+        say("")
+        show_table(found)
+    if outcome is not None and outcome.findings:
+        judge_report.next_steps(outcome, folder)
 
 
 def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[JudgeEntry]:
@@ -268,7 +272,7 @@ def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[Judg
     return found
 
 
-def code_of_all(codes: Sequence[int]) -> int:
+def _code_of_all(codes: Sequence[int]) -> int:
     """Return the exit code of several judges: an interruption's; else theirs if it is the same; else 3 (some failed)."""
     stopped = [code for code in codes if code in (5, 130)]
     if stopped:

@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.cli.output import command, many, note, print_json, say, say_first, show_table, show_tables, slug, warn
-from editloupe.cli.recorded import recorded_runs
-from editloupe.config import RunConfig
+from editloupe.cli.output import (
+    chosen_form,
+    command,
+    fail,
+    many,
+    note,
+    print_json,
+    say,
+    say_first,
+    show_tables,
+    slug,
+    table,
+    warn,
+)
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
-from editloupe.figures.judged import judged_in
-from editloupe.figures.side_by_side import side_by_side
+from editloupe.figures.judged import self_agreement
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import described
 from editloupe.runs.budget import Ledger
+from editloupe.runs.estimate import Ahead
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
-from editloupe.runs.trust import foreign, to_open
+from editloupe.runs.trust import foreign
 from editloupe.scores import fault_messages
-from editloupe.stats.table import Table
 from editloupe.tools.ablations import ABLATIONS, checked
-from editloupe.values import Json
+from editloupe.values import Json, sample_key
 
 
 def heading_of(setup: Setup) -> Heading:
     """Return what a reader must know before the numbers: who judged, and what was missing."""
     notes = []
-    if not setup.backend.traits.is_lmm and setup.backend.uri == "baseline":
+    if setup.backend.uri == "baseline":
         notes.append(
             "The pixel baseline follows rules on pixels and replaces no LMM. Name one: --backend openai/MODEL "
             "(editloupe list backends)."
         )
     ablations = checked(setup.config.ablate)
     notes += [f"Ablation {name}: {ABLATIONS[name]}; labels tell of the judge, not of the edits." for name in ablations]
-    if setup.toolbox.absent and setup.judge.kind != "measure":
+    if setup.judge.kind != "measure":
         for reason in dict.fromkeys(setup.toolbox.absent.values()):
             names = ", ".join(n for n, why in setup.toolbox.absent.items() if why == reason)
             notes.append(f"Tools absent: {names} ({reason}).")
@@ -53,21 +63,10 @@ def heading_of(setup: Setup) -> Heading:
     )
 
 
-@dataclass(kw_only=True)
-class Told:
-    """What one command has told of its judges."""
-
-    means: bool
-    """Each judge's means are printed as soon as it is done."""
-    notes: set[str] = field(default_factory=set)
-    kept: list[Table] = field(default_factory=list)
-    """The means that were not printed."""
-
-
-def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, told: Told) -> None:
+def report(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    unscored = outcome.unscored
-    close = Closing.of(outcome.setup.protocol, outcome.scores, _self_agreement(outcome))
+    close = Closing.of(outcome.setup.protocol, outcome.scores, self_agreement(outcome.scores, outcome.setup.repeats))
+    heading = heading_of(outcome.setup)
     heading = replace(heading, notes=(*heading.notes, *close.agreement))
     names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
     summary = close.summary(heading, judge_id=id_ if id_ in names else "")
@@ -76,53 +75,60 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         name = f"summary-{slug(outcome.setup.name)}-{id_[:6]}" if len(names) > 1 else "summary"
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", close.markdown(heading))
-    judged = sum(f.status == "ok" for f in outcome.findings)
-    warn(fault_messages(unscored))
+    warn(fault_messages(outcome.unscored))
     if as_json:
-        done: dict[str, Json] = {
-            "event": "done",
-            "run": str(folder),
-            "judge_id": outcome.setup.judge.id,
-            "name": outcome.setup.name,
-            "asked": outcome.asked,
-            "judged": judged,
-            "failed": outcome.failed,
-            **({"unscored": dict(unscored)} if unscored else {}),
-            "schema_answers": sum(f.status == "ok" and "schema_answers" in f.counts for f in outcome.findings),
-            "reused": outcome.reused,
-            "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
-            "interrupted": outcome.interrupted,
-            **({"waiting": outcome.waiting} if outcome.waiting else {}),
-            "spent": outcome.ledger.to_json(),
-            "seconds": round(outcome.seconds, 3),
-            "summary": summary,
-        }
-        print_json(done)
-        return
-    for line in outcome.notes:
-        if line not in told.notes:
+        print_json(_event(outcome, folder, summary))
+    else:
+        for line in outcome.notes:
             note(line)
-    told.notes.update(outcome.notes)
-    if close.scored and judged:
-        say(heading.text, "bold")
-        for line in heading.notes:
-            if line not in told.notes:
+        judged = sum(f.status == "ok" for f in outcome.findings)
+        if close.scored and judged:
+            say(heading.text, "bold")
+            for line in heading.notes:
                 say(line, "yellow")
-        if told.means:
             show_tables(close.brief)
-        else:
-            told.kept += close.brief
-        told.notes.update(heading.notes)
+        _say_end(outcome, folder, judged)
+    if lost := outcome.never_scored:
+        asked = sorted({finding.metric for finding in outcome.findings} - set(outcome.setup.metrics))
+        others = f"; it asked {', '.join(map(repr, asked))}, which it does not declare" if asked else ""
+        fail(
+            f"{described(outcome.setup.protocol)} declares {', '.join(map(repr, lost))} and scored it for no sample"
+            f"{others}. Correct the ids in plan and score, then: {command('report', folder)}"
+        )
+
+
+def _event(outcome: Outcome, folder: Path, summary: Mapping[str, Json]) -> dict[str, Json]:
+    unscored: dict[str, Json] = dict(outcome.unscored)
+    return {
+        "event": "done",
+        "run": str(folder),
+        "judge_id": outcome.setup.judge.id,
+        "name": outcome.setup.name,
+        "asked": outcome.asked,
+        "judged": sum(f.status == "ok" for f in outcome.findings),
+        "failed": outcome.failed,
+        **({"unscored": unscored} if unscored else {}),
+        "schema_answers": sum(f.status == "ok" and "schema_answers" in f.counts for f in outcome.findings),
+        "reused": outcome.reused,
+        "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
+        "interrupted": outcome.interrupted,
+        **({"waiting": outcome.waiting} if outcome.waiting else {}),
+        "spent": outcome.ledger.to_json(),
+        "seconds": round(outcome.seconds, 3),
+        "summary": dict(summary),
+    }
+
+
+def _say_end(outcome: Outcome, folder: Path, judged: int) -> None:
     reused = f", {outcome.reused} of them from before" if outcome.reused else ""
     say(f"\n{judged} of {outcome.asked} findings judged{reused}, in {outcome.seconds:.1f} s.")
-    if unscored:
-        count = "1 sample has" if len(unscored) == 1 else f"{len(unscored)} samples have"
-        say(f"{count} no score, because the protocol failed. Correct it, then: {command('report', folder)}", "yellow")
+    if count := len(outcome.unscored):
+        told = "1 sample has" if count == 1 else f"{count} samples have"
+        say(f"{told} no score, because the protocol failed. Correct it, then: {command('report', folder)}", "yellow")
     if outcome.ledger.usage.total or outcome.ledger.calls_without_usage:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
-        calls = outcome.tool_calls + outcome.cached
-        say(f"Tools: {calls:,} calls, {outcome.cached:,} from cache.")
+        say(f"Tools: {outcome.tool_calls + outcome.cached:,} calls, {outcome.cached:,} from cache.")
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         say(f"{why}. The same command continues.")
@@ -130,17 +136,16 @@ def report(outcome: Outcome, heading: Heading, folder: Path, *, as_json: bool, t
         say(stopped)
     elif outcome.waiting:
         say(f"{many(outcome.waiting, 'question')} wait for the answers of batches. The same command goes on (exit code 5).")
-    elif outcome.failed:
-        _tell_failures(outcome, folder)
+    else:
+        _say_failures(outcome, folder)
 
 
 def next_steps(outcome: Outcome, folder: Path) -> None:
     """Print the commands that show what a run found."""
-    if outcome.findings:
-        if outcome.setup.protocol.name == "probes":
-            say(f"Compare with the truth: {command('trial', folder)}")
-        say(f"All tables: {command('report', folder)}")
-        say(f"Look at the verdicts: {command('view', folder)}")
+    if outcome.setup.protocol.name == "probes":
+        say(f"Compare with the truth: {command('trial', folder)}")
+    say(f"All tables: {command('report', folder)}")
+    say(f"Look at the verdicts: {command('view', folder)}")
 
 
 def stopped_message(outcome: Outcome) -> str:
@@ -152,22 +157,8 @@ def stopped_message(outcome: Outcome) -> str:
     return f"{why}\n{left} left. Correct this; the same command then continues."
 
 
-def _self_agreement(outcome: Outcome) -> list[str]:
-    """How far a judge agrees with itself."""
-    rule, entropies = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
-    if rule.count == 1 or not entropies:
-        return []
-    same = sum(bits == 0 for bits in entropies)
-    abstained = sum(s.missing == "abstained" for s in outcome.scores)
-    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
-    return [
-        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
-        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{gone}."
-    ]
-
-
 def spent_message(ledger: Ledger, backend: LMM) -> str:
-    """Calls, tokens and money of this visit, and what of them is estimated."""
+    """Return calls, tokens and money of this invocation, and what of them is estimated."""
     both, more = ledger.usage + ledger.estimated, ledger.estimated.total
     tokens = f"{both.input_tokens or 0:,} input and {both.output_tokens or 0:,} output tokens"
     tokens = f"about {tokens}" if more else tokens
@@ -176,13 +167,13 @@ def spent_message(ledger: Ledger, backend: LMM) -> str:
     if not ledger.calls_without_usage:
         return spent
     guess = f": {more:,} of these tokens are estimated" if more else ", and no rule is known to estimate it"
-    return f"{spent}\n{many(ledger.calls_without_usage, 'call')} told no usage{guess}."
+    return f"{spent}\n{many(ledger.calls_without_usage, 'call')} reported no usage{guess}."
 
 
-def _tell_failures(outcome: Outcome, folder: Path) -> None:
-    failures = [f for f in outcome.findings if f.status != "ok"]
+def _say_failures(outcome: Outcome, folder: Path) -> None:
+    """Print what failed, the like of it together, and how to judge it again where that can help."""
     alike: dict[tuple[str, str], list[Finding]] = {}
-    for one in failures:
+    for one in (finding for finding in outcome.findings if finding.status != "ok"):
         # How long the attempts took differs between equal failures.
         alike.setdefault((one.status, one.reason.partition(" (gave up after")[0]), []).append(one)
     lines = []
@@ -191,45 +182,55 @@ def _tell_failures(outcome: Outcome, folder: Path) -> None:
         reason = textwrap.shorten(first.reason, 240, placeholder=" …")
         lines.append(f"  {first.about.key}, {first.metric}{more}: {first.status}: {reason}")
     say_first(lines, 5)
-    failures = [f for f in failures if (f.role, f.status) != ("measure", "not_defined")]
-    if not failures:
+    # Rules and measures answer the same again; an abstention is an answer. Only what the world caused may change.
+    statuses = {status for status, _ in alike} - {"abstained", "not_defined"}
+    statuses = statuses & PENDING if outcome.setup.backend.uri in ("baseline", "measure") else statuses
+    if statuses:
+        again = [",".join(sorted(statuses - PENDING))] if statuses - PENDING else []
+        advice = "Correct these in the data, then judge them again" if statuses == {"input_error"} else "Judge these again"
+        uri = outcome.setup.config.judge.backend
+        named = [f"--backend={uri}"] if isinstance(uri, str) and foreign(parse_uri(uri)) else []
+        say(f"{advice}: {command('judge', folder, '--retry', *again, *named)}")
+
+
+def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
+    """Print what judging into `folder` would do and cost, from one call a task to every turn used.   basis: of prices."""
+    heading, lmm = heading_of(setup), setup.backend.traits.is_lmm
+    say("Dry run: no model is asked and nothing is written.", "bold")
+    say(heading.text)
+    for line in (*ahead.loaded.notes, *heading.notes, *ahead.remarks):
+        say(line, "yellow")
+    say_first([f"rejected: {sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected], 10)
+    blocked = {f"not asked about: {d.task.about.key}: {': '.join(d.task.blocked)}" for d in ahead.due if d.task.blocked}
+    say_first(sorted(blocked), 10)
+    tasks = many(len(ahead.due) + ahead.reused, "task")
+    repeats = f" ({setup.repeats.count} repeats a question)" if setup.repeats.count > 1 else ""
+    begun = f", {ahead.begun} of them continue" if ahead.begun else ""
+    reused = f"{ahead.reused} are in {folder}" if ahead.reused else f"none is in {folder} yet"
+    grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
+    samples = many(len(ahead.loaded.samples), "sample")
+    say(f"{samples}, {tasks}{repeats}: {reused}, {ahead.asked} to ask{begun}.{grows}")
+    ends = (ahead.least, ahead.most)
+    if chosen_form() == "json":
+        counts = {"samples": len(ahead.loaded.samples), "tasks": len(ahead.due) + ahead.reused, "reused": ahead.reused}
+        bounds: dict[str, Json] = {"to_ask": ahead.asked, "least": ahead.least.to_json(), "most": ahead.most.to_json()}
+        wave: dict[str, Json] = {} if ahead.wave is None else {"wave": dict(vars(ahead.wave))}
+        print_json({"event": "dry_run", "run": str(folder), "name": setup.name, **counts, **bounds, **wave})
         return
-    # Pending ones are always judged again; what a model caused only when it is named.
-    final = sorted({f.status for f in failures} - PENDING)
-    again = [",".join(final)] if final else []
-    advice = "Judge these again"
-    if all(f.ending == "protocol" for f in failures):
-        advice = f"Correct the {described(outcome.setup.protocol)} first, then judge these again"
-    elif all(f.status == "input_error" for f in failures):
-        advice = "Correct these in the data first, then judge them again"
-    say(f"{advice}: {command('judge', folder, '--retry', *again, *_trusted(recorded_runs(folder)))}")
-
-
-def _trusted(runs: Iterable[RunConfig]) -> list[str]:
-    """Return the words by which the user of `judge --retry` names what it does not take from their own run."""
-    runs = list(runs)
-    judges = [judge.backend for run in runs for judge in (run.judge, *run.role.values())]
-    known = [f"--backend={uri}" for uri in judges if isinstance(uri, str) and foreign(parse_uri(uri))]
-    return [*dict.fromkeys(known), *(["--trust"] if any(True for run in runs for _ in to_open(run)) else [])]
-
-
-def together(outcome: Outcome | None, folder: Path, codes: Mapping[str, int] | None, told: Told) -> None:
-    """Print the judges of a run side by side, if it has several; one by one where there is no such table.
-
-    outcome: of the last judge; None if none has begun.   codes: by judge, for one line of JSON; None for a table.
-    """
-    names = {} if outcome is None else outcome.store.judge_names()
-    if len(names) < 2 and codes is None:
-        return
-    table = None
-    if outcome is not None and outcome.store.findings:
-        table = side_by_side(judged_in(outcome.store))
-    if codes is not None:
-        listed: list[Json] = [{"judge_id": id_, "name": name} for id_, name in names.items()]
-        side = None if table is None else table.to_json()
-        print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": dict(codes), "together": side})
-    elif table is not None:
-        say("")
-        show_table(table)
-    else:
-        show_tables(told.kept)
+    rows = [
+        ["Calls", *(f"{end.calls:,}" for end in ends)],
+        ["Input tokens", *("unknown" if end.input_tokens is None else f"{end.input_tokens:,}" for end in ends)],
+        ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
+        ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
+    ]
+    if ahead.wave is not None:
+        least, most = (end.cost_usd for end in ends)
+        # At least the first step of each conversation goes into a batch.
+        known = [] if least is None or most is None else [f"{least / 2:.4g}", f"at most {most - least / 2:.4g}"]
+        rows.append(["Cost by batch in USD", *(known or ["unknown"] * 2)])
+    heads = ("One call a task", "Every turn used")
+    table("", *heads, rows=rows if lmm else rows[:1], title=f"Estimate: {setup.name}", right=heads)
+    if ahead.wave is not None:
+        say(f"The first wave: {many(ahead.wave.files, 'file')}, {ahead.wave.bytes / 1e6:,.1f} MB.")
+    if lmm:
+        say(f"Prices: {basis}.", "dim")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic.fields import FieldInfo
@@ -12,14 +11,12 @@ from typer import Argument
 from editloupe import plugins
 from editloupe.build.base import open_builder
 from editloupe.cli.options import SETTINGS, type_name
-from editloupe.cli.output import Form, print_json, say, table, warn
+from editloupe.cli.output import Form, say, table
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError, ModelAbsent, UnknownPlugin, did_you_mean
+from editloupe.errors import ConfigError, ModelAbsent, did_you_mean
 from editloupe.protocols.base import make_protocol
 from editloupe.rubrics import builtin_rubrics, load_rubric
 from editloupe.runs.setup import models_of, weights_of
-from editloupe.stats.spec import TableSpec
-from editloupe.values import Json
 
 _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
     "baseline": ("baseline", "rules on pixels, embedded: no key, no GPU, no network; not an LMM"),
@@ -45,91 +42,55 @@ def list_(
     editloupe list protocols dlebench
     editloupe list settings
     """
-    kinds: dict[str, tuple[Callable[[], object], Callable[[str], object]]] = {
-        "protocols": (_protocols, functools.partial(_protocol, as_json=format == "json")),
-        "rubrics": (_rubrics, _rubric),
-        "recipes": (_recipes, _recipe),
-        "backends": (_backends, _backend),
-        "models": (_models, _model),
-        "settings": (_settings, _setting),
+    kinds: dict[str, tuple[Callable[[], Sequence[str]], Callable[[str], tuple[str, ...]], tuple[str, ...]]] = {
+        "protocols": (lambda: plugins.names("protocols"), _protocol_row, ("Protocol", "Package", "Paper", "Metrics")),
+        "rubrics": (builtin_rubrics, _rubric_row, ("Rubric", "Criteria", "Title")),
+        "recipes": (lambda: plugins.names("builders"), _recipe_row, ("Recipe", "Package", "What it makes")),
+        "backends": (lambda: plugins.names("backends"), _backend_row, ("Backend", "URI", "What it is", "From")),
+        "models": (lambda: plugins.names("models"), _model_row, ("Model", "From", "Here")),
+        "settings": (lambda: tuple(SETTINGS), _setting_row, ("Name", "Type", "Default", "What it does")),
     }
     if kind not in kinds:
         raise ConfigError(f"there is no list of {kind!r}; {did_you_mean(kind, kinds)}expected one of {', '.join(kinds)}")
-    every, one = kinds[kind]
-    _ = every() if name is None else one(name)
+    names, row, heads = kinds[kind]
+    known = names()
+    if name is not None and name not in known and not (kind == "rubrics" and name.endswith(".toml")):
+        raise ConfigError(
+            f"there is no {kind[:-1]} {name!r}; {did_you_mean(name, known)}expected one of {', '.join(known)}"
+        )
+    if name is not None and kind in _SHOWN:
+        _SHOWN[kind](name)
+    else:
+        table(*heads, rows=[row(one) for one in (known if name is None else [name])])
+    if kind == "settings":
+        say("--set NAME=VALUE, or a line of editloupe.yaml (NAME: VALUE)", "dim")
+        say("Further: --set role.ROLE=URI, and the protocol's own (editloupe list protocols NAME)", "dim")
     return 0
 
 
-def _protocols() -> None:
-    rows: list[tuple[str, ...]] = []
-    for name in plugins.names("protocols"):
-        try:
-            described = _described(name)
-        except ConfigError as error:
-            warn([str(error)])
-            rows.append((name, plugins.origin("protocols", name), "–", "–"))
-            continue
-        metrics = ", ".join(str(metric["short"] or metric["id"]) for metric in described["metrics"]) or "–"
-        rows.append((name, described["package"], described["paper"] or "–", metrics))
-    table("Protocol", "Package", "Paper", "Metrics", rows=rows)
-
-
-def _protocol(name: str, *, as_json: bool) -> None:
-    described = _described(name)
-    if as_json:
-        print_json(described)
-        return
-    say(f"{name} ({described['package']})", "bold")
-    if described["paper"]:
-        say(f"{described['paper']} {described['url']}".rstrip())
-    if described["problem"]:
-        say(f"Without options: {described['problem']}", "yellow")
-    _print("Roles", ("Role", "What it does"), list(described["roles"].items()))
-    metrics = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in described["metrics"]]
-    _print("Metrics", ("Metric", "Short", "Values", "Better", "Unit"), metrics)
-    made = [(t["title"], ", ".join(t["metrics"]) or "all", t["rows"], t["cell"], t["source"]) for t in described["tables"]]
-    _print("Tables", ("Table", "Metrics", "Rows", "Cell", "Source"), made)
-    _print_fields("Options", described["options"])
-
-
-def _described(name: str) -> dict[str, Any]:
-    """Return everything about a protocol as JSON. Raises ConfigError (unknown, or no protocol)."""
-    cls: Any = plugins.load("protocols", name)
-    problem, metrics, tables = "", [], []
+def _protocol_row(name: str) -> tuple[str, ...]:
+    paper = getattr(plugins.load("protocols", name), "paper", None)
     try:
-        protocol = make_protocol(name)
-        metrics = [metric.to_json() for metric in protocol.metrics]
-        tables = [_table(one) for one in protocol.tables]
+        metrics = ", ".join(metric.short or metric.id for metric in make_protocol(name).metrics) or "–"
     except ConfigError as error:
-        if not hasattr(cls, "Options"):
-            raise
-        # An option without a default: metrics and tables depend on it.
-        problem = str(error)
-    paper = getattr(cls, "paper", None)
-    return {
-        "name": name,
-        "package": plugins.origin("protocols", name),
-        "paper": "" if paper is None else paper.title,
-        "url": "" if paper is None else paper.url,
-        "roles": dict(getattr(cls, "roles", {})),
-        "metrics": metrics,
-        "tables": tables,
-        "options": list(_fields({field.alias or own: field for own, field in cls.Options.model_fields.items()})),
-        "problem": problem,
-    }
+        metrics = f"without options: {error}"
+    return name, plugins.origin("protocols", name), "–" if paper is None else paper.title, metrics
 
 
-def _table(table: Any) -> dict[str, Json]:
-    """Return a table of a protocol: a TableSpec, or a function of the protocol."""
-    if isinstance(table, TableSpec):
-        return table.to_json()
-    # A partial's own docstring is Python's.
-    made = table.func if isinstance(table, functools.partial) else table
-    text = str(getattr(made, "__doc__", None) or getattr(made, "__name__", "a function")).strip().partition("\n")[0]
-    words = text.removeprefix("Return the ").removeprefix("Return ").partition(";")[0].rstrip(".")
-    if isinstance(table, functools.partial) and table.keywords:
-        words += f": {', '.join(f'{name}={value}' for name, value in table.keywords.items())}"
-    return {"title": words[:1].upper() + words[1:], "metrics": [], "rows": "–", "cell": "–", "source": ""}
+def _protocol(name: str) -> None:
+    cls: Any = plugins.load("protocols", name)
+    paper, metrics = getattr(cls, "paper", None), []
+    say(f"{name} ({plugins.origin('protocols', name)})", "bold")
+    if paper is not None:
+        say(f"{paper.title} {paper.url}".rstrip())
+    try:
+        metrics = [metric.to_json() for metric in make_protocol(name).metrics]
+    except ConfigError as error:
+        say(f"Without options: {error}", "yellow")
+    table("Role", "What it does", rows=dict(getattr(cls, "roles", {})).items(), title="Roles")
+    rows = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in metrics]
+    table("Metric", "Short", "Values", "Better", "Unit", rows=rows, title="Metrics")
+    _print_options({field.alias or own: field for own, field in cls.Options.model_fields.items()})
 
 
 def _domain(metric: Any) -> str:
@@ -143,10 +104,9 @@ def _span(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _rubrics() -> None:
-    known = {name: load_rubric(name) for name in builtin_rubrics()}
-    rows = [(name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title) for name, one in known.items()]
-    table("Rubric", "Criteria", "Title", rows=rows)
+def _rubric_row(name: str) -> tuple[str, ...]:
+    one = load_rubric(name)
+    return name, ", ".join(f"{c.name} ({c.short})" for c in one.criteria), one.title
 
 
 def _rubric(name: str) -> None:
@@ -154,117 +114,60 @@ def _rubric(name: str) -> None:
     loaded = load_rubric(name)
     say(f"{loaded.title} (rubric {loaded.id}, digest {loaded.digest[:12]})")
     for criterion in loaded.criteria:
-        title = f"{criterion.name} ({criterion.short})"
-        if criterion.scale is None:
-            rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
-            table("Value", "Label", "Means", rows=rows, title=title)
-            continue
-        title += f": {_span(criterion.scale.low, criterion.scale.high)}{', whole' * criterion.scale.whole}"
-        rows = [(_span(one.low, one.high), one.name, one.text) for one in criterion.penalties]
-        if rows:
-            table("Subtract", "Fault", "When", rows=rows, title=title)
-        else:
-            say(f"{title}, no penalties")
+        title, heads = f"{criterion.name} ({criterion.short})", ("Value", "Label", "Means")
+        rows = [(f"{level.value:g}", level.name, level.description) for level in reversed(criterion.levels)]
+        if criterion.scale is not None:
+            title += f": {_span(criterion.scale.low, criterion.scale.high)}{', whole' * criterion.scale.whole}"
+            heads = ("Subtract", "Fault", "When")
+            rows = [(_span(one.low, one.high), one.name, one.text) for one in criterion.penalties]
+        table(*heads, rows=rows, title=title)
 
 
-def _recipes() -> None:
-    rows = []
-    for name in plugins.names("builders"):
-        try:
-            summary = open_builder(name).summary
-        except ConfigError as error:
-            summary = f"cannot be used: {error}"
-        rows.append((name, plugins.origin("builders", name), summary.partition("\n")[0]))
-    table("Recipe", "Package", "What it makes", rows=rows)
+def _recipe_row(name: str) -> tuple[str, ...]:
+    try:
+        summary = open_builder(name).summary
+    except ConfigError as error:
+        summary = f"cannot be used: {error}"
+    return name, plugins.origin("builders", name), summary.partition("\n")[0]
 
 
 def _recipe(name: str) -> None:
     builder = open_builder(name)
     say(f"{name} ({plugins.origin('builders', name)})", "bold")
     say(builder.summary)
-    _print_fields("Options", list(_fields(builder.Options.model_fields)))
+    _print_options(builder.Options.model_fields)
 
 
-def _backends() -> None:
-    names = plugins.names("backends")
-    rows = [(*_BACKENDS.get(name, (f"{name}/…", "")), plugins.origin("backends", name)) for name in names]
-    table("Backend", "What it is", "From", rows=rows)
+def _backend_row(name: str) -> tuple[str, ...]:
+    return name, *_BACKENDS.get(name, (f"{name}/…", "")), plugins.origin("backends", name)
 
 
-def _backend(name: str) -> None:
-    known = plugins.names("backends")
-    if name not in known:
-        raise UnknownPlugin("backend", name, known)
-    form, what = _BACKENDS.get(name, (f"{name}/…", ""))
-    say(f"{name} ({plugins.origin('backends', name)})", "bold")
-    if what:
-        say(what)
-    say(f"--backend {form}")
-    say(f"What it can do: editloupe check --backend {form.partition('[')[0]}")
-
-
-def _models() -> None:
-    """Print the kinds of models, and what each is here; nothing is loaded or downloaded."""
-    table("Model", "From", "Here", rows=[(name, plugins.origin("models", name), _here(name)) for name in _kinds()])
-
-
-def _kinds() -> tuple[str, ...]:
-    return plugins.names("models")
-
-
-def _here(kind: str) -> str:
-    """Return which weights a kind has here, or why it has none."""
+def _model_row(name: str) -> tuple[str, ...]:
+    """Return which weights a kind of model has here, or why it has none; nothing is loaded or downloaded."""
     try:
-        return str(models_of(weights_of(RunConfig())).get(kind).version)
+        here = str(models_of(weights_of(RunConfig())).get(name).version)
     except (ModelAbsent, ConfigError) as reason:
-        return f"absent: {reason}"
+        here = f"absent: {reason}"
+    return name, plugins.origin("models", name), here
 
 
-def _model(name: str) -> None:
-    if name not in _kinds():
-        raise UnknownPlugin("model", name, _kinds())
-    say(f"{name} ({plugins.origin('models', name)})", "bold")
-    say(_here(name))
+def _setting_row(name: str) -> tuple[str, ...]:
+    return _field_row(name, SETTINGS[name])
 
 
-def _settings() -> None:
-    _print_fields("", list(_fields(SETTINGS)))
-    say("--set NAME=VALUE, a line of editloupe.yaml (NAME: VALUE), or a variable EDITLOUPE_NAME", "dim")
-    say("Further: --set role.ROLE=URI, and the protocol's own (editloupe list protocols NAME)", "dim")
+def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Return what is to be known of a field of a model: name, type, default, help."""
+    default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
+    if isinstance(default, tuple | dict):
+        default = ",".join(map(str, default))
+    shown = "–" if default in (None, "") else str(default)
+    return name, type_name(field.annotation), shown, " ".join((field.description or "").split())
 
 
-def _setting(name: str) -> None:
-    if name not in SETTINGS:
-        raise ConfigError(f"there is no setting {name!r}; {did_you_mean(name, SETTINGS)}see `editloupe list settings`")
-    _print_fields("", list(_fields({name: SETTINGS[name]})))
+def _print_options(options: Mapping[str, FieldInfo]) -> None:
+    rows = [_field_row(*one) for one in options.items()]
+    table("Name", "Type", "Default", "What it does", rows=rows, title="Options")
 
 
-def _fields(fields: Mapping[str, FieldInfo]) -> Iterator[dict[str, Json]]:
-    """Yield what a person and a program must know of each field of a model."""
-    for name, field in fields.items():
-        required = field.is_required()
-        default = None if required else field.get_default(call_default_factory=True)
-        if isinstance(default, tuple | dict):
-            default = ",".join(map(str, default)) or None
-        known: Json = default if isinstance(default, int | float | str | None) else str(default)
-        yield {
-            "name": name,
-            "type": type_name(field.annotation),
-            "required": required,
-            "default": known,
-            "shown": "(required)" if required else "–" if known in (None, "") else str(known),
-            "help": " ".join((field.description or "").split()),
-        }
-
-
-def _print_fields(title: str, fields: Sequence[Mapping[str, Any]]) -> None:
-    rows = [(one["name"], one["type"], one["shown"], one["help"]) for one in fields]
-    _print(title, ("Name", "Type", "Default", "What it does"), rows)
-
-
-def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if not rows:
-        say(f"\n{title}: none")
-        return
-    say("")
-    table(*head, rows=rows, title=title)
+_SHOWN: Final[Mapping[str, Callable[[str], None]]] = {"protocols": _protocol, "rubrics": _rubric, "recipes": _recipe}
+"""Kinds whose items have a page of their own."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
-from editloupe.build.masks import JOURNAL, Masked, open_maker, wanted, write_masks
+from editloupe.build.masks import JOURNAL, open_maker, wanted, write_masks
 from editloupe.cli import options
-from editloupe.cli.options import given, one_run
+from editloupe.cli.options import given, one_run, opt
 from editloupe.cli.output import Form, many, note, print_json, say, say_first, status, stoppable
 from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
@@ -27,13 +27,11 @@ _LISTED: Final = 20
 
 def masks(
     context: typer.Context,
-    path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.")],
-    out: Annotated[Path, Option(metavar="FOLDER", help="A new folder for the same data with masks, an imagefolder.")],
+    path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.", show_default=False)],
+    out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the same data with masks, an imagefolder.")],
     phrase_field: Annotated[
-        str | None, Option(metavar="FIELD", help="Column of the data that names the target; its boxes are not used.")
+        str | None, opt("--phrase-field", "FIELD", "Column of the data that names the target; its boxes are not used.")
     ] = None,
-    boxes: Annotated[bool, Option("--boxes", help="Use the data's boxes alone, and no detector.")] = False,
-    layout: options.Layout = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
@@ -43,10 +41,8 @@ def masks(
     """Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.
 
     The masks are of the source images. Boxes of the data come first, then its phrases (target_name). The same command again
-    continues. Exit code 1 where no sample has a mask in the end.
+    continues. Exit code 1 if no sample has a mask in the end.
     """
-    if boxes and phrase_field is not None:
-        raise ConfigError("--boxes and --phrase-field exclude each other; give one of them")
     run, as_json = one_run(given(context), "build masks"), format == "json"
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / JOURNAL).is_file())):
         raise ConfigError(f"--out {out}: holds other files; name a new or an empty folder")
@@ -56,7 +52,7 @@ def masks(
         outputs=False,
     )  # fmt: skip
     loaded = replace(loaded, samples=loaded.samples[: run.limit])
-    asked = {one.key: wanted(one, phrase_field=phrase_field, boxes=boxes) for one in loaded.samples}
+    asked = {one.key: wanted(one, phrase_field=phrase_field, boxes=False) for one in loaded.samples}
     requests = [one for one in asked.values() if isinstance(one, MaskRequest)]
     if not requests and not any("edit" in sample.masks for sample in loaded.samples):
         raise ConfigError(
@@ -78,29 +74,16 @@ def masks(
     if masked is None:
         note("Stopped before all masks were made or ruled out; the same command continues.")
         return 130
+    told = masked.to_json()
     if as_json:
-        print_json({"folder": str(out), **masked.to_json()})
+        print_json({"folder": str(out), **told})
     else:
-        _tell(path, out, masked)
+        more = f"; {out / METADATA} has all (mask_missing)"
+        say_first([f"no mask: {key}: {reason}" for key, reason in masked.missing.items()], _LISTED, more)
+        say_first([f"rejected: {row.key}: {row.message}" for row in masked.loaded.rejected], _LISTED)
+        how = told["how"]
+        parts = ", ".join(f"{count} by {by}" for by, count in how.items()) if isinstance(how, dict) else ""
+        say(f"{out}: {told['masks']} of {many(len(masked.found), 'sample')} of {path} have a mask{parts and f': {parts}'}.")
+        if masked.made:
+            note("Models drew these masks: look at them before you rely on them.")
     return 0 if len(masked.missing) < len(masked.found) else 1
-
-
-def _tell(path: Path, out: Path, masked: Masked) -> None:
-    """Say what there is now and what is missing."""
-    told: dict[str, Any] = masked.to_json()
-    more = f"; {out / METADATA} has all (mask_missing)"
-    say_first([f"no mask: {key}: {reason}" for key, reason in masked.missing.items()], _LISTED, more)
-    say_first([f"left out: {row.key}: {row.message}" for row in masked.loaded.rejected], _LISTED)
-    parts = ", ".join(f"{count} from {_FROM[how]}" for how, count in told["how"].items())
-    say(f"{out}: {told['masks']} of {many(told['samples'], 'sample')} of {path} have a mask{parts and f': {parts}'}.")
-    if told["median_share"] is not None:
-        say(f"The median mask that was made takes {100 * told['median_share']:.1f} % of its image.", "dim")
-        note("Models drew these masks, and no person: look at them before you rely on them.")
-
-
-_FROM: Final = {
-    "boxes": "the data's boxes",
-    "detector": "a detector's box",
-    "whole image": "a phrase that means the whole image",
-    "data": "the data itself",
-}

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from typer import Option
 
 from editloupe import models
 from editloupe.cli import options
 from editloupe.cli.judge import default_out, judge_all
-from editloupe.cli.options import OUTPUT, given, one_run
+from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, note
 from editloupe.errors import ConfigError, ModelAbsent
 from editloupe.findings import PENDING
@@ -23,25 +22,18 @@ def measure(
     context: typer.Context,
     path: options.DataPath = None,
     measures: Annotated[
-        str | None, Option(metavar="A,B,…", help="Such as mse,psnr,ssim (the default). docs/measures.md has all.")
+        str | None, opt("--measures", "A,B,…", "Such as mse,psnr,ssim (the default). docs/measures.md has all.")
     ] = None,
     mask: Annotated[
         Literal["auto", "apply", "official", "none"] | None,
-        Option(metavar="HOW", help="apply: outside the mask; none; official: as GIE-Bench. Default: auto, apply if any."),
+        opt("--mask", "HOW", "apply: outside the mask; none; official: as GIE-Bench. Default: auto, apply if any."),
     ] = None,
-    layout: options.Layout = None,
     edited: options.Edited = None,
     columns: options.DataColumns = None,
-    fields: options.FieldsFile = None,
     limit: options.Limit = None,
-    sample: options.SampleIds = None,
     device: options.Device = None,
-    out_dir: Annotated[
-        Path | None,
-        Option("--out", metavar="RUN", help="Run folder. Default: runs/NAME-measures.", rich_help_panel=OUTPUT),
-    ] = None,
+    out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-measures.", OUTPUT)] = None,
     format: Form = "table",
-    fail_on_error: options.FailOnError = None,
     sets: options.Sets = None,
 ) -> int:
     """Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.

@@ -3,48 +3,79 @@
 from __future__ import annotations
 
 import functools
-import math
-import os
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from editloupe import files, plugins
 from editloupe.backends.base import settled as settled_uri
 from editloupe.cli.output import note
-from editloupe.config import ALIASES, SHORTHANDS, JudgeConfig, RunConfig, folded, setting_fields
+from editloupe.config import ALIASES, JudgeConfig, RunConfig, folded, setting_fields
 from editloupe.data.hub import local_data
-from editloupe.errors import ConfigError, did_you_mean, nearest
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.runs.trust import Trust
 from editloupe.values import Json
 
 PROJECT: Final = "editloupe.yaml"
-"""Read by `judge` where no PATH is named. It may have come with the data: it is trusted no more than `--config`."""
+"""Read by `judge` if no PATH is given. It may have come with the data, so it is trusted no more than `--config`."""
 OUTPUT: Final = "Output"
-"""The panel of what every command adds: --out, --format."""
+"""The panel of --out, --format and the like."""
 SETTINGS: Final = setting_fields()
-"""What `--set`, a variable EDITLOUPE_NAME, and a line of editloupe.yaml may name."""
+"""What `--set` and a line of editloupe.yaml may name."""
+_NOT_SET: Final = ("config", "trust", "judges_file")
+"""Those of them that only an option gives."""
 
 
-def _setting(name: str, metavar: str, panel: str, *, flag: str = "", **how: Any) -> Any:
-    """Return the option for a setting; its help is the setting's own."""
-    field = SETTINGS[name]
+def opt(flag: str, metavar: str | None, text: str, panel: str | None = None, **how: Any) -> Any:
+    """Return an option with its help text.   metavar: None for a flag, and for a choice of words, which are shown."""
+    return Option(flag, metavar=metavar, help=text, rich_help_panel=panel, show_default=False, **how)
+
+
+def _setting(name: str, metavar: str, panel: str) -> Any:
+    """Return the option of a setting. Its help is the setting's own."""
+    field, flag = SETTINGS[name], f"--{name.replace('_', '-')}"
     shown = f"{field.description}".replace("[", r"\[")
-    if (
-        isinstance(field.default, int | float | str)
-        and not isinstance(field.default, bool)
-        and field.default not in ("", 0, "auto")
-    ):
+    if field.default not in (None, "", 0, "auto") and isinstance(field.default, int | float | str):
         shown += f" Default: {field.default}."
-    flag = flag or f"--{name.replace('_', '-')}"
-    return Option(flag, metavar=metavar, help=shown, rich_help_panel=panel, show_default=False, **how)
+    # Numbers are read as `--set` reads them, so that both are refused in the same words.
+    how = {"parser": functools.partial(value_of, field, flag)} if kind_of(field.annotation) in (int, float) else {}
+    return opt(flag, metavar, shown, panel, **how)
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
+    while get_origin(annotation) in (Union, types.UnionType, Annotated):
+        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
+    return annotation
+
+
+def type_name(annotation: Any) -> str:
+    """Return a type in words: "tool|oracle|plain" for a Literal, "integer", "text"."""
+    kind = kind_of(annotation)
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) in (tuple, dict):
+        return "words" if get_origin(kind) is tuple else "NAME=VALUE"
+    return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
+
+
+def value_of(field: FieldInfo, flag: str, text: str) -> Any:
+    """Return the value of a setting that is given as text. Raises ConfigError."""
+    kind = kind_of(field.annotation)
+    try:
+        if kind in (int, float):
+            return kind(text)
+        if kind is bool:
+            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}[text.lower()]
+    except (ValueError, KeyError):
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        raise ConfigError(f"{flag}: expected {expected}, found {text!r}") from None
+    return [text] if field is SETTINGS["sample"] else text
 
 
 DataPath = Annotated[Path | None, Argument(metavar="PATH", help=SETTINGS["path"].description, show_default=False)]
@@ -81,42 +112,41 @@ Batch = Annotated[bool, _setting("batch", "", "Budget")]
 
 FailOnError = Annotated[float | None, _setting("fail_on_error", "SHARE", OUTPUT)]
 ConfigFile = Annotated[Path | None, _setting("config", "FILE", OUTPUT)]
-TrustRun = Annotated[bool, _setting("trust", "", OUTPUT)]
+TrustFile = Annotated[bool, opt("--trust", None, f"{SETTINGS['trust'].description}", OUTPUT)]
 Sets = Annotated[
-    list[str] | None,
-    Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other setting (`editloupe list settings`); may be repeated.",
-        rich_help_panel=OUTPUT,
-    ),
+    list[str] | None, opt("--set", "NAME=VALUE", "Any other setting (`editloupe list settings`); may be repeated.", OUTPUT)
 ]
 
-
-def finite(value: float | None) -> float | None:
-    """Return the number of an option. Raises BadParameter for "nan" and "inf", which typer reads as numbers."""
-    if value is not None and not math.isfinite(value):
-        raise BadParameter(f"expected a finite number, found {value}")
-    return value
-
-
-Full = Annotated[
-    bool, Option("--full", help="Print every table in a terminal too. A pipe always gets all.", rich_help_panel=OUTPUT)
-]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
+RunFolders = Annotated[list[Path], Argument(metavar="RUN", help="Run folders.", show_default=False)]
+SampleName = Annotated[str | None, Argument(metavar="SAMPLE", help="A sample id, or EDITOR/ID.", show_default=False)]
+CriterionName = Annotated[str | None, opt("--criterion", "NAME", "Only this metric, such as if.")]
+JudgeName = Annotated[str | None, opt("--judge", "NAME", "One judge, by name, URI or beginning of its id.")]
+JudgeNames = Annotated[str | None, opt("--judges", "A,B,…", "Only these judges, by name, URI or beginning of their ids.")]
+RepeatNumber = Annotated[int | None, opt("--repeat", "N", "Only this repeat of a question, from 1.", min=1)]
+HumanFile = Annotated[Path | None, opt("--human", "FILE", "People's labels (CSV, JSONL, Parquet). Default: the data's.")]
+HumanColumns = Annotated[str | None, opt("--columns", "ROLE=COLUMN,…", "What the columns of --human hold.")]
+PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
+Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
+TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
+Full = Annotated[bool, opt("--full", None, "Print every table in a terminal too. A pipe always gets all.")]
+OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
+TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]
 
 
 def given(context: typer.Context) -> dict[str, Any]:
     """Return the settings that a command line gives, by name: its own options, and what `--set` holds, as text."""
-    named = {name: v for name, v in context.params.items() if name in SETTINGS and v is not None and v is not False}
-    texts = context.params.get("sets") or ()
-    return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v != ()}, "set": list(texts)}
+    absent = (None, False)
+    named = {n: v for n, v in context.params.items() if n in SETTINGS and v != () and all(v is not no for no in absent)}
+    texts = list(context.params.get("sets") or ())
+    return {**{name: list(v) if isinstance(v, tuple) else v for name, v in named.items()}, "set": texts}
 
 
-def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, FieldInfo] | None = None) -> list[RunConfig]:
-    """Return the runs that a command line describes, one a judge. A word of the line goes before a variable, and a
-    variable before a file of options. Raises ConfigError.
+def runs(given: dict[str, Any], *, project: bool = False, own: Mapping[str, FieldInfo] | None = None) -> list[RunConfig]:
+    """Return the runs that a command line describes, one a judge. An option goes before a file of settings.
+    Raises ConfigError.
 
-    project: whether editloupe.yaml is read where no path is named.   also: further options that `--set` may name.
+    project: whether editloupe.yaml is read if no path is named.   own: options of a recipe, which `--set` may name.
     """
     given = dict(given)
     file, judges, trusted = given.pop("config", None), given.pop("judges_file", None), given.pop("trust", False)
@@ -128,9 +158,9 @@ def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, Fie
     if judges is not None:
         given["judges"] = _mapping(judges, "names of judges, each with its backend, such as 'small: openai/MODEL'")
     kept = {} if file is None else folded(read_config(file))
-    line = folded(absolute(_with_sets(given, str(kept.get("protocol", "")), also or {})))
     if (trusted or file == Path(PROJECT)) and isinstance(kept.get("path"), str):
         kept["path"] = str(local_data(Path(kept["path"])))
+    line = folded(absolute(_with_sets(given, str(kept.get("protocol", "")), own or {})))
     named = {*line, *(f"option.{name}" for name in line["option"])}
     if "backend" in line or "judges" in line:
         named.add("backend")
@@ -149,23 +179,19 @@ def runs(given: dict[str, Any], *, project: bool = False, also: Mapping[str, Fie
     return [trust.run(run) for run in found]
 
 
-def one_run(given: dict[str, Any], command: str, *, also: Mapping[str, FieldInfo] | None = None) -> RunConfig:
+def one_run(given: dict[str, Any], command: str, *, own: Mapping[str, FieldInfo] | None = None) -> RunConfig:
     """Return the run of a command that takes one judge. Raises ConfigError for several."""
-    found = runs(given, also=also)
+    found = runs(given, own=own)
     if len(found) > 1:
         raise ConfigError(f"editloupe {command} takes one judge; found {', '.join(run.judge.title for run in found)}")
     return settled(found[0])
 
 
-def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return what is given with what `--set` and the environment's variables say. Raises ConfigError."""
+def _with_sets(given: Mapping[str, Any], protocol: str, own: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Return what is given with what `--set` says. Raises ConfigError."""
     found = {name: value for name, value in given.items() if name != "set"}
     texts = [(f"--set {text}", *text.partition("=")) for text in given.get("set", ())]
-    said = {name for _, name, _, _ in texts} | set(found)
-    for variable, name, text in variables():
-        if name not in said:
-            texts.append((f"{variable}={text}", name, "=", text))
-    protocol = str(given.get("protocol") or next((t for _, n, _, t in texts if n == "protocol"), "") or protocol)
+    protocol = str(found.get("protocol") or next((t for _, n, _, t in texts if n == "protocol"), "") or protocol)
     option, role = dict(found.pop("option", {})), dict(found.pop("role", {}))
     for source, name, equals, text in texts:
         name, text = name.strip(), text.strip()
@@ -173,93 +199,29 @@ def _with_sets(given: Mapping[str, Any], protocol: str, also: Mapping[str, Field
             raise ConfigError(f"{source}: expected NAME=VALUE, such as --set max_reply_tokens=2000")
         if name in given:
             raise ConfigError(f"{source}: {name} is given by its option too; give it once")
-        first, dot, rest = name.partition(".")
-        if first == "option" and rest in also:
-            name = rest
-        if name in also:
-            option[name] = value_of(text, also[name], source)
-        elif dot and first in ("role", "option"):
-            (role if first == "role" else option)[rest] = text
-        elif name in SETTINGS and name not in ("config", "trust", "judges_file"):
-            if source.startswith("--set ") and name not in SHORTHANDS and name in _options(protocol):
-                flag = name.replace("_", "-")
-                told = f"--set option.{name}={text} is the protocol's; --{flag} or a line of editloupe.yaml is the run's"
-                raise ConfigError(f"{source}: the protocol has an option {name!r}, and so has the run; {told}")
-            found[name] = value_of(text, SETTINGS[name], source)
+        group, dot, rest = name.partition(".")
+        if dot and group == "role":
+            role[rest] = text
+        elif dot and group == "option":
+            option[rest] = value_of(own[rest], source, text) if rest in own else text
+        elif name in SETTINGS and name not in (*own, *_NOT_SET):
+            found[name] = value_of(SETTINGS[name], source, text)
         else:
-            option[name] = _of_protocol(name, text, source, protocol, also)
+            option[name] = _of_protocol(name, text, source, protocol, own)
     return {**found, "option": option, **({"role": role} if role else {})}
 
 
-def _class(protocol: str) -> Any:
-    return plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
-
-
-def _options(protocol: str) -> list[str]:
-    """Return the names of a protocol's options. Raises ConfigError for a protocol that is not installed."""
-    return [field.alias or own for own, field in _class(protocol).Options.model_fields.items()]
-
-
-def _of_protocol(name: str, text: str, source: str, protocol: str, also: Mapping[str, FieldInfo]) -> str:
-    """Return the text of an option of the protocol. Raises ConfigError, with the nearest name, for what is none."""
-    known = [*also, *_options(protocol)]
-    if name in known or _class(protocol).Options.model_config.get("extra") == "allow":
+def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[str, FieldInfo]) -> Any:
+    """Return the value of a recipe's option, or the text of one of the protocol. Raises ConfigError for others."""
+    if name in own:
+        return value_of(own[name], source, text)
+    found: Any = plugins.load("protocols", protocol or RunConfig.model_fields["protocol"].default)
+    options = found.Options
+    known = [*own, *(field.alias or name for name, field in options.model_fields.items())]
+    if name in known or options.model_config.get("extra") == "allow":
         return text
     hint = did_you_mean(name, [*SETTINGS, *known])
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
-
-
-def value_of(text: str, field: FieldInfo, source: str) -> Any:
-    """Return the value of a setting that is given as text. Raises ConfigError."""
-    kind = kind_of(field.annotation)
-    try:
-        if kind in (int, float):
-            return kind(text)
-        if kind is bool:
-            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}[text.lower()]
-    except (ValueError, KeyError):
-        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise ConfigError(f"{source}: expected {expected}, found {text!r}") from None
-    return [text] if get_origin(kind) is tuple and field is SETTINGS["sample"] else text
-
-
-def kind_of(annotation: Any) -> Any:
-    """Return int for `Annotated[int, …] | None`: the first type of a union, without what annotates it."""
-    while get_origin(annotation) in (Union, types.UnionType, Annotated):
-        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
-    return annotation
-
-
-def type_name(annotation: Any) -> str:
-    """Return a type in words: "tool|oracle|plain" for a Literal, "integer", "text"."""
-    kind = kind_of(annotation)
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) in (tuple, dict):
-        return "words" if get_origin(kind) is tuple else "NAME=VALUE"
-    return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
-
-
-_OURS: Final = "EDITLOUPE_"
-OF_TOOLS: Final = (
-    "device", "detector", "upscaler", "clip", "dino", "lpips", "faces", "preference", "aesthetic", "editor", "segmenter",
-    "picture_budget",
-)  # fmt: skip
-"""Settings whose variables are read where tools and measures are opened (`tools.settings`), also from Python."""
-
-
-def variables() -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, setting, text) for the settings that the environment names; it warns of a variable of no setting."""
-    for variable, text in sorted(os.environ.items()):
-        name = variable.removeprefix(_OURS).lower()
-        if not variable.startswith(_OURS) or name in (*OF_TOOLS, "serve_token") or not text.strip():
-            continue
-        if name in SETTINGS and name not in ("config", "trust", "judges_file"):
-            yield variable, name, text
-        else:
-            near = nearest(name, SETTINGS)
-            hint = f"; did you mean {_OURS}{near.upper()}?" if near else ""
-            note(f"warning: {variable} is set and has no effect: there is no such setting{hint}")
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,29 +297,18 @@ def _mapping(path: Path, expected: str) -> Mapping[Any, Any]:
 
 
 def old_option(flag: str, *, settings: bool) -> str:
-    """Return how what an option of an earlier version said is said now; "" for one that never was.
+    """Return what replaces an option that this command lacks; "" if nothing is known to.
 
-    settings: whether the command takes settings.
+    settings: whether the command takes `--set`.
     """
     if flag in _RENAMED:
         return f"{flag} is now {_RENAMED[flag]}"
-    if not settings:
-        return ""
     name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
-    field = {field: alias for alias, field in ALIASES.items()}.get(name, name)
-    groups: tuple[plugins.Group, ...] = ("protocols", "builders")
-    known = {option: kind for group in groups for one in plugins.names(group) for option, kind in _options_of(group, one)}
-    if field not in (known := {**known, **SETTINGS}):
+    name = {field: alias for alias, field in ALIASES.items()}.get(name, name)
+    if not settings or name not in SETTINGS:
         return ""
-    value = "false" if flag.startswith("--no-") else "true" if kind_of(known[field].annotation) is bool else "VALUE"
-    return f"{flag} is now --set {field}={value}"
-
-
-def _options_of(group: plugins.Group, name: str) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the options of a protocol or a recipe; none of one that cannot be opened."""
-    with suppress(ConfigError):
-        found: Any = plugins.load(group, name)
-        yield from getattr(found, "Options", BaseModel).model_fields.items()
+    value = "false" if flag.startswith("--no-") else "true" if kind_of(SETTINGS[name].annotation) is bool else "VALUE"
+    return f"{flag} is now --set {name}={value}"
 
 
 _RENAMED: Final[Mapping[str, str]] = {
@@ -367,7 +318,6 @@ _RENAMED: Final[Mapping[str, str]] = {
     "--latex": "--format latex",
     "--option": "--set NAME=VALUE",
     "--role": "--set role.ROLE=URI",
-    "--judges": "--judges-file FILE",
     "--status": "judge RUN --retry STATUS",
 }
 """Options of earlier versions that became another option → that."""

@@ -1,4 +1,4 @@
-"""Where a command's words go: results to standard output, progress and remarks to standard error."""
+"""Console output: results go to standard output, progress and remarks to standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -34,43 +34,34 @@ Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
-class _Chosen:
-    """The form of this command's tables."""
-
-    form: Format = "table"
-
-
-_chosen: Final = _Chosen()
+_chosen: Final[dict[str, Format]] = {"form": "table"}
+"""How this command's tables are printed."""
 
 
 def choose_format(form: Format) -> Format:
     """Say how this command's tables are printed, and return it."""
-    _chosen.form = form
+    _chosen["form"] = form
     return form
 
 
 Form = Annotated[
     Format,
     Option(
-        "--format",
-        callback=choose_format,
-        show_default=False,
-        metavar="FORM",
+        "--format", callback=choose_format, show_default=False, metavar="FORM", rich_help_panel="Output",
         help="Print table (default), json, csv, md or latex.",
-        rich_help_panel="Output",
     ),
-]
+]  # fmt: skip
 """The option of a command that prints tables."""
 
 
 def chosen_form() -> Format:
     """Return how this command's tables are printed."""
-    return _chosen.form
+    return _chosen["form"]
 
 
 def for_programs() -> bool:
     """Return whether this command's tables are printed for programs."""
-    return _chosen.form != "table"
+    return _chosen["form"] != "table"
 
 
 def in_brief(full: bool) -> bool:
@@ -78,18 +69,11 @@ def in_brief(full: bool) -> bool:
     return not full and not for_programs() and out().is_terminal
 
 
-class _Plain(Console):
-    """Standard output that is no terminal."""
-
-    plain_tables = True
-
-
 @cache
 def out() -> Console:
     """Return standard output."""
     # Named, so that tables are drawn with what its encoding has.
-    kind = Console if sys.stdout.isatty() else _Plain
-    return kind(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False)
+    return Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=False)
 
 
 @cache
@@ -130,13 +114,13 @@ def show_table(shown: Table) -> None:
     """Print one table in the form that was chosen."""
     from editloupe.figures import render  # not needed by a command that prints no table
 
-    if _chosen.form == "json":
+    if _chosen["form"] == "json":
         print_json(shown.to_json())
-    elif _chosen.form == "csv":
+    elif _chosen["form"] == "csv":
         write(render.records_csv(shown.records()))
-    elif _chosen.form == "md":
+    elif _chosen["form"] == "md":
         write(render.markdown(shown) + "\n")
-    elif _chosen.form == "latex":
+    elif _chosen["form"] == "latex":
         write(render.latex(shown) + "\n")
     elif out().is_terminal:
         out().print(render.terminal(shown))
@@ -145,7 +129,7 @@ def show_table(shown: Table) -> None:
 
 
 def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "name one with --table NAME") -> None:
-    """Print tables, or the one of a name.   choose: what to do where there are several and CSV is asked for.
+    """Print tables, or the one of a name.   choose: what to do if there are several and CSV is asked for.
 
     Raises ConfigError: no table of this name; several in one CSV.
     """
@@ -153,9 +137,9 @@ def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: s
     found = [one for one in tables if wanted in (None, one.name)]
     if wanted is not None and not found:
         raise ConfigError(f"--table {wanted}: there is no table of this name; there are {', '.join(names)}")
-    if _chosen.form == "csv" and len({one.name for one in found}) > 1:
+    if _chosen["form"] == "csv" and len({one.name for one in found}) > 1:
         raise ConfigError(f"a CSV holds one table, and there are {len(names)}: {', '.join(names)}; {choose}")
-    if _chosen.form == "csv" and len(found) > 1:
+    if _chosen["form"] == "csv" and len(found) > 1:
         # The same table of several judges: its records name the judge.
         from editloupe.figures import render
 
@@ -169,11 +153,11 @@ def show_whole(
     tables: Sequence[Table], name: str | None, to_json: Callable[[], Mapping[str, Json]], markdown: Callable[[], str]
 ) -> bool:
     """Print the table of a name, or all for programs. Return False where people read, who get it in a form of their own."""
-    if name is None and _chosen.form == "table":
+    if name is None and _chosen["form"] == "table":
         return False
-    if name is None and _chosen.form == "json":
+    if name is None and _chosen["form"] == "json":
         print_json(to_json())
-    elif name is None and _chosen.form == "md":
+    elif name is None and _chosen["form"] == "md":
         write(markdown())
     else:
         show_tables(tables, name)
@@ -183,25 +167,23 @@ def show_whole(
 def _text(shown: Table) -> str:
     """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
     places = shown.shown
-    columns = [shown.columns[i] for i in places]
     cells = [[safe(row.cells[i].text).split("\n") for i in places] for row in shown.rows]
-    cells.insert(0, [[safe(column.title)] for column in columns])
-    widths = [max(cell_len(line) for row in cells for line in row[at]) for at in range(len(columns))]
-
-    def lines(row: Sequence[Sequence[str]]) -> Iterator[str]:
+    cells.insert(0, [[safe(shown.columns[i].title)] for i in places])
+    widths = [max(cell_len(line) for row in cells for line in row[at]) for at in range(len(places))]
+    lines: list[str] = []
+    for row in cells:
         for number in range(max(map(len, row), default=0)):
             line = ""
-            for text, width, column in zip(row, widths, columns, strict=True):
+            for at, text, width in zip(places, row, widths, strict=True):
                 part = text[number] if number < len(text) else ""
                 space = " " * (width - cell_len(part))
-                line += f" {part}{space} " if column.words else f" {space}{part} "
-            yield line.rstrip()
-
-    head, *body = ["\n".join(lines(row)) for row in cells]
-    rule = " " + "-" * (sum(widths) + 2 * len(widths) - 2)
+                line += f" {part}{space} " if shown.columns[at].words else f" {space}{part} "
+            lines.append(line.rstrip())
+        if len(lines) == 1:
+            lines.append(" " + "-" * (sum(widths) + 2 * len(widths) - 2))
     title = ["", safe(shown.title)] if shown.title else []
     caption = [safe(shown.caption)] if shown.caption else []
-    return "\n".join([*map(safe, shown.notes), *title, "", head, rule, *body, "", *caption]) + "\n"
+    return "\n".join([*map(safe, shown.notes), *title, "", *lines, "", *caption]) + "\n"
 
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:
@@ -255,7 +237,7 @@ def slug(text: str) -> str:
 
 
 def tell_traces(wanted: bool) -> None:
-    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError where they cannot."""
+    """Say that traces go to LangSmith, if they are wanted. Raises ConfigError if they cannot be sent."""
     if wanted:
         from editloupe.backends.langsmith import announcement
 
@@ -269,69 +251,16 @@ def send_traces() -> None:
         note("LangSmith did not take all traces.")
 
 
-class _Unfailing(io.RawIOBase):
-    """A standard stream of which the rest is dropped once it cannot be written: its reader has gone, or a disk is full.
-
-    A command then ends its work as if it had been read.
-    """
-
-    failure: OSError | None = None
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._number
-
-    def write(self, data: Any) -> int:
-        if self.failure is None:
-            try:
-                return os.write(self._number, data)
-            except OSError as error:
-                self.failure = error
-        return len(data)
-
-
-_SIDE: Final = re.compile(r"0*[1-9][0-9]{0,4}")
-"""A width or height of a terminal."""
-
-
 def prepare_streams() -> None:
-    """Make the standard streams take all that is printed: also characters that their encoding lacks, as escapes.
-
-    A width or height in the environment in which nothing can be printed (0, -1, a word) counts as not set.
-    """
-    _chosen.form = "table"
-    for name in ("COLUMNS", "LINES"):
-        if not _SIDE.fullmatch(os.environ.get(name, "")):
-            os.environ.pop(name, None)
+    """Make the standard streams take all that is printed: characters that their encoding lacks become escapes."""
+    _chosen["form"] = "table"
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             # It was closed before the start (`>&-`). The next file that is opened must not get its number.
-            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open until the end
-        elif stream is getattr(sys, f"__{name}__") and not stream.isatty():
-            stream.flush()
-            stream = io.TextIOWrapper(
-                io.BufferedWriter(_Unfailing(stream.fileno())),
-                encoding=stream.encoding,
-                errors="backslashreplace",
-                line_buffering=stream.line_buffering,
-                write_through=stream.write_through,
-            )
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - it stays open until the end
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-        setattr(sys, name, stream)
-
-
-def output_failure() -> OSError | None:
-    """Return why standard output could not be written; None if it was, or if its reader has gone (`| head`)."""
-    sys.stdout.flush()
-    failure = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failure", None)
-    return None if isinstance(failure, BrokenPipeError) else failure
 
 
 GRACE_S: Final = 5.0

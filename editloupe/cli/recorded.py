@@ -6,7 +6,7 @@ from pathlib import Path
 
 from editloupe.cli.options import read_config
 from editloupe.config import RunConfig
-from editloupe.errors import ConfigError
+from editloupe.errors import ConfigError, did_you_mean
 from editloupe.figures.judged import Judged, chosen
 from editloupe.findings import Finding
 from editloupe.runs.judges import names_of
@@ -35,7 +35,7 @@ def recorded_runs(folder: Path) -> list[RunConfig]:
 
 
 def run_toolbox(store: RunStore, trust: Trust) -> Toolbox:
-    """The run's tools, opened with the weights of its config.yaml.
+    """Return the run's tools, opened with the weights of its config.yaml.
 
     Raises ConfigError for weights that only the run folder names.
     """
@@ -76,27 +76,21 @@ def findings_of(
     findings = [f for f in store.current() if sample in (None, f.sample_id, f.about.key)]
     if not findings and sample is not None:
         known = list(dict.fromkeys(f.sample_id for f in store.current()))
-        near = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
-        raise ConfigError(f"{store.folder}: no finding for sample {sample!r}; the samples are {near or 'none yet'}")
+        near = did_you_mean(sample, known) + ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+        raise ConfigError(f"{store.folder}: no finding for sample {sample!r}; {near or 'none yet'}")
     names = names_of(store.info.get("judges"))
     judges = set(names)
     if judge is not None:
         judges = {*store.judges_called(judge), *(id_ for id_, name in names.items() if name == judge)}
-    metric = None if criterion is None else metric_id(store, criterion)
+    metric = criterion
+    if criterion is not None and all(f.metric != criterion for f in store.findings.values()):
+        try:
+            metric = store.metric_set().metric(criterion).id
+        except ConfigError as error:
+            raise ConfigError(f"{store.folder}: {error}") from error
     found = [f for f in findings if metric in (None, f.metric) and f.judge_id in judges and repeat in (None, f.repeat + 1)]
     if findings and not found:
         asked = {"criterion": criterion, "judge": judge, "repeat": repeat}
         wanted = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-        where = f"{store.folder}: " if sample is None else f"{store.folder}, sample {sample!r}: "
-        raise ConfigError(f"{where}no finding for {wanted}; the run's judges are {', '.join(names.values())}")
+        raise ConfigError(f"{store.folder}: no finding for {wanted}; the run's judges are {', '.join(names.values())}")
     return found
-
-
-def metric_id(store: RunStore, name: str) -> str:
-    """Return the id of a question, or of a metric by its id or short name. Raises ConfigError if the run has none such."""
-    if any(f.metric == name for f in store.findings.values()):
-        return name
-    try:
-        return store.metric_set().metric(name).id
-    except ConfigError as error:
-        raise ConfigError(f"{store.folder}: {error}") from error

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.arguments import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
-from editloupe.cli.output import Form, chosen_form, note, print_json, say, show_tables, status, warn
+from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
+from editloupe.cli.output import Form, note, print_json, say, show_tables, status, warn
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
@@ -66,10 +66,14 @@ def replay(
     """
     changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
-    _refuse("--at STEP", at is not None, {"--add-instruction": hint})
-    _refuse("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above})
-    _refuse("--model live or --at STEP", live, {"--backend": backend})
-    _refuse("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir})
+    for needs, given, wanting in (
+        ("--at STEP", at is not None, {"--add-instruction": hint}),
+        ("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above}),
+        ("--model live or --at STEP", live, {"--backend": backend}),
+        ("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir}),
+    ):
+        if not given and (named := [name for name, value in wanting.items() if value is not None]):
+            raise ConfigError(f"{', '.join(named)}: only with {needs}")
     if (at is not None) + (model == "live") + bool(changes) > 1:
         raise ConfigError("--model live, --at STEP and --rubric are three ways to use a recording; give one of them")
     chosen: dict[str, Any] = {"sample": sample, "criterion": criterion, "judge": judge, "repeat": repeat}
@@ -77,12 +81,11 @@ def replay(
         from editloupe.cli.rescoring import score_again
 
         return score_again(run, changes, chosen, out_dir)
+    place = _writable(run, out_dir) if live else run
     if at is not None:
         from editloupe.cli.forking import go_on
 
-        place = _writable(run, out_dir)
         return go_on(place, chosen, at=at, backend=backend, hint=hint, trusted=trust)
-    place = _writable(run, out_dir) if live else run
     # What is done live is written beside the run.
     with closing(RunStore.edit(place) if live else RunStore.read(place)) as store:
         store.refuse_rescored()
@@ -90,29 +93,30 @@ def replay(
         if limit is not None:
             keys = fixed_set(findings, limit)
             findings = [f for f in findings if f.about.key in keys and not f.repeat]
-        done: list[Replayed] = []
         trusted = Trust(source=store.folder, whole=trust, tell=note)
-        with status("replaying", hidden=form == "json") as line:
-            for one in _replayed(store, trusted, findings, model, observations, backend):
-                done.append(one)
-                if len(done) % 10 == 0:
-                    line.update(f"replaying, {len(done):,} of {len(findings):,} tasks")
+        with status("replaying", hidden=form == "json"):
+            done = list(_replayed(store, trusted, findings, model, observations, backend))
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
     found = flips(done, store.samples, store.folder) if model == "live" else None
-    _report(done, found, store, f"{model} model, {observations} tools", untraced=sum(f.trace is None for f in findings))
+    if form == "json":
+        for one in done:
+            print_json(one.to_json())
+        if found is not None:
+            print_json({"event": "flips", **found.to_json()})
+    else:
+        _report(done, found, store, f"{model} model, {observations} tools")
     warn(store.problems)
-    return _ended(done, found, fail_above)
-
-
-def _refuse(needs: str, given: bool, wanting: dict[str, Any]) -> None:
-    """Raise ConfigError for options that go with something that is not given."""
-    if not given and (named := [name for name, value in wanting.items() if value is not None]):
-        raise ConfigError(f"{', '.join(named)}: only with {needs}")
+    code = exit_code(done, live_model=found is not None)
+    if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
+        return code
+    changed = "The judge has changed by more than --fail-above allows."
+    say("Nothing was judged, so that --fail-above cannot be held." if found.highest is None else changed, "bold red")
+    return 4
 
 
 def _writable(run: Path, out: Path | None) -> Path:
-    """Return the run to write in: a copy in `out`, or in a temporary folder where the run is part of the package."""
+    """Return the run to write in: a copy in `out`, or in a temporary folder if the run is part of the package."""
     shipped = Path(editloupe.__file__).resolve().parent
     if out is None and shipped not in run.resolve().parents:
         return run
@@ -121,7 +125,7 @@ def _writable(run: Path, out: Path | None) -> Path:
         out = Path(tempfile.mkdtemp(prefix="editloupe-")) / run.name
         note(f"{run} came with editloupe and stays as it is; what is new is written to {out}. --out DIR chooses the place.")
     elif out.exists():
-        raise ConfigError(f"--out {out} is there already; name a new folder, in which the run is copied and goes on")
+        raise ConfigError(f"--out {out} exists already; name a new folder, in which the run is copied and goes on")
     shutil.copytree(run, out, symlinks=True)  # a link stays one, and is refused where the copy is opened
     return out
 
@@ -146,7 +150,10 @@ def _replayed(
         live = Live(backend=opened, toolbox=toolbox)
         live.check(judge)
         replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
-        yield from replay.tasks(mine, concurrency=_at_once(store.folder) if opened is not None else 1)
+        at_once = 1
+        if opened is not None and (store.folder / "config.yaml").exists():
+            at_once = recorded_runs(store.folder)[0].concurrency or 1
+        yield from replay.tasks(mine, concurrency=at_once)
 
 
 def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
@@ -154,22 +161,8 @@ def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
     recorded = store.spec.identity.get("tools")
     for name, now in toolbox.versions().items():
         then = recorded.get(name) if isinstance(recorded, Mapping) else None
-        if then not in (None, now) and chosen_form() != "json":
-            say(f"{name} was recorded as version {then!r} and is {now!r} here.")
-
-
-def _at_once(folder: Path) -> int:
-    """Return how many tasks run together: as many as in the run."""
-    return (recorded_runs(folder)[0].concurrency or 1) if (folder / "config.yaml").exists() else 1
-
-
-def _ended(done: Sequence[Replayed], found: Flips | None, fail_above: float | None) -> int:
-    code = exit_code(done, live_model=found is not None)
-    if found is None or fail_above is None or (found.highest is not None and found.highest <= fail_above):
-        return code
-    changed = "The judge has changed by more than --fail-above allows."
-    say("Nothing was judged, so that --fail-above cannot be held." if found.highest is None else changed, "bold red")
-    return 4
+        if then not in (None, now):
+            note(f"{name} was recorded as version {then!r} and is {now!r} here.")
 
 
 _WORDS = {
@@ -181,20 +174,13 @@ _WORDS = {
 }
 
 
-def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how: str, *, untraced: int) -> None:
-    if chosen_form() == "json":
-        for one in done:
-            print_json(one.to_json())
-        if found is not None:
-            print_json({"event": "flips", **found.to_json()})
-        return
+def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how: str) -> None:
     tools = [_tools_table(done)] if any(one.compared for one in done) else []
     show_tables([*tools, *([] if found is None else [found.table()])], choose="take --format json")
     bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
-    judges = store.judge_names()
-    several = len({one.recorded.judge_id for one in done if one.recorded is not None}) > 1
+    names = store.judge_names()
     for one in bad[:_SHOWN]:
-        who = f", {judges.get(one.recorded.judge_id)}" if several and one.recorded is not None else ""
+        who = f", {names.get(one.recorded.judge_id)}" if len(names) > 1 and one.recorded is not None else ""
         say(f"\n{one.about}, {one.metric}{who}: {_WORDS[one.verdict]}", "bold")
         told = [one.message] if one.message else []
         for compared in one.compared:
@@ -211,33 +197,30 @@ def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how:
         say(found.models, "bold yellow" if found.model_changed else "")
     counts = Counter(one.verdict for one in done)
     verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
-    skipped = f"; {untraced} findings have no trace" if untraced else ""
-    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts or 'none'}{skipped}.")
+    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts}.")
 
 
 def _tools_table(done: Sequence[Replayed]) -> Table:
-    """One row a tool: calls, how they compare, and the worst that was measured."""
+    """Return a row a tool: its calls, how they compare, and the worst that was measured."""
     rows: list[Row] = []
     found = [compared for one in done for compared in one.compared]
     for tool in dict.fromkeys(c.tool for c in found):
         mine = [c for c in found if c.tool == tool]
-        worst = []
-        if differing := [c.max_abs for c in mine if c.max_abs is not None]:
-            worst.append(f"pixel {max(differing)} of 255")
-        if decibels := [c.psnr_db for c in mine if c.psnr_db is not None]:
-            worst.append(f"PSNR {min(decibels):.1f} dB")
-        if (iou := min(c.iou for c in mine)) < 1:
-            worst.append(f"IoU {iou:.3f}")
-        if (text := max(c.text for c in mine)) > 0:
-            worst.append(f"text {text:.1%}")
+        pixels, decibels = (
+            [c.max_abs for c in mine if c.max_abs is not None],
+            [c.psnr_db for c in mine if c.psnr_db is not None],
+        )
+        iou, text = min(c.iou for c in mine), max(c.text for c in mine)
+        worst = [f"pixel {max(pixels)} of 255"] if pixels else []
+        worst += [f"PSNR {min(decibels):.1f} dB"] if decibels else []
+        worst += [f"IoU {iou:.3f}"] * (iou < 1) + [f"text {text:.1%}"] * (text > 0)
         counts = Counter(c.verdict for c in mine)
         figures = {"calls": len(mine), **{v.replace(" ", "_"): counts[v] for v in _COMPARED}}
         cells = (Cell(name=name, value=count) for name, count in figures.items())
         rows.append(Row(cells=(words(tool, name="tool"), *cells, words(", ".join(worst) or "–", name="worst"))))
     head = ("Tool", "Calls", *_COMPARED.values())
-    title = "Observations made again, against the recorded ones"
     columns = (*(Column(title=text, words=text == "Tool") for text in head), Column(title="Worst", words=True))
-    return Table(name="tools", title=title, columns=columns, rows=tuple(rows))
+    return Table(name="tools", title="Observations: live against recorded", columns=columns, rows=tuple(rows))
 
 
 _COMPARED: Final[Mapping[Any, str]] = {

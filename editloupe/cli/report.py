@@ -1,4 +1,4 @@
-"""`editloupe report`: the tables of one or several runs, from what was judged and with no model."""
+"""`editloupe report`: the tables of one or several runs. No model is asked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe import files
-from editloupe.cli.arguments import Full, RunFolders, TableName, opt
+from editloupe.cli.options import Full, RunFolders, TableName, opt
 from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
 from editloupe.figures.closing import brief_tables
 from editloupe.figures.judged import read_judged
-from editloupe.figures.report import Report, make_report, write_report
+from editloupe.figures.report import make_report, write_report
 
 
 def report(
@@ -37,31 +37,26 @@ def report(
     if figures is not None:
         written = [files.write_whole(figures / picture, data) for picture, data in found.pictures()]
         note(f"{len(written)} plots in {figures}, as PDF and PNG")
+    together = [found.together] if found.together else []
     tables = [table for section in found.sections for table in section.tables]
-    if show_whole([*tables, *([found.together] if found.together else [])], name, found.to_json, found.markdown):
+    if show_whole([*tables, *together], name, found.to_json, found.markdown):
         return 0
-    _print(found, brief=in_brief(full))
-    folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
-    if folder is None:
-        note("Give --out DIR to keep tables and plots of several runs.")
-        return 0
-    written = write_report(found, folder, below=out_dir or runs[0])
-    say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, {plots.written()}")
-    return 0
-
-
-def _print(found: Report, *, brief: bool) -> None:
     for line in found.incomplete:
         say(line, "yellow")
     for section in found.sections:
         say(section.judged.describe(), "bold")
         warn(section.judged.notes)
-        first = brief_tables(section.judged.protocol, section.judged.frame) if brief else []
-        for table in first or section.tables:
+        brief = brief_tables(section.judged.protocol, section.judged.frame) if in_brief(full) else []
+        for table in brief or section.tables:
             show_table(table)
-        if first:
+        if brief:
             say(f"{len(section.tables)} tables with --full: {', '.join(table.title for table in section.tables)}", "dim")
         say("")
-    if found.together is not None:
-        show_table(found.together)
+    for table in together:
+        show_table(table)
     warn(found.notes)
+    folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
+    if folder is not None:
+        written = write_report(found, folder, below=out_dir or runs[0])
+        say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, {plots.written()}")
+    return 0

@@ -21,14 +21,20 @@ _SHOWN = 20
 
 
 def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any], out: Path | None) -> int:
-    """Print what other options of the protocol change, and write it where `out` is named. Return the exit code."""
+    """Print what other options of the protocol change, and write it if `out` is named. Return the exit code.
+
+    Raises ConfigError if no finding can be read by them.
+    """
     store = RunStore.read(run)
     protocol = protocol_with(store, changes)
     if out is not None and out.resolve() == run.resolve():
         raise ConfigError(f"--out {out} is the run itself, whose findings stay as they are; name another folder")
     done = list(rescore(store, protocol))
-    if not done:
-        raise ConfigError(f"{run}: nothing to score: the run has no findings")
+    if all(one.now is None for one in done):
+        asked = ", ".join(dict.fromkeys(one.before.metric for one in done)) or "no criterion"
+        read = ", ".join(metric.id for metric in protocol.metrics)
+        why = f": {done[0].reason}" if done else ""
+        raise ConfigError(f"{run}: no answer can be scored again{why}. The run asked {asked}; expected some of {read}")
     if out is not None:
         write_rescored(store, protocol, done, out)
     if any(value is not None for value in chosen.values()):
@@ -39,22 +45,16 @@ def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any]
             print_json(one.to_json())
     else:
         _report(done, store, protocol)
-        if set(changes) - {"rubric"}:
-            told = command("report", out) if out else "write the run with --out, then report it"
-            say(f"Scores made from findings follow the new options: {told}")
         if out is not None:
             say(f"Written: {command('show', out)}")
     warn(store.problems)
-    return 1 if all(one.now is None for one in done) else 0
+    return 0
 
 
 def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> None:
     show_tables(list(_tables(done, store, protocol)), choose="take --format json")
     if any(isinstance(one.before.answer, Number) and one.before.role != "measure" for one in done):
-        say(
-            "Numbers stay as the judge gave them: none is converted to another scale, and one outside it is off_menu. "
-            "Penalties are words of the prompt, so that others change no recorded number; judge again for that."
-        )
+        say("Numbers stay as the judge gave them: they are not converted to another scale, and one outside it is off_menu.")
     changed = [one for one in done if one.changed]
     lines = [
         f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
@@ -63,7 +63,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
     ]
     say_first(lines, _SHOWN, "; --format json lists all.")
     reasons = Counter(one.reason for one in done if one.reason)
-    warn(f"{many(count, 'finding')} left out: {reason}" for reason, count in reasons.items())
+    warn(f"{many(count, 'finding')} not scored: {reason}" for reason, count in reasons.items())
     say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
 
 

@@ -8,79 +8,66 @@ import socket
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
-from typer import Option
 
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
-from editloupe.cli.options import finite, given, one_run, read_text
+from editloupe.cli.options import given, one_run, opt, read_text
 from editloupe.cli.output import note, tell_traces
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.run import default_concurrency
 from editloupe.runs.setup import open_setup
 
-TOKEN = "EDITLOUPE_SERVE_TOKEN"
-EXTRA = ("prometheus_client", "httpx")
+TOKEN: Final = "EDITLOUPE_SERVE_TOKEN"
+EXTRA: Final = ("prometheus_client", "httpx")
 """What the extra `serve` brings."""
-MAX_PIXELS = 40_000_000
-"""Of an image that a client sends."""
+MAX_PIXELS: Final = 40_000_000
+"""Maximum pixels of an image that a client sends."""
+TIMEOUT_S: Final = 600.0
+"""Seconds for one edit, waiting included; then 504."""
+GRACE_S: Final = 30
+"""Seconds to finish in when stopped."""
 
 
 def serve(
     context: typer.Context,
-    out_dir: Annotated[Path, Option("--out", metavar="RUN", help="Run folder, where the trace of every verdict stays.")],
-    host: Annotated[str, Option(help="Address to listen at; loopback alone unless told otherwise.")] = "127.0.0.1",
-    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="0 takes a free one and says which.")] = 8321,
-    concurrency: Annotated[
-        int | None, Option(metavar="N", min=1, max=1024, help="Edits at once. Default: cores, or what the endpoint takes.")
-    ] = None,
-    max_queue: Annotated[
-        int, Option(metavar="N", min=0, max=100_000, help="Edits that may wait; further ones get 503.")
-    ] = 128,
-    timeout: Annotated[
-        float,
-        Option(
-            metavar="S", min=0.1, max=604_800, callback=finite, help="Seconds for one edit, waiting included; then 504."
-        ),
-    ] = 600.0,
-    grace: Annotated[int, Option(metavar="S", min=0, max=604_800, help="Seconds to finish in when told to stop.")] = 30,
-    max_body_mb: Annotated[
-        float, Option(metavar="MB", min=0.001, max=1024, callback=finite, help="Largest request.")
-    ] = 32.0,
+    out_dir: Annotated[Path, opt("--out", "RUN", "Run folder, where the trace of every verdict stays.")],
+    host: Annotated[str, opt("--host", "NAME", "Address to listen at. Default: loopback alone.")] = "127.0.0.1",
+    port: Annotated[int, opt("--port", "N", "0 takes a free one and says which.", min=0, max=65535)] = 8321,
+    concurrency: options.Concurrency = None,
+    max_queue: Annotated[int, opt("--max-queue", "N", "Edits that may wait; further ones get 503.", min=0)] = 128,
+    max_body_mb: Annotated[float, opt("--max-body-mb", "MB", "Largest request.", min=0.001, max=1024)] = 32.0,
     root: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Images below this folder may be named by path. Default: none may.")
+        Path | None, opt("--root", "FOLDER", "Images below this folder may be named by path. Default: none may.")
     ] = None,
     image_host: Annotated[
-        list[str] | None, Option(metavar="HOST[:PORT]", help="Images may be fetched from it by URL; may be repeated.")
+        list[str] | None, opt("--image-host", "HOST[:PORT]", "Images may be fetched from it by URL; may be repeated.")
     ] = None,
     token_file: Annotated[
-        Path | None, Option(metavar="FILE", help=f"Clients must show the token in this file. Or set {TOKEN}.")
+        Path | None, opt("--token-file", "FILE", f"Clients must show the token in this file. Or set {TOKEN}.")
     ] = None,
     door: Annotated[
-        str | None, Option(metavar="NAME", help="Another project's wire too, such as flow-grpo. It has no token.")
+        str | None, opt("--door", "NAME", "Another project's wire too, such as flow-grpo. It has no token.")
     ] = None,
     no_score: Annotated[
-        Literal["error", "group-mean"], Option(help="What a door answers for an edit without a score.")
+        Literal["error", "group-mean"], opt("--no-score", None, "What a door answers for an edit without a score.")
     ] = "error",
     reward: Annotated[
-        str | None, Option(metavar="EXPR", help="Over metrics from 0 to 1, such as '0.7*IF+0.3*VC'. Default: the mean.")
+        str | None, opt("--reward", "EXPR", "Over metrics from 0 to 1, such as '0.7*IF+0.3*VC'. Default: the mean.")
     ] = None,
     canary: Annotated[
-        int | None, Option(metavar="N", min=1, help="After N edits of a door, judge one as unchanged and as black.")
+        int | None, opt("--canary", "N", "After N edits of a door, judge one as unchanged and as black.", min=1)
     ] = None,
     protocol: options.ProtocolName = None,
     mode: options.Mode = None,
-    rubric: options.Rubric = None,
     backend: options.Backends = None,
-    config: options.ConfigFile = None,
-    trust: options.TrustRun = False,
     sets: options.Sets = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
     if root is not None and not root.is_dir():
-        raise ConfigError(f"--root {root}: is no folder; expected the one below which images may be named")
+        raise ConfigError(f"--root {root}: is not a folder; expected the one below which images may be named")
     named = os.environ.get(TOKEN, "").strip() or None
     token = named if token_file is None else read_text(token_file, "--token-file", "the token that clients must show")
     try:
@@ -93,7 +80,7 @@ def serve(
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise MissingExtra("The HTTP service", "serve") from error
-    run = one_run({name: v for name, v in given(context).items() if name != "concurrency"}, "serve")
+    run = one_run(given(context), "serve")
     setup = open_setup(run)
     tell_traces(run.langsmith)
     if run.max_connections is not None:
@@ -107,42 +94,24 @@ def serve(
         hosts=frozenset(name.lower() for name in image_host or ()),
         max_bytes=max_body,
     )
-    listening = _listen(host, port)
+    listening = listen(host, port)
     hanging: list[int] = []
+    at_once = run.concurrency or default_concurrency(setup, run.max_connections)
     try:
-        at_once = concurrency or default_concurrency(setup, run.max_connections)
         service = Service(
-            setup,
-            out_dir,
-            sources=sources,
-            max_pixels=MAX_PIXELS,
-            concurrency=at_once,
-            waiting=max_queue,
-            timeout_s=timeout,
-            reward=reward,
-        )
+            setup, out_dir, sources=sources, max_pixels=MAX_PIXELS, concurrency=at_once, waiting=max_queue,
+            timeout_s=TIMEOUT_S, reward=reward,
+        )  # fmt: skip
         app = make_app(
-            service,
-            max_body=max_body,
-            token=token,
-            hosts=hosts,
-            on_close=hanging.append,
-            door=door,
-            group_mean=no_score == "group-mean",
-            canary=canary,
-        )
+            service, max_body=max_body, token=token, hosts=hosts, on_close=hanging.append, door=door,
+            group_mean=no_score == "group-mean", canary=canary,
+        )  # fmt: skip
         config = uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
+            app, http="h11", ws="none", log_level="warning", access_log=False, server_header=False,
             # Of connections, whether something is asked on them or not.
-            limit_concurrency=at_once + max_queue + 64,
-            timeout_graceful_shutdown=grace,
-        )
-        name = f"http://{_in_url(host)}:{listening.getsockname()[1]}"
+            limit_concurrency=at_once + max_queue + 64, timeout_graceful_shutdown=GRACE_S,
+        )  # fmt: skip
+        name = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         if not hosts and token is None:
             note(f"warning: anyone who reaches {host} can ask, and spend; set {TOKEN} or --token-file")
         if door is not None:
@@ -169,12 +138,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Raises ConfigError where the address cannot be had."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError for an address that cannot be had."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -183,6 +148,4 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         # The error of `create_server` repeats the address; a name that is not found has no number of the system.
         reason = error if isinstance(error, socket.gaierror) or error.errno is None else os.strerror(error.errno)
-        raise ConfigError(
-            f"--host {host} --port {port}: cannot listen there ({reason}); name another, or --port 0"
-        ) from error
+        raise ConfigError(f"cannot listen at {host}, port {port} ({reason}); name another, or --port 0") from error

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
-from editloupe.backends.prices import read_prices
-from editloupe.cli.arguments import CriterionName, JudgeName, PricesFile, RepeatNumber, SampleName
+from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, SampleName
 from editloupe.cli.output import Form, command, for_programs, many, note, print_json, say, table, warn
 from editloupe.errors import ConfigError
-from editloupe.figures.judged import Judged, judged_in, to_go, why_empty
+from editloupe.figures.judged import judged_in, to_go, why_empty
 from editloupe.findings import Finding
 from editloupe.protocols.repeats import counted
 from editloupe.runs.folders import Listed, runs_below
@@ -31,7 +30,6 @@ def show(
     criterion: CriterionName = None,
     judge: JudgeName = None,
     repeat: RepeatNumber = None,
-    prices: PricesFile = None,
     form: Form = "table",
 ) -> int:
     """List the runs of a folder, the findings of a run, or the steps that led to one sample's verdict.
@@ -43,17 +41,23 @@ def show(
     editloupe show runs/mine
     editloupe show runs/mine SAMPLE --criterion if
     """
-    if sample is None:
-        only = {"--criterion": criterion, "--judge": judge, "--repeat": repeat}
-        if given := [name for name, value in only.items() if value is not None]:
-            raise ConfigError(f"{', '.join(given)} is about one sample: name the sample behind the run")
-        if (found := _listed(run)) is not None:
-            _list(found, form == "json")
-            return 0
-        store = RunStore.read(run)
-        _overview(store)
-        warn(store.problems)
+    if sample is not None:
+        _sample(run, sample, form, criterion=criterion, judge=judge, repeat=repeat)
         return 0
+    only = {"--criterion": criterion, "--judge": judge, "--repeat": repeat}
+    if given := [name for name, value in only.items() if value is not None]:
+        raise ConfigError(f"{', '.join(given)} is about one sample: name the sample behind the run")
+    if run.is_dir() and not (run / "run.json").exists():
+        _list(run, form == "json")
+        return 0
+    store = RunStore.read(run)
+    _overview(store)
+    warn(store.problems)
+    return 0
+
+
+def _sample(run: Path, sample: str, form: str, **chosen: str | int | None) -> None:
+    """Print the findings of one sample with their steps."""
     if form not in ("table", "json"):
         raise ConfigError(f"--format {form}: one sample is printed for people, or as json")
     # This imports tools and agents, and a whole run is shown without them.
@@ -63,50 +67,40 @@ def show(
     store = RunStore.read_samples(run, [sample])
     if not store.findings:
         raise ConfigError(why_empty(store))
-    findings = findings_of(store, sample=sample, criterion=criterion, judge=judge, repeat=repeat)
-    listed = read_prices(prices)
+    findings = findings_of(store, sample=sample, **chosen)  # type: ignore[arg-type]
     if form == "json":
-        of_json = [told(store, finding, listed) for finding in findings]
+        of_json = [told(store, finding) for finding in findings]
         print_json({"run": str(store.folder), "sample": findings[0].sample_id, "findings": of_json}, indent=2)
     else:
         for finding in findings:
-            explain(store, finding, listed)
+            explain(store, finding)
     warn(store.problems)
-    return 0
 
 
-def _listed(folder: Path) -> list[Listed] | None:
-    """Return the runs below a folder; None for a run. Raises ConfigError if there is none."""
-    if not folder.is_dir() or (folder / "run.json").exists():
-        return None
-    if not (found := list(runs_below(folder))):
-        raise ConfigError(f"{folder} is no run, and no run is below it; judge something first: editloupe judge PATH")
-    return found
-
-
-def _list(found: Sequence[Listed], as_json: bool) -> None:
-    """Print the runs. Means are of all samples (judged/asked); those of a large run were written when it ended."""
+def _list(folder: Path, as_json: bool) -> None:
+    """Print the runs below a folder. Means are of all samples (judged/asked). Raises ConfigError if there is none."""
     from editloupe.figures.closing import Standing, standing_of_run  # with it come the protocols, which others need not
 
-    known = {one.folder: Standing() if one.problem else standing_of_run(one.folder) for one in found}
-    if as_json:
-        for one in found:
-            means = {id_: [mean.to_json() for mean in of] for id_, of in known[one.folder].means.items()}
-            print_json({**one.to_json(), "status": _status(one, known[one.folder]), "means": means})
-        return
+    if not (found := list(runs_below(folder))):
+        raise ConfigError(f"{folder} is not a run, and no run is below it; judge something first: editloupe judge PATH")
     rows: list[Sequence[str]] = []
     for one in found:
-        if one.problem:
-            rows.append((str(one.folder), "–", "cannot be read", *"–––––"))
-            warn([one.problem if one.problem.startswith(str(one.folder)) else f"{one.folder}: {one.problem}"])
+        standing = Standing() if one.problem else standing_of_run(one.folder)
+        state = _status(one, standing)
+        if as_json:
+            means = {id_: [mean.to_json() for mean in of] for id_, of in standing.means.items()}
+            print_json({**one.to_json(), "status": state, "means": means})
             continue
+        warn(
+            [one.problem if one.problem.startswith(str(one.folder)) else f"{one.folder}: {one.problem}"] * bool(one.problem)
+        )
         counts = f"{one.asked} of {one.samples}", f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
         when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
-        told, state = _means(known[one.folder].means, one.judges), _status(one, known[one.folder])
-        judges = "\n".join(one.judges.values()) or "–"
-        rows.append((str(one.folder), judges, state, one.mode or "–", told, *counts, when))
+        told = (one.mode or "–", _means(standing.means, one.judges), *counts, when) if not one.problem else "–––––"
+        rows.append((str(one.folder), "\n".join(one.judges.values()) or "–", state, *told))
     heads = ("Run", "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
-    table(*heads, "Last written", rows=rows)
+    if not as_json:
+        table(*heads, "Last written", rows=rows)
 
 
 def _status(one: Listed, standing: Standing) -> str:
@@ -121,7 +115,7 @@ def _status(one: Listed, standing: Standing) -> str:
     if left:
         return f"incomplete: {many(left, 'sample')} to go"
     if standing.to_go is None and not standing.means:
-        return "all samples begun"  # of a large run that nobody counted since
+        return "all samples begun"  # of a large run that was not counted since
     # A measure that is not defined on a pair has said so: that is no failure.
     failed = sum(count for status, count in one.statuses.items() if status not in ("ok", "not_defined"))
     return f"complete, {failed:,} failed" if failed else "complete"
@@ -140,38 +134,39 @@ def _overview(store: RunStore) -> None:
     """Print a run's findings, a row a sample; of several judges a table each, or one for programs."""
     if not store.findings:
         raise ConfigError(why_empty(store))
-    names, all_judged = store.judge_names(), _judged(store)
-    unasked = {judged.judge_id: _unasked(judged) for judged in all_judged}
+    try:
+        all_judged = judged_in(store)
+    except ConfigError as error:
+        note(f"warning: what was not asked yet cannot be counted: {error}")
+        all_judged = []
     known = {judged.judge_id: judged.findings for judged in all_judged}
+    waiting = {judged.judge_id: len(to_go(judged)) for judged in all_judged}
+    names = store.judge_names()
     found = {judge_id: known[judge_id] if judge_id in known else store.current(judge_id) for judge_id in names}
-    if for_programs() and found:
+    if for_programs():
         # What measures and other roles found stands with every judge.
         listed = {finding.key: finding for findings in found.values() for finding in findings}
-        columns, rows = _answered(store, list(listed.values()), names_of(store.info.get("judges")))
-        table(*columns, rows=rows)
+        _answered(store, list(listed.values()), names_of(store.info.get("judges")))
     for judge_id, uri in store.judges().items():
         findings = found[judge_id]
         if not findings and len(names) > 1:
             say(f"Judge: {names[judge_id]} has judged nothing yet.\n")
             continue
-        named = uri if names[judge_id].startswith(uri) else f"{names[judge_id]}, {uri}"
-        say(f"Judge: {named} ({judge_id})", "italic")
+        say(f"Judge: {uri if names[judge_id].startswith(uri) else f'{names[judge_id]}, {uri}'} ({judge_id})", "italic")
         if not for_programs():
-            columns, rows = _answered(store, findings, {})
-            table(*columns, rows=rows)
-        judged = sum(f.status == "ok" for f in findings)
-        say(f"{judged} of {len(findings)} findings judged{unasked.get(judge_id, '')}.\n")
+            _answered(store, findings, {})
+        judged, left = sum(f.status == "ok" for f in findings), waiting.get(judge_id, 0)
+        to_ask = f"; {left} of {many(len(store.samples), 'sample')} to go" if left else ""
+        say(f"{judged} of {len(findings)} findings judged{to_ask}.\n")
     say(f"One sample: {command('show', store.folder)} SAMPLE")
 
 
-def _answered(
-    store: RunStore, findings: Sequence[Finding], names: Mapping[str, str]
-) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return heads and rows of a table of findings: a row a sample, and a judge where judges are named."""
+def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, str]) -> None:
+    """Print a table of findings: a row a sample, and a judge if judges are named."""
     metrics = store.metrics()
     asked = list(dict.fromkeys(f.metric for f in findings))
     editors = any(f.editor for f in findings)
-    heads = (metrics[m].name if m in metrics else f"{m.replace('_', ' ')} (intermediate)" for m in asked)
+    heads = [metrics[m].name if m in metrics else f"{m.replace('_', ' ')} (intermediate)" for m in asked]
     questions: dict[tuple[str, tuple[str, str, str, int, str]], list[Finding]] = {}
     for f in findings:
         questions.setdefault((names.get(f.judge_id, ""), f.question), []).append(f)
@@ -185,31 +180,12 @@ def _answered(
         for (judge, editor, sample), of in cells.items()
     ]
     leading = [*(["Judge"] if names else []), *(["Editor"] if editors else []), "Sample"]
-    return [*leading, *(head[:1].upper() + head[1:] for head in heads)], rows
+    table(*leading, *(head[:1].upper() + head[1:] for head in heads), rows=rows)
 
 
 def _answers(repeats: list[Finding]) -> str:
-    """Return the answer to one question, or why there is none; of repeats each answer with its number."""
+    """Return the answer to one question, or its status; of repeats each answer with its number."""
     words = [f"({f.status})" if f.answer is None else str(f.answer) for f in repeats]
     first = repeats[0]
     scope = f"{first.about.scope}: " if first.turn or first.part else ""
     return scope + (counted(words) if len(words) > 1 else words[0])
-
-
-def _judged(store: RunStore) -> list[Judged]:
-    """Return the run's judges with their scores; none where no scores can be made of the findings."""
-    try:
-        return judged_in(store)
-    except ConfigError as error:
-        note(f"warning: what was not asked yet cannot be counted: {error}")
-        return []
-
-
-def _unasked(judged: Judged) -> str:
-    """Return how many samples a judge was not asked about yet; "" for one that is done."""
-    waiting = to_go(judged)
-    if not waiting:
-        return ""
-    begun = {f.sample_key for f in judged.findings}
-    new, part = len(waiting - begun), len(waiting & begun)
-    return f"; of {many(len(judged.samples), 'sample')}, {new} not asked yet" + f", {part} asked in part" * (part > 0)

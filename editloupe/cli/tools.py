@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 from typer import Argument
 
 from editloupe import plugins
-from editloupe.cli.arguments import opt
-from editloupe.cli.options import words
+from editloupe.cli.options import opt, words
 from editloupe.cli.output import Form, fail, note, print_json, say, table
-from editloupe.errors import ConfigError, DataError, ToolError, ToolFailed
+from editloupe.config import pairs
+from editloupe.errors import ConfigError, ToolError, ToolFailed
 from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Json, parse_json
+from editloupe.values import Json, finite_json
 
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
@@ -55,8 +55,7 @@ def tools(
     """List the tools and which are absent here, show one, call one by hand, or serve them to other agents.
 
     `call` prints what a tool says and writes its pictures as PNG; no file is overwritten. The first image is called
-    'Original Image', the second 'Edited Image'. Image names may be left out with one or two images. Exit code 2: the call,
-    an image, weights or a device are wrong, or the tool is absent; 1: the tool itself failed.
+    'Original Image', the second 'Edited Image'. Exit code 1: the tool itself failed.
 
     Examples:
 
@@ -67,15 +66,11 @@ def tools(
     given: dict[str, Any] = {"device": device, "detector": detector, "upscaler": upscaler}
     settings = replace(ToolSettings.from_environment(), **{name: text for name, text in given.items() if text})
     verb, *rest = what or [""]
-    of_call, of_serve = {"--arg": arg, "--out": out_dir}, {"--tools": only, "--root": root if root != Path() else None}
-    for wanted, options in (("call", of_call), ("serve", of_serve)):
-        if verb != wanted and (named := [name for name, value in options.items() if value]):
-            raise ConfigError(f"{', '.join(named)}: only with editloupe tools {wanted}")
     if verb == "call":
         if len(rest) < 2:
             raise ConfigError("expected a tool and at least one image: editloupe tools call NAME IMAGE [IMAGE]")
         return _call(rest[0], [Path(word) for word in rest[1:]], arg or [], out_dir, settings, as_json=form == "json")
-    if verb and rest:
+    if rest:
         raise ConfigError(f"{' '.join(rest)}: expected one name; editloupe tools {verb} takes no more words")
     if verb == "serve":
         return _serve(root, words(only), settings)
@@ -115,7 +110,7 @@ def _show(name: str, settings: ToolSettings) -> None:
         default = "required" if argument in required else json.dumps(schema.get("default"))
         rows.append((argument, str(schema.get("type", "any")), default, str(schema.get("description", ""))))
     table("Argument", "Type", "Default", "What it is", rows=rows)
-    for line in _works_with(tool):
+    for line in tool.describe() if isinstance(tool, Describes) else ():
         say(line)
 
 
@@ -136,78 +131,57 @@ def _call(
     try:
         session = open_session(tools=[tool], settings=settings)
         made = session.toolbox.tools[tool]
-        arguments = _arguments(made, arg)
         names = [*NAMES, *(f"Image {n}" for n in range(3, len(images) + 1))][: len(images)]
-        session.open(dict(zip(names, images, strict=True)))
+        arguments = _arguments(made, arg)
         arguments |= _assumed(made, arguments, names)
-        began = time.perf_counter()
+        session.open(dict(zip(names, images, strict=True)))
         if isinstance(made, Prepares):
             made.prepare()
-        loading, began = time.perf_counter() - began, time.perf_counter()
+        began = time.perf_counter()
         shown = session.call(tool, arguments)
         seconds = time.perf_counter() - began
-        written = _written(shown, out_dir)
-    except (ConfigError, DataError, ToolError) as error:
-        if as_json:
-            print_json({"error": {"kind": type(error).__name__, "message": str(error)}}, indent=2)
+    except ToolError as error:
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
-    works_with = _works_with(made)
+    written = _written(shown, out_dir)
+    works_with = list(made.describe() if isinstance(made, Describes) else ())
     if as_json:
-        done: dict[str, Json] = {
-            "tool": shown.tool,
-            "version": shown.version,
-            "arguments": arguments,
-            "text": shown.observation.text,
-            "data": dict(shown.observation.data),
-            "images": [_picture_json(picture, path) for picture, path in written],
-            "device": settings.device,
-            "works_with": list(works_with),
-            "loading_seconds": round(loading, 4),
-            "seconds": round(seconds, 4),
-        }
-        print_json(done, indent=2)
+        pictures: list[Json] = [{"name": picture.name or None, "path": str(path)} for picture, path in written]
+        told: dict[str, Json] = {"tool": shown.tool, "version": shown.version, "arguments": arguments}
+        told |= {"text": shown.observation.text, "data": dict(shown.observation.data), "images": pictures}
+        print_json({**told, "works_with": works_with, "seconds": round(seconds, 4)}, indent=2)
         return 0
-    _say_answer(shown, written)
-    works = f", {'; '.join(works_with)}" if works_with else ""
-    note(f"{tool}{works}: {seconds:.2f} s" + (f", loading {loading:.2f} s" if loading > 0.1 else ""))
+    say(shown.observation.text)
+    for picture, path in written:
+        places = " | ".join(
+            f"px {list(view.region.ints())}" + (f" of {origin!r}" if origin else "")
+            for view, origin in zip(picture.panes, picture.origins, strict=True)
+        )
+        size = f"{picture.image.width}×{picture.image.height} px"
+        say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")
+    note(f"{', '.join([tool, *works_with])}: {seconds:.2f} s")
     if used := [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]:
         note(", ".join(used))
     return 0
 
 
-def _works_with(tool: Tool) -> tuple[str, ...]:
-    return tool.describe() if isinstance(tool, Describes) else ()
-
-
 def _arguments(tool: Tool, given: list[str]) -> dict[str, Json]:
-    """Return the arguments of --arg: text where the tool's schema takes text, else JSON where it is any.
+    """Return the arguments of --arg: text if the tool's schema takes text, else JSON if it is any.
 
-    Raises ConfigError: no KEY=VALUE, one argument twice, NaN or Infinity.
+    Raises ConfigError: no KEY=VALUE, one argument twice.
     """
     properties = tool.Args.model_json_schema().get("properties", {})
-    found: dict[str, Json] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            raise ConfigError(f"--arg {text!r}: expected KEY=VALUE, for example --arg phrase='red mug'")
-        if key in found:
-            raise ConfigError(f"the argument {key!r} is given twice")
-        found[key] = value
+    found: dict[str, Json] = {**pairs(given, "--arg", "KEY=VALUE, such as phrase='red mug'")}
+    for key, text in found.items():
         if properties.get(key, {}).get("type") != "string":
-
-            def refuse(word: str, text: str = text) -> Json:
-                raise ConfigError(f"--arg {text}: {word} is no JSON number; expected finite numbers")
-
-            # No JSON stays text: the tool says what it expected instead.
+            # What is not JSON stays text: the tool says what it expected instead.
             with suppress(ValueError):
-                found[key] = parse_json(value, parse_constant=refuse)
+                found[key] = finite_json(str(text))
     return found
 
 
 def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
-    """Image names that were left out and can be told from the number of images. Raises ConfigError where they cannot."""
+    """Return image names that were left out and follow from the number of images. Raises ConfigError if they do not."""
     meant = {"target_image": names[-1], "comparison_image_1": names[0], "comparison_image_2": names[-1]}
     required = tool.Args.model_json_schema().get("required", [])
     missing = [key for key in meant if key in required and key not in given]
@@ -218,61 +192,23 @@ def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[st
     return {key: meant[key] for key in missing}
 
 
-def _written(shown: ToolAnswer, folder: Path | None) -> list[tuple[Picture, Path]]:
-    """Every picture, shown or kept, with its new file. Raises ConfigError: cannot be written."""
+def _written(shown: ToolAnswer, folder: Path | None) -> Sequence[tuple[Picture, Path]]:
+    """Return every picture, shown or kept, with its new file. Raises ConfigError: cannot be written."""
+    written: list[tuple[Picture, Path]] = []
     pictures = (*shown.pictures, *shown.kept)
-    if not pictures:
-        return []
-    written = []
+    folder = folder or _free(Path(f"editloupe-tool-{shown.tool}"))
     try:
-        if folder is None:
-            folder = _free(Path(f"editloupe-tool-{shown.tool}"), Path.mkdir)
-        folder.mkdir(parents=True, exist_ok=True)
         for number, picture in enumerate(pictures, start=1 - len(shown.pictures)):
-            name = picture.name.lower().replace(" ", "-") or f"plain-{number}"
-            written.append((picture, _free(folder / f"{name}.png", partial(_new_file, data=picture.png))))
+            folder.mkdir(parents=True, exist_ok=True)
+            path = _free(folder / f"{picture.name.lower().replace(' ', '-') or f'plain-{number}'}.png")
+            path.write_bytes(picture.png)
+            written.append((picture, path))
     except OSError as error:
         raise ConfigError(f"--out {folder}: cannot be written: {error.strerror or error}") from error
     return written
 
 
-def _free(path: Path, make: Callable[[Path], Any]) -> Path:
-    """Make the first of a.png, a-2.png, a-3.png, … that is not there yet."""
-    number, free = 1, path
-    while True:
-        with suppress(FileExistsError):
-            make(free)
-            return free
-        number += 1
-        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
-
-
-def _new_file(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-
-
-def _picture_json(picture: Picture, path: Path) -> Json:
-    panes: list[Json] = [
-        {"origin": origin or None, "box": list(view.region), "window": list(view.window), "op": view.op}
-        for view, origin in zip(picture.panes, picture.origins, strict=True)
-    ]
-    return {
-        "name": picture.name or None,
-        "path": str(path),
-        "width": picture.image.width,
-        "height": picture.image.height,
-        "kept": not picture.name,
-        "views": panes,
-    }
-
-
-def _say_answer(shown: ToolAnswer, written: Sequence[tuple[Picture, Path]]) -> None:
-    say(shown.observation.text)
-    for picture, path in written:
-        places = " | ".join(
-            f"px {list(view.region.ints())}" + (f" of {origin!r}" if origin else "")
-            for view, origin in zip(picture.panes, picture.origins, strict=True)
-        )
-        size = f"{picture.image.width}×{picture.image.height} px"
-        say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")
+def _free(path: Path) -> Path:
+    """Return the first of a.png, a-2.png, a-3.png, … that is not there yet."""
+    names = (path if n == 1 else path.with_name(f"{path.stem}-{n}{path.suffix}") for n in count(1))
+    return next(name for name in names if not name.exists())

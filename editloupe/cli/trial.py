@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from editloupe.build.probes.trial import put_on_trial
 from editloupe.build.probes.trial_tables import heading, markdown, tables, to_json, write_trial
-from editloupe.cli.arguments import Full, JudgeNames, OutFolder, Resamples, RunFolders, TableName
 from editloupe.cli.compare import chosen_judges
-from editloupe.cli.options import words
-from editloupe.cli.output import Form, command, in_brief, note, say, show_table, show_whole
-from editloupe.data.tables import ENDINGS
-from editloupe.errors import ConfigError
+from editloupe.cli.options import Full, JudgeNames, OutFolder, Resamples, RunFolders, TableName, words
+from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import RESAMPLES, Drawing
 
@@ -37,8 +32,6 @@ def trial(
     editloupe judge my-probes --protocol probes --mode tool --out runs/tool
     editloupe trial runs/plain runs/tool
     """
-    for path in runs:
-        _refuse_data(path)
     found = chosen_judges(read_judged(runs, same_metrics=False), words(judges))
     told = put_on_trial(found)
     made = tables(told, Drawing(resamples=resamples))
@@ -57,11 +50,3 @@ def trial(
         written = write_trial(told, made, out_dir)
         note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV")
     return 0
-
-
-def _refuse_data(path: Path) -> None:
-    """Raise ConfigError for data that nobody has judged: a metadata file, or a folder with one."""
-    metadata = any((path / f"metadata{ending}").exists() for ending in ENDINGS)
-    if path.is_file() or (metadata and not (path / "run.json").exists()):
-        judge = command("judge", path, "--protocol", "probes")
-        raise ConfigError(f"{path} is no run; judge the probes first: {judge}; then name the run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.cli.arguments import RunFolder
+from editloupe.cli.options import RunFolder
 from editloupe.cli.output import Form, many, print_json, say, table
 from editloupe.runs.verify import Part
 from editloupe.runs.verify import verify as check
@@ -17,21 +17,16 @@ def verify(run: RunFolder, form: Form = "table") -> int:
     if form == "json":
         print_json({"run": str(run), "parts": [_json(part) for part in parts], "wrong": wrong, "exit": code})
         return code
-    rows = [
-        (part.name, *(f"{n:,}" for n in (part.equal + _failed(part), part.equal, len(part.unchecked), _failed(part))))
-        for part in parts
-    ]
-    numbers = ("Checked", "Equal", "Not checkable", "Wrong")
-    table("Part", *numbers, rows=rows, title=f"Verified: {run}", right=numbers)
+    counts = ((part.name, part.equal + _failed(part), part.equal, len(part.unchecked), _failed(part)) for part in parts)
+    heads = ("Checked", "Equal", "Not checkable", "Wrong")
+    table("Part", *heads, rows=counts, title=f"Verified: {run}", right=heads)
     for part in parts:
         for name, why in part.wrong:
             say(f"wrong: {part.name}: {name}: {why}", "red")
-        by_reason: dict[str, list[str]] = {}
-        for name, why in part.unchecked:
-            by_reason.setdefault(why, []).append(name)
-        for why, names in by_reason.items():
-            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-            say(f"not checkable: {part.name}: {'; '.join(names[:2])}{more}: {why}")
+        for why in dict.fromkeys(why for _, why in part.unchecked):
+            names = [name for name, reason in part.unchecked if reason == why]
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            say(f"not checkable: {part.name}: {names[0]}{more}: {why}")
     left = any(part.unchecked for part in parts)
     unchanged = "Nothing that can be checked was changed." if left else "Nothing was changed."
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)

@@ -145,6 +145,8 @@ def _read(file: Path) -> Mapping[str, list[Any]]:
     try:
         # Larger than a table of ours may be: LVIS has more than a million objects.
         data = json.loads(files.read_bytes(file))
+    except FileNotFoundError as error:
+        raise DataError(f"{file}: no such file; {what}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is no JSON that can be read ({error}); {what}") from error
     if not isinstance(data, dict):

@@ -118,11 +118,11 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     # What shares a source and a phrase is looked for once; the box of the data needs no detector.
     assert sorted(found[1].asked) == [[(30, 20, 70, 50)], [(40, 30, 60, 40)]]
     assert "masked: 4 of 6 samples of mugs have a mask: " in said
-    assert "1 from the data's boxes" in said and "2 from a detector's box" in said
-    assert "1 from a phrase that means the whole image" in said
+    assert "1 by boxes" in said and "2 by detector" in said
+    assert "1 by whole image" in said
     assert "no mask: grey: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
     assert "no mask: unnamed: no box, and no phrase in the column 'target_name'" in said
-    assert "left out: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
+    assert "rejected: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
     assert "look at them before you rely on them" in told
     assert "can be judged" in editloupe("check", "masked")[1]
 
@@ -147,7 +147,6 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, 
         assert code == 2 and not Path("masked").exists()
         return " ".join(said.split())
 
-    assert "exclude each other" in refused("--out", "masked", "--boxes", "--phrase-field", "what")
     assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
     assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
     assert "no such folder" in " ".join(editloupe("build", "masks", "nowhere", "--out", "masked")[2].split())

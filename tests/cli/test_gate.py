@@ -71,9 +71,6 @@ FIGURES = (
     # Off by one in one of five.
     ("mae(human, if)", 0.2),
     ("bias(human, if)", -0.2),
-    # From Wrong Action on: the judge calls 4 good, people 5, 4 of them in common.
-    ("f1(human, if, Wrong Action)", 8 / 9),
-    ("accuracy(human, if, wrong action)", 0.8),
 )
 """What may be required, and its value in the run."""
 
@@ -89,18 +86,6 @@ def test_a_figure_is_what_it_says(editloupe: Run, run: Path) -> None:
         (found,) = json.loads(out)["checked"]
         assert found["value"] == pytest.approx(value), (metric, err)
         assert found["verdict"] == ("passed" if value >= 0.5 else "failed") and code == (0 if value >= 0.5 else 100)
-
-
-def test_bounds_are_met_exactly(editloupe: Run, run: Path) -> None:
-    for require, code in (
-        ("mean(if)>=60", 0),
-        ("mean(if)<=60", 0),
-        ("mean(if)>60", 100),
-        ("mean(if)<60", 100),
-        ("mean(if)>=6e1", 0),
-        ("bias(human, if)>=-.2", 0),
-    ):
-        assert editloupe("gate", run, "--require", require, *human_of(run, require))[0] == code, require
 
 
 def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_path: Path) -> None:
@@ -125,47 +110,12 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
     }
 
 
-WORST = (
-    # The judge gave 4, 4, 3, 2, 1 and no label: 100, 100, 66.7, 33.3, 0; the mean is 60.
-    ("mean(if)>=99", ["s04", "s03"]),
-    ("mean(if)<=1", ["s00", "s01", "s02"]),
-    ("unjudged<=0.02", ["s05"]),
-    ("judged(if)>=6", ["s05"]),
-    ("status(refused)<=0", ["s05"]),
-    ("status(refused)>=1", []),
-    ("asked<=1", []),
-    ("share(if, Flawless Execution)>=0.9", ["s02", "s03", "s04"]),
-    ("share(if, Flawless Execution)<=0.1", ["s00", "s01"]),
-    # People say 2 of s04, the judge 1; of all others they say the same.
-    ("exact(human, if)>=0.9", ["s04"]),
-    ("mae(human, if)<=0.1", ["s04"]),
-    ("bias(human, if)>=0", ["s04"]),
-)
-"""A requirement that fails, and the samples that it fails by."""
-
-
-def test_a_failed_requirement_names_the_samples_that_it_failed_by(editloupe: Run, run: Path, tmp_path: Path) -> None:
-    for require, worst in WORST:
-        words, summary = ("gate", run, "--require", require, *human_of(run, require)), tmp_path / "summary.md"
-        code, out, err = editloupe(*words, "--format", "json")
-        (found,) = json.loads(out)["checked"]
-        assert (code, found["verdict"], found["worst"]) == (100, "failed", worst), require
-        summary.unlink(missing_ok=True)
-        _, _, err = editloupe(*words, "--junit", tmp_path / "junit.xml", "--summary", summary)
-        if worst:
-            assert f"by {', '.join(worst)}; look at the first: editloupe show {run} {worst[0]}" in err
-            assert ", ".join(worst) in summary.read_text()
-            assert f"failed by {', '.join(worst)}" in (tmp_path / "junit.xml").read_text()
-        else:
-            assert "look at" not in err
-
-
 def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path) -> None:
     human = ("--human", run.parent / "human.csv")
     for require, why in (
         ("kappa(human, vc)>=-1", "gave one value only"),
         ("spearman(human, vc)>=-1", "gave one value only"),
-        ("f1(human, if)>=0", "say from which label on"),
+        ("f1(human, if)>=0", "instruction_following has no f1"),
     ):
         code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
         assert code == 2 and "undefined" in err and why in err, err
@@ -181,7 +131,7 @@ REFUSED = (
     ("mean(if)", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)==60", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=nan", "expected METRIC OPERATOR NUMBER"),
-    ("mean(if)>=1e999", "the bound is not finite"),
+    ("mean(if)>=1e999", "mean is a number from -inf to inf"),
     ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
     ("mean>=60", "expected mean(C), mean(overall)"),
@@ -194,10 +144,9 @@ REFUSED = (
     ("kappa>=0.6", "expected kappa(human)"),
     ("kappa(people)>=0.6", "expected kappa(human)"),
     ("kappa(human)>=0.6", "carry no human labels"),
-    ("mean(if)>=101", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
-    ("mean(overall)>=-1", "mean(overall) is a number of 0 to 100, so that nothing can break it"),
-    ("kappa(human)>=60", "kappa(human) is a number of -1 to 1, so that nothing can meet it"),
-    ("asked>=-1", "asked is a count, 0 or more, so that nothing can break it"),
+    ("kappa(human)>=60", "kappa is a number from -1 to 1"),
+    ("unjudged<=2", "2 % is 0.02"),
+    ("asked>=-1", "asked is a number from 0 to inf"),
 )
 """What cannot be required, and why."""
 
@@ -209,38 +158,9 @@ def test_what_cannot_be_required_is_refused(editloupe: Run, run: Path, tmp_path:
     some = ("--require", "asked>=0")
     for words, told in (
         ((run,), "share(C, LABEL) share of this label among the verdicts of C, 0..1"),
-        ((run,), "nothing is required; add --require 'unjudged<=0.02', of what is listed above"),
+        ((run,), "nothing is required; add one of these, such as --require 'unjudged<=0.02'"),
         ((tmp_path / "nowhere", *some), "is no run folder"),
         ((run, *some, "--judge", "gpt"), "no judge 'gpt'"),
-        ((run, *some, "--editor", "qwen"), "no editor 'qwen'"),
     ):
         code, _, err = editloupe("gate", *words)
         assert code == 2 and told in " ".join(err.split()), err
-
-
-def test_the_summary_is_appended_where_github_wants_it(
-    editloupe: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    summary = tmp_path / "summary.md"
-    summary.write_text("# Job\n\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert editloupe("gate", run, "--require", "mean(if)>=60", "--require", "unjudged<=0.02")[0] == 100
-    lines = summary.read_text().splitlines()
-    assert lines[0] == "# Job" and lines[2].endswith("1 of 2 requirements hold")
-    assert "| unjudged<=0.02 | 0.0833333 | FAILED | 1 refused of 12 |" in lines
-
-
-def test_a_criterion_that_was_not_asked_is_refused(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> None:
-    with Judge(ScriptedLMM(script), mode="plain", criteria="if", out=tmp_path / "part") as judge:
-        judge.judge_all(load(edits(2), store=ImageStore()).samples)
-    for require in ("mean(vc)>=0", "unjudged(vc)<=1", "share(vc, Single Anomaly)<=1"):
-        code, _, err = editloupe("gate", tmp_path / "part", "--require", require)
-        assert code == 2 and "no metric 'vc'; there are: instruction_following (IF)" in err
-
-
-def test_the_scale_of_a_bound_is_that_of_the_run(editloupe: Run, tmp_path: Path) -> None:
-    assert editloupe("measure", draw_edits(tmp_path / "edits", 2), "--measures", "mse,ssim", "--out", "m")[0] in (0, 3)
-    # SSIM is -1 to 1.
-    assert "mean(ssim) is a number of -1 to 1, so that nothing can meet it" in editloupe(
-        "gate", "m", "--require", "mean(ssim)>=70"
-    )[2].replace("\n", " ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +11,11 @@ from types import ModuleType, SimpleNamespace
 import polars
 import pytest
 
-from tests.cli.hub_server import COMMIT, serving
 from tests.conftest import pngs
 
 Editloupe = Callable[..., tuple[int, str, str]]
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IMAGE = polars.Struct({"bytes": polars.Binary, "path": polars.String})
 
 
@@ -133,45 +131,3 @@ def test_a_run_of_others_downloads_nothing(editloupe: Editloupe, hub: list[str],
     asked = list(hub)
     code, _, err = editloupe("judge", "--config", config, "--out", "again")
     assert code == 2 and "no such folder" in err and hub == asked
-
-
-@pytest.mark.slow
-def test_the_library_itself_downloads_and_saves_a_split(tmp_path: Path) -> None:
-    pytest.importorskip("datasets", reason="NOT RUN: the extra hub is not installed")
-    for name, count in (("dev", 1), ("test", 3)):
-        file = tmp_path / f"repo/data/{name}-00000-of-00001.parquet"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        split(count).write_parquet(file)
-    listed = "".join(f"  - split: {name}\n    path: data/{name}-*\n" for name in ("dev", "test"))
-    (tmp_path / "repo/README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{listed}---\n")
-
-    def check(endpoint: str, address: str, **more: str) -> subprocess.CompletedProcess[str]:
-        # The library reads its variables when it is imported.
-        own = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **more}
-        env = {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | own
-        command = [sys.executable, "-m", "editloupe", "check", address, "--columns", COLUMNS]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
-
-    with serving(tmp_path / "repo") as endpoint:
-        done = check(endpoint, "hf://owner/Name:test")
-        assert done.returncode == 0, done.stderr
-        assert f"split test, revision {COMMIT}" in done.stdout and "3 of 3 samples can be judged" in done.stdout
-        several = check(endpoint, "hf://owner/Name")
-        assert several.returncode == 2 and "has several splits; name one of dev, test" in several.stderr
-    for more in ({}, {"HF_HUB_OFFLINE": "1"}):
-        gone = check(endpoint, "hf://owner/Name:test", **more)
-        assert gone.returncode == 2 and "cannot be downloaded (" in gone.stderr and "Traceback" not in gone.stderr
-        assert check(endpoint, f"hf://owner/Name@{COMMIT}:test", **more).returncode == 0
-
-
-def test_a_download_that_breaks_off_leaves_nothing(
-    editloupe: Editloupe, hub: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def broken(self: Saved, folder: str) -> None:
-        (Path(folder) / "data-00000-of-00001.arrow").write_bytes(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Saved, "save_to_disk", broken)
-    code, _, err = editloupe("check", "hf://owner/Name:test")
-    assert code == 2 and "cannot be downloaded (no space left)" in err
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []

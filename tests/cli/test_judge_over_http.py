@@ -77,16 +77,6 @@ def test_a_model_behind_http_looks_with_a_tool_and_its_labels_are_kept(
     assert {h["authorization"] for h in server.headers} == {"Bearer none"}
 
 
-def test_the_same_command_again_asks_the_server_nothing(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
-    server, run = serve(looks_then_answers), tmp_path / "run"
-    command = ("judge", edits(1), "--criteria", "if", "--out", run, "--backend")
-    assert editloupe(*command, uri(server))[0] == 0
-    # How long we wait for an answer does not change who judges.
-    code, said, _ = editloupe(*command, uri(server, "&env=none&timeout_s=999"))
-    assert (code, len(server.seen)) == (0, 2)
-    assert "1 of 1 findings judged, 1 of them from before" in said
-
-
 def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
     editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
 ):
@@ -113,25 +103,6 @@ def test_a_key_in_the_uri_is_refused_before_anything_is_sent_or_written(
     assert (server.seen, run.exists()) == ([], False)
 
 
-def test_a_404_amid_answers_ends_nothing(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
-    server, run = serve(says(final("Wrong Action")), fails(404), says(final("Wrong Action"))), tmp_path / "run"
-    words = ("--criteria", "if", "--concurrency", "1", "--out", run)
-    code, said, _ = editloupe("judge", edits(3), "--backend", uri(server), *words)
-    # It is asked again, as other broken answers are.
-    assert (code, [f.status for f in findings(run)], len(server.seen)) == (0, ["ok"] * 3, 4)
-    assert "Stopped asking" not in said
-
-
-def test_a_seed_and_a_bound_of_the_reply_are_asked_for_unless_others_are_named(
-    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
-):
-    server, folder = serve(answers_either_criterion), edits(1)
-    words = ("judge", folder, "--backend", uri(server), "--criteria", "if")
-    assert editloupe(*words, "--out", tmp_path / "a")[0] == 0
-    assert editloupe(*words, "--out", tmp_path / "b", "--set", "seed=7", "--set", "max_reply_tokens=900")[0] == 0
-    assert [(body["seed"], body.get("max_tokens")) for body in server.seen] == [(0, None), (7, 900)]
-
-
 def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
 ):
@@ -152,12 +123,3 @@ def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
     assert code == 2
     assert "no price is known for openai/m" in told
     assert "--set prices=FILE" in told
-
-
-def test_a_prompt_refused_for_its_content_is_filtered(editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path):
-    server = serve(fails(400, "The response was filtered", code="content_filter"))
-    code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", tmp_path / "run")
-    assert code == 1
-    (finding,) = findings(tmp_path / "run")
-    assert (finding.status, finding.value) == ("filtered", None)
-    assert "The response was filtered" in finding.reason

@@ -36,9 +36,10 @@ MISTAKES = {
     "judge edits --layout imagfolder": "unknown layout 'imagfolder'; did you mean 'imagefolder'?",
     "judge edits --edited =x": "expected NAME=DIR",
     "judge edits --sample nope": "no sample nope",
-    "judge edits --limit abc": "Invalid value for '--limit'",
+    "judge edits --limit abc": "--limit: expected a whole number, found 'abc'",
     "judge edits --limit 0": "limit: Input should be greater than or equal to 1; found 0",
     "judge edits --max-cost nan": "max_cost: Input should be a finite number",
+    "judge edits --columns photo=source": "the role comes first: source=photo",
     "judge edits --out edits": "holds other files and is no run",
     "judge edits --detector no/such/folder/of/weights": "weights",
     "judge edits --format jsn": "'jsn'",
@@ -54,8 +55,7 @@ MISTAKES = {
     "judge edits --reply-tokens 200": "--reply-tokens is now --set max_reply_tokens=VALUE",
     "judge edits --no-remind-answers": "--no-remind-answers is now --set remind_answers=false",
     "judge edits --option mask_pad=0.1": "--option is now --set NAME=VALUE",
-    "measure edits --face-score 0.8": "--face-score is now --set face_score=VALUE",
-    "build edival edits --turns 2": "--turns is now --set turns=VALUE",
+    "measure edits --sample s0": "--sample is now --set sample=VALUE",
     "build edvial edits --out set": "unknown builder 'edvial'; did you mean 'edival'?",
     "judge edits --retry": "edits is no run folder",
     "judge edits --retry --limit 2": "--retry asks a run's own questions again; leave --limit out",
@@ -78,7 +78,7 @@ def test_a_usual_mistake_is_answered_with_its_cure(words: str, editloupe: Run, e
 
 
 def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
-    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "gc", "protocols", "rubrics", "backends"} <= set(_OLD)
+    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "protocols", "rubrics", "backends"} <= set(_OLD)
     for old, new in _OLD.items():
         code, said, told = editloupe(*old.split(), "x")
         assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old

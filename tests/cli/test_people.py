@@ -7,17 +7,12 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from editloupe import Run
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import OF_TOOLS
-from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
-from editloupe.tools.settings import ToolSettings
 from tests.conftest import final
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -32,58 +27,10 @@ def replies(tmp_path: Path) -> Callable[[str, str], str]:
     return write
 
 
-def test_variables_of_tools_are_those_of_their_settings() -> None:
-    assert {field.name for field in fields(ToolSettings)} == set(OF_TOOLS)
-
-
-def test_a_backend_may_have_a_name(editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str]) -> None:
-    words = ("judge", edits(1), "--criteria", "if", "--out", "run")
-    given = (
-        "--backend",
-        f"mild={replies('a', 'Flawless Execution')}",
-        "--backend",
-        f"harsh={replies('b', 'Wrong Action')}",
-    )
-    code, said, _ = editloupe(*words, *given)
-    assert code == 0
-    assert {row["judge"]: row["value"] for row in Run("run").frame().to_dicts()} == {"mild, tool": 4, "harsh, tool": 2}
-    assert "mild" in said and "harsh" in said
-
-
-@pytest.mark.parametrize(
-    ("given", "name", "backend"),
-    [
-        ("small=openai/m?base_url=http://h/v1", "small", "openai/m?base_url=http://h/v1"),
-        ("openai/m?base_url=http://h/v1", "", "openai/m?base_url=http://h/v1"),
-        ("my judge=baseline", "my judge", "baseline"),
-    ],
-)
-def test_a_uri_with_an_equals_sign_is_no_name(given: str, name: str, backend: str) -> None:
-    (run,) = RunConfig.each_judge({"backend": [given]})
-    assert (run.judge.name, run.judge.backend) == (name, backend)
-
-
-def test_a_name_without_a_backend_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--backend 'small=': expected NAME=provider/model"):
-        RunConfig.each_judge({"backend": ["small="]})
-
-
 def test_a_backend_that_is_nearly_right_is_guessed_in_words() -> None:
     for uri, meant in (("opanai/gpt-4.1", "openai"), ("basline", "baseline"), ("googel/gemini-2.5-pro", "google")):
         with pytest.raises(ConfigError, match=f"did you mean {meant!r}[?] known here: baseline"):
             open_backend(uri)
-
-
-def test_a_backend_like_no_other_is_not_guessed() -> None:
-    with pytest.raises(ConfigError, match=r"unknown backend 'zzz'; expected PROVIDER/MODEL, such as openai"):
-        open_backend("zzz/model")
-
-
-def test_options_have_one_name_on_the_command_line_and_in_files() -> None:
-    (run,) = RunConfig.each_judge({"task_tokens": 500, "run_tokens": 900, "max_reply_tokens": 77, "layout": "pairs"})
-    assert (run.max_tokens, run.max_run_tokens, run.judge.reply_tokens, run.format) == (500, 900, 77, "pairs")
-    with pytest.raises(ConfigError, match="are the same option; give one of them"):
-        RunConfig.each_judge({"task_tokens": 500, "max_tokens": 500})
 
 
 @pytest.fixture
@@ -113,17 +60,6 @@ def test_tables_come_in_four_forms(editloupe: Cli, judged: str, replies: Callabl
     assert "dlebench" in editloupe("list", "protocols", "--format", "table")[1]
     # The next command has the usual form again.
     assert not editloupe("show", judged)[1].startswith("|")
-
-
-def test_a_report_in_csv_holds_figures_alone(editloupe: Cli, judged: str) -> None:
-    code, said, _ = editloupe("report", judged, "--format", "csv", "--table", "scores-instruction-following")
-    assert code == 0 and "Judge:" not in said and "mild, tool" in said
-    assert all("," in line for line in said.splitlines() if line)
-
-
-def test_another_format_is_refused(editloupe: Cli) -> None:
-    code, _, told = editloupe("list", "protocols", "--format", "xml")
-    assert code == 2 and "xml" in told
 
 
 def test_output_that_is_no_terminal_has_no_frames_and_no_spaces_at_line_ends(editloupe: Cli, judged: str) -> None:

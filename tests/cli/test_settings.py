@@ -57,9 +57,7 @@ def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
     assert modules.stdout == "set()\n"
 
 
-def test_a_word_goes_before_a_variable_and_that_before_the_file(
-    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_goes_before_the_file(editloupe: Run, edits: Edits) -> None:
     Path("editloupe.yaml").write_text(
         f"path: {edits(4, instruction=ANSWERED)}\nlimit: 1\ncriteria: if\noption: {{mask_pad: 0.2}}\n"
     )
@@ -72,15 +70,9 @@ def test_a_word_goes_before_a_variable_and_that_before_the_file(
 
     asked, options = judged()
     assert (asked, options["mask_pad"], options["mode"]) == (1, 0.2, "tool")
-    monkeypatch.setenv("EDITLOUPE_LIMIT", "2")
-    monkeypatch.setenv("EDITLOUPE_MODE", "plain")
-    asked, options = judged("--set", "mask_pad=0.3")
-    assert (asked, options["mask_pad"], options["mode"]) == (2, 0.3, "plain")
-    assert judged("--limit", "3", "--mode", "tool")[0] == 3
-    assert judged("--set", "limit=3")[0] == 3
-    monkeypatch.setenv("EDITLOUPE_LIMITS", "3")
-    told = editloupe("judge", "--dry-run")[2]
-    assert "EDITLOUPE_LIMITS is set and has no effect: there is no such setting; did you mean EDITLOUPE_LIMIT?" in told
+    asked, options = judged("--set", "mask_pad=0.3", "--mode", "plain")
+    assert (asked, options["mask_pad"], options["mode"]) == (1, 0.3, "plain")
+    assert judged("--limit", "3")[0] == judged("--set", "limit=3")[0] == 3
 
 
 def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
@@ -117,7 +109,7 @@ def test_every_list_shows_one_by_name(editloupe: Run) -> None:
         ("rubrics", "dlebench", "Scene Collapse"),
         ("protocols", "dlebench", "mask_pad"),
         ("recipes", "edival", "Instructions of a chain"),
-        ("backends", "vllm", "--backend vllm/MODEL"),
+        ("backends", "vllm", "vllm/MODEL"),
         ("models", "inpaint", "opencv telea"),
         ("settings", "max_cost", "number"),
     ):
@@ -126,10 +118,11 @@ def test_every_list_shows_one_by_name(editloupe: Run) -> None:
         assert name in editloupe("list", kind)[1]
         code, _, err = editloupe("list", kind, f"{name}x")
         assert code == 2 and f"did you mean '{name}'" in words(err), kind
-    found = json.loads(editloupe("list", "protocols", "dlebench", "--format", "json")[1])
-    assert [metric["short"] for metric in found["metrics"]] == ["IF", "VC"]
-    pad = next(option for option in found["options"] if option["name"] == "mask_pad")
-    assert (pad["type"], pad["default"], pad["required"]) == ("number", 0.05, False)
+    lines = editloupe("list", "protocols", "dlebench", "--format", "json")[1].splitlines()
+    (_, metrics, options) = (json.loads(line)["records"] for line in lines)
+    assert [metric["Short"] for metric in metrics] == ["IF", "VC"]
+    pad = next(option for option in options if option["Name"] == "mask_pad")
+    assert (pad["Type"], pad["Default"]) == ("number", "0.05")
 
 
 def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labels(
@@ -141,8 +134,8 @@ def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labe
     assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
     # No model is asked, so no judge names the folder.
     assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
-    (editor,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["editors"]
+    (mean,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["means"]
     # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
-    assert editor["micro"]["share"]["value"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
+    assert mean["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
     code, _, told = editloupe("judge", folder, "--protocol", "objects")
     assert code == 2 and "--set role.parser=provider/model" in told

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
-from editloupe import files
-from editloupe.runs.store import RunStore
 from tests.conftest import ANSWERED
 from tests.guards.old_run import unpacked
 
@@ -47,7 +42,7 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert "8 of 8 findings judged.\n" in editloupe("show", "runs/one")[1]
     stop_after(Path("runs/one"), 3)
     # Two criteria a sample: both of the first, one of the second.
-    assert "3 of 3 findings judged; of 4 samples, 2 not asked yet, 1 asked in part." in editloupe("show", "runs/one")[1]
+    assert "3 of 3 findings judged; 3 of 4 samples to go." in editloupe("show", "runs/one")[1]
     assert "5 not judged yet of 8" in words(editloupe("gate", "runs/one", "--require", "unjudged<=0.02")[1])
     row = r"runs/one baseline incomplete: 3 samples to go plain Overall [\d.]+ \(3/8\) 2 of 4 3 of 3"
     assert re.search(row, words(editloupe("show")[1]))
@@ -57,19 +52,6 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert said.startswith("Incomplete: runs/one; of 4 samples, baseline, plain has 3 to go.\n")
     assert "Incomplete: runs/one;" in json.loads(editloupe("report", "runs/one", "--format", "json")[1])["notes"][0]
     assert "> Incomplete: runs/one" in Path("runs/one/report/report.md").read_text()
-
-
-def test_a_run_that_is_being_written_says_so(editloupe: Run, edits: Edits) -> None:
-    judged(editloupe, edits(2, instruction=ANSWERED))
-    stop_after(Path("runs/one"), 0)
-    with closing(RunStore.edit(Path("runs/one"))):
-        for command in ("show", "report", "compare"):
-            code, said, told = editloupe(command, "runs/one")
-            assert (code, said) == (2, "")
-            assert "runs/one is under way, with no finding yet" in words(told)
-        assert listed(editloupe)["status"] == "under way"
-    told = words(editloupe("show", "runs/one")[2])
-    assert "judge something first: editloupe judge --config runs/one/config.yaml --out runs/one" in told
 
 
 def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, edits: Edits) -> None:
@@ -82,7 +64,7 @@ def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, ed
     stop_after(Path("runs/one"), 7)
     assert listed(editloupe)["asked"] == 1
     said = editloupe("show", "runs/one")[1]
-    assert "6 of 6 findings judged.\n" in said and "1 of 1 findings judged; of 3 samples, 2 not asked yet." in said
+    assert "6 of 6 findings judged.\n" in said and "1 of 1 findings judged; 2 of 3 samples to go." in said
     head, *rows = editloupe("show", "runs/one", "--format", "csv")[1].splitlines()
     assert head == "Judge,Sample,Instruction Following,Visual Consistency"
     assert [row.split(",")[:2] for row in rows] == [["baseline", f"s0{i}"] for i in range(3)] + [["second", "s00"]]
@@ -108,31 +90,6 @@ def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, edits: Edits, tmp
     assert [mean["mean"] for mean in overall] == [pytest.approx(70), pytest.approx(245 / 6)]
 
 
-def test_of_a_large_run_the_means_of_its_end_are_listed_until_findings_come(
-    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(editloupe, edits(2, instruction=ANSWERED))
-    (known,) = listed(editloupe)["means"].items()
-    monkeypatch.setattr("editloupe.runs.index.LARGE", 1)
-    monkeypatch.setattr("editloupe.figures.closing.RunStore", None)  # the run is not read
-    assert dict([known]) == listed(editloupe)["means"]
-    findings = Path("runs/one/findings.jsonl")
-    os.utime(findings, (findings.stat().st_atime, findings.stat().st_mtime + 60))
-    assert listed(editloupe)["means"] == {}
-    assert "baseline all samples begun plain – 2 of 2" in words(editloupe("show")[1])
-
-
-def test_what_differs_from_the_run_of_the_folder_is_said_in_words(editloupe: Run, edits: Edits) -> None:
-    folder = edits(1)
-    judged(editloupe, folder)
-    command = ("judge", folder, "--mode", "plain", "--out", "runs/one", "--criteria", "if")
-    code, _, told = editloupe(*command, "--max-turns", "3")
-    assert code == 2 and "runs/one belongs to another run, with other settings. " in words(told)
-    assert "max-turns: was 6, is 3. Give that run's settings" in words(told)
-    told = words(editloupe(*command[:-2], "--mode", "tool")[2])
-    assert "mode: was plain, is tool;" in told and "version of the tool enhancer: was not set, is " in told
-
-
 def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edits) -> None:
     folder = tmp_path / "f"
     folder.mkdir()
@@ -155,7 +112,7 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
     for line, told in (
         (("show", "nowhere"), "nowhere is no run folder: there is no such folder"),
         (("view", "nowhere"), "nowhere is no run folder: there is no such folder"),
-        (("show", data), "is no run, and no run is below it; judge something first"),
+        (("show", data), "no run is below it; judge something first"),
         (("show", data / "metadata.jsonl"), "metadata.jsonl is no run folder: it is a file"),
         (("report", "runs"), "it has no run.json. Runs in it: one, two; name one of them"),
         (("report", "runs/two"), "run.json is a folder; expected a file of the run"),
@@ -163,20 +120,3 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
     ):
         code, _, err = editloupe(*line)
         assert code == 2 and told in words(err), err
-
-
-def test_a_run_that_may_not_be_read_is_not_called_bad_json(
-    editloupe: Run, edits: Edits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged(editloupe, edits(1, instruction=ANSWERED))
-    opened = files.open_plain
-
-    def refused(path: Path) -> BinaryIO:
-        # Who may read everything, as in a container, is refused nothing by the file's mode.
-        if path.name == "run.json":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return opened(path)
-
-    monkeypatch.setattr(files, "open_plain", refused)
-    for place in ("runs/one", "runs"):
-        assert "runs/one/run.json cannot be read: Permission denied" in words(editloupe("show", place)[2])

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from editloupe.errors import ConfigError
-from editloupe.rubrics import rubric_path
-from editloupe.runs.studio import graph
 from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import draw_edits, final
 
@@ -70,16 +67,6 @@ def test_no_key_goes_to_an_address_that_only_the_run_names(
         assert "A run's env= is never obeyed" in " ".join(told.split())
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if "replay" not in name])
-def test_a_model_that_the_command_line_names_is_asked_as_it_says(
-    editloupe: Run, server: OpenAIServer, foreign: Path, name: str
-):
-    words = [word.replace("RUN", str(foreign)) for word in COMMANDS[name]]
-    code, _, told = editloupe(*words, "--backend", f"openai/{server.model}?base_url={server.url}&env=CLOUD_SECRET")
-    assert code in (0, 1), told
-    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {THEIRS}"}
-
-
 def test_an_editloupe_yaml_that_lies_here_is_trusted_no_more_than_another_file(
     editloupe: Run, server: OpenAIServer, foreign: Path, tmp_path: Path
 ):
@@ -96,14 +83,6 @@ def test_an_editloupe_yaml_that_lies_here_is_trusted_no_more_than_another_file(
         for out, *given in (("trusted", "--trust"), ("named", "--backend", address)):
             assert editloupe(*words[:-1], f"{out} {len(words)}", *given)[0] == 0
             assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
-
-
-def test_an_address_of_the_users_own_environment_is_the_users(
-    editloupe: Run, server: OpenAIServer, foreign: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/")
-    assert editloupe("judge", foreign, "--retry", "unparsed")[0] == 0
-    assert {headers["authorization"] for headers in server.headers} == {f"Bearer {MINE}"}
 
 
 STRANGER = "http://stranger.invalid"
@@ -147,17 +126,6 @@ def test_what_only_a_run_names_is_neither_asked_nor_opened(editloupe: Run, own: 
     assert not own.with_name("new").exists()
 
 
-def test_what_the_user_names_too_is_opened(editloupe: Run, tmp_path: Path):
-    draw_edits(tmp_path / "edits", 1)
-    shutil.copy(rubric_path("dlebench"), tmp_path / "mine.toml")
-    assert editloupe("judge", "edits", "--rubric", "mine.toml", "--out", "run")[0] == 0
-    words = ("judge", "--config", "run/config.yaml", "--out", "run")
-    assert editloupe(*words)[0] == 2
-    assert editloupe(*words, "--trust")[0] == 0
-    assert editloupe(*words, "--rubric", "mine.toml")[0] == 0
-    assert editloupe("judge", "run", "--retry", "--trust")[0] == 0
-
-
 def test_the_retry_that_a_run_of_ones_own_proposes_works(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     draw_edits(tmp_path / "edits", 1)
     monkeypatch.setenv("MY_KEY", MINE)
@@ -185,15 +153,3 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Run, own:
     # Its pages say why there is no score.
     assert editloupe("export", "run", "--html", "new")[0] == 0
     assert "names the file '/etc/stranger.toml'" in (own.with_name("new") / "rows.js").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("backend", ["openai/m?base_url=http://stranger.invalid/v1", "openai/m?env=CLOUD_SECRET"])
-def test_the_graph_of_studio_asks_no_address_and_sends_no_key_that_its_context_names(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("OPENAI_API_KEY", MINE)
-    monkeypatch.setenv("CLOUD_SECRET", THEIRS)
-    edits = draw_edits(tmp_path / "edits", 1)
-    question = {"source": str(edits / "source/s00.png"), "edited": str(edits / "edited/s00.png"), "instruction": "Red."}
-    with pytest.raises(ConfigError, match="which only the server's environment may"):
-        graph().invoke(question, context={"backend": backend})

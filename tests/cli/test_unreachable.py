@@ -13,13 +13,11 @@ import pytest
 from editloupe import Judge
 from editloupe.backends import google, langchain, openai, vllm
 from editloupe.backends.retry import RetryPolicy
-from editloupe.chat import Reply, Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Body
-from tests.backends.openai_server import OpenAIServer, fails, says
+from tests.backends.openai_server import OpenAIServer, says
 from tests.conftest import final
-from tests.setups import open_with
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -103,26 +101,3 @@ def test_a_server_that_goes_away_ends_the_run_when_patience_is_at_its_end(editlo
         assert "14 findings are left" in said
         server.script[:] = [says(final("Wrong Action"))]
         assert editloupe(*words)[0] == 0
-
-
-def test_connections_that_break_between_answers_end_nothing(editloupe: Run, edits: Edits):
-    found = [says(final("Wrong Action"))]
-    script = [*found, *[drops] * 8, *found, *([fails(500)] * ATTEMPTS), *[drops] * 8, *found]
-    with OpenAIServer(*script, model="m") as server:
-        words = ("judge", edits(8), "--criteria", "if", "--concurrency", "1", "--out", "run")
-        code, said, _ = editloupe(*words, "--backend", f"openai/m?base_url={server.url}")
-    assert (code, "Stopped asking" in said) == (3, False)
-    statuses = [f.status for f in RunStore.read(Path("run")).current()]
-    assert (statuses.count("ok"), statuses.count("backend_failed")) == (7, 1)
-
-
-class Lost:
-    """A backend of the user's own whose connection always fails in the same way."""
-
-    uri, endpoint, version = "mine/m", "http://127.0.0.1:1", ""
-    traits = open_with(backend="baseline").backend.traits
-    calls = 0
-
-    def complete(self, request: Request, images: Any) -> Reply:
-        self.calls += 1
-        raise Unavailable("nobody there", lost="refused")

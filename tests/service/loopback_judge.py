@@ -141,7 +141,7 @@ def serving(
     needs_extra()
     import uvicorn
 
-    from editloupe.cli.serve import _listen
+    from editloupe.cli.serve import listen
     from editloupe.service.app import make_app
     from editloupe.service.edits import Sources
     from editloupe.service.judging import Service
@@ -171,7 +171,7 @@ def serving(
         group_mean=group_mean,
         canary=canary,
     )
-    listening = _listen("127.0.0.1", 0)
+    listening = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, http="h11", ws="none", log_level="critical", timeout_graceful_shutdown=10)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

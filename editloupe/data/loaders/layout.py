@@ -117,7 +117,12 @@ class Layout(RowShape):
         given = {} if over is None else read_toml(over, f"mapping file {over}")
         where = "--columns" if over is None else str(over)
         if columns and (unknown := [name for name in columns if name not in ROLES]):
-            hint = did_you_mean(unknown[0], tuple(ROLES))
+            other = columns[unknown[0]]
+            hint = (
+                f"the role comes first: {other}={unknown[0]}; "
+                if other in ROLES
+                else did_you_mean(unknown[0], tuple(ROLES))
+            )
             raise ConfigError(
                 f"--columns: {unknown[0]!r} is nothing that a column holds; {hint}expected {', '.join((*USUAL, 'target'))} "
                 "or a column of docs/data.md"
