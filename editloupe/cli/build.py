@@ -24,6 +24,7 @@ from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, warn, write
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
+from editloupe.data.folders import check_exists
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, StorageError
@@ -125,10 +126,12 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     name = training_set.RUN if folder == out / training_set.RUN else str(folder)
     marker: dict[str, Json] = {"builder": UNICEDIT, "run": name, **({} if verified else {"path": str(path)})}
     marker |= {**dict.fromkeys(_OF_QUALITY), **limits} if limits else {}
+    # What is wrong is found before a folder is made.
+    check_exists(path, what="a folder of edits")
+    setup = None if verified else open_setup(run)
     _mark(out, marker)
     code = 0
-    if not verified:
-        setup = open_setup(run)
+    if setup is not None:
         outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
         code = exit_code(outcome, tolerated=run.fail_on_error)
         if outcome.interrupted or outcome.ledger.refused:

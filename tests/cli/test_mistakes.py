@@ -17,8 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 MISTAKES = {
     "judge nowhere": "no such folder",
-    "judge exampels/edits": "/examples/edits? expected a folder of edits",
-    "judge owner/Name-1": "hf download --repo-type dataset owner/Name-1 --local-dir FOLDER",
+    "judge exampels/edits": "no such folder; expected a folder of edits",
     "judge": "PATH is missing",
     "judge edits --backend gpt9000": "unknown backend 'gpt9000'; expected PROVIDER/MODEL",
     "judge edits --backend openai/m?api_key=abc": "keys come from the environment",
@@ -78,7 +77,7 @@ def test_a_usual_mistake_is_answered_with_its_cure(words: str, editloupe: Run, e
 
 
 def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
-    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "gc", "protocols", "rubrics", "backends"} <= set(_OLD)
+    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "protocols", "rubrics", "backends"} <= set(_OLD)
     for old, new in _OLD.items():
         code, said, told = editloupe(*old.split(), "x")
         assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old
