@@ -22,7 +22,7 @@ from editloupe.cli.options import (
     opt,
     words,
 )
-from editloupe.cli.output import Form, command, for_programs, in_brief, note, say, show_table, show_whole, warn
+from editloupe.cli.output import Form, command, for_programs, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
@@ -252,13 +252,10 @@ def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    if in_brief(full) and found.pairs:
-        for text in answers(found):
-            say(text)
-        say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
-    else:
-        for table in made:
-            show_table(table)
+    for table in made:
+        show_table(table)
+    for text in answers(found) if found.pairs else ():
+        say(text)
     if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 

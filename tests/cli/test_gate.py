@@ -50,12 +50,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 FIGURES = (
     ("asked", 12),
-    ("asked(if)", 6),
     ("judged", 11),
-    ("judged(IF)", 5),
     ("unjudged", 1 / 12),
     ("unjudged(if)", 1 / 6),
-    ("unjudged(vc)", 0),
     ("status(refused)", 1 / 12),
     ("status(off_menu)", 0),
     # (100 + 100 + 200/3 + 100/3 + 0) / 5
@@ -64,7 +61,6 @@ FIGURES = (
     # Change Color has 100, 200/3, 0; Removal Object 100, 100/3.
     ("macro(instruction_following)", (500 / 9 + 200 / 3) / 2),
     ("share(if, Flawless Execution)", 2 / 5),
-    ("share(if, flawless-execution)", 2 / 5),
     ("exact(human, if)", 0.8),
     # Chance: (2·2 + 1·1 + 1·2 + 1·0) / 25 = 0.28.
     ("kappa(human, if)", 0.52 / 0.72),
@@ -149,25 +145,20 @@ def test_a_failed_requirement_names_the_samples_that_it_failed_by(editloupe: Run
 REFUSED = (
     ("beauty>=1", "unknown metric 'beauty'; known: asked, judged, unjudged"),
     ("mean(if)", "expected METRIC OPERATOR NUMBER"),
-    ("mean(if)==60", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=nan", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=1e999", "the bound is not finite"),
-    ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
     ("mean>=60", "expected mean(C), mean(overall)"),
-    ("mean(beauty)>=60", "no metric 'beauty'"),
     ("mean(if, vc)>=60", "expected mean(C)"),
     ("unjudged(overall)<=0", "no metric 'overall'"),
     ("status(ok)>=0", "no status 'ok'; known: abstained"),
     ("share(if)>=0", "expected share(C, LABEL)"),
     ("share(if, Perfect Consistency)>=0", "no label 'Perfect Consistency' of instruction_following"),
-    ("kappa>=0.6", "expected kappa(human)"),
     ("kappa(people)>=0.6", "expected kappa(human)"),
     ("kappa(human)>=0.6", "carry no human labels"),
     ("mean(if)>=101", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
     ("mean(overall)>=-1", "mean(overall) is a number of 0 to 100, so that nothing can break it"),
     ("kappa(human)>=60", "kappa(human) is a number of -1 to 1, so that nothing can meet it"),
-    ("asked>=-1", "asked is a count, 0 or more, so that nothing can break it"),
 )
 """What cannot be required, and why."""
 
