@@ -22,7 +22,7 @@ from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError, Unavailable, UnknownPlugin
 from editloupe.figures.judged import judged_in, why_empty
-from editloupe.figures.side_by_side import side_by_side
+from editloupe.figures.report import side_by_side
 from editloupe.findings import FAILURES, PENDING
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.estimate import look_ahead
@@ -196,7 +196,7 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
     if not as_json and outcome is not None and outcome.findings:
-        together = side_by_side(judged_in(outcome.store)) if len(outcome.store.judge_names()) > 1 else None
+        together = side_by_side(judged_in(outcome.store))[0] if len(outcome.store.judge_names()) > 1 else None
         if together is not None:
             say("")
             show_table(together)

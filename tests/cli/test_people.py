@@ -75,19 +75,3 @@ def test_a_run_ends_in_few_lines(editloupe: Cli, edits: Callable[..., Path], rep
     assert len(lines) <= 10, said
     assert any("backend_failed" in line or "off_menu" in line for line in lines)
     assert any(line.startswith("Judge these again: editloupe judge r") for line in lines)
-
-
-def test_compare_ends_with_its_answers(
-    editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str]
-) -> None:
-    named = (
-        "--backend",
-        f"mild={replies('a', 'Flawless Execution')}",
-        "--backend",
-        f"harsh={replies('b', 'Wrong Action')}",
-    )
-    assert editloupe("judge", edits(3), *named, "--criteria", "if", "--out", "both")[0] == 0
-    code, said, _ = editloupe("compare", "both")
-    assert code == 0 and "Pairs of judges\n" in said
-    assert "IF: on what all judged, mild, tool has the highest mean (100.0), harsh, tool the lowest (33.3)." in said
-    assert said.count(": mild, tool Flawless Execution; harsh, tool Wrong Action.") == 3
