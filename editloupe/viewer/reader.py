@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from editloupe import files
@@ -27,9 +28,11 @@ from editloupe.runs.lock import is_written
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
 from editloupe.traces.events import Header
 from editloupe.traces.read import parse_lines, read_trace
 from editloupe.values import Json, Sample, sample_key
+from editloupe.viewer.pictures import Pictures
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
 
@@ -286,6 +289,44 @@ class RunReader:
         self.version += 1
         self._keys = {slug(key): (key, id_) for key, id_ in dict(self._index.keys()).items()}
         """Name in addresses → (key, id)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRun:
+    """One run on a site."""
+
+    reader: RunReader
+    folder: str = ""
+    """Its part of every address: "" or "NAME/"."""
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        return Pictures(self.reader.folder, self.reader.inside)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """As the run wrote them down; empty if they cannot be read, which its tables then say."""
+        try:
+            return self.reader.info.metrics()
+        except ConfigError:
+            return {}
+
+    @property
+    def judges(self) -> dict[str, str]:
+        """Short names by id of those who have the role "judge", else of everybody."""
+        names, mains = self.reader.judge_names(), self.reader.info.judges()
+        return {id_: name for id_, name in names.items() if id_ in mains} or names
+
+    @property
+    def asked(self) -> str:
+        """The protocol, its rubric if that has another name, and its mode."""
+        info = self.reader.info
+        try:
+            rubric = info.metric_set().id
+        except ConfigError:
+            rubric = ""
+        named = "" if rubric in ("", info.protocol) else f"rubric {rubric}"
+        return ", ".join(filter(None, (info.protocol, named, f"mode {info.mode}" if info.mode else "")))
 
 
 def slug(key: str) -> str:
