@@ -23,7 +23,6 @@ from editloupe.data.rows import DataRow, read_row
 from editloupe.data.tables import read_table
 from editloupe.errors import DataError
 from editloupe.figures import render
-from editloupe.figures.plots import Shares
 from editloupe.protocols.base import groups
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
@@ -108,11 +107,6 @@ class TargetTable:
     def how(self) -> dict[str, int]:
         """Known areas by where they come from."""
         return dict(Counter(row.how for row in self.rows if row.area_ratio is not None).most_common())
-
-    @property
-    def shares(self) -> Shares:
-        """As a line of `plots.cumulative`."""
-        return Shares(name=self.name, values=self.known, unknown=len(self.rows) - len(self.known))
 
     def summary(self) -> dict[str, Json]:
         """For programs; a figure that rests on nothing is null."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.build.dice.inpainted import COLOURS
+from editloupe.build.paint import PAINTS
 from editloupe.data.images import ImageStore
 from editloupe.models import inpaint as inpainters
 from editloupe.models.inpaint import OpenCVInpainter, within
@@ -196,7 +196,7 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
             gone, there = before if one["op"] == "ADD" else after, after if one["op"] == "ADD" else before
             assert (there == PAINT[category]).all()
             if one["op"] == "EDIT":
-                assert one["how"].partition(" ")[2] in COLOURS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
+                assert one["how"].partition(" ")[2] in PAINTS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
             else:
                 assert np.abs(gone.astype(int) - GREY).max() <= 6 and one["how"].startswith("removed by OpenCV")
         assert np.array_equal(source[~around], original[~around]) and np.array_equal(edited[~around], original[~around])
@@ -338,7 +338,7 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
         (file, (), "name the stage: --set stage=1"),
         (file, (*second, "--set", "inpainter=lama"), "expected opencv or diffusers:MODEL"),
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
-        (tmp_path / "none.json", second, "no such file"),
+        (tmp_path / "none.json", second, "none.json: is no JSON"),
         (damaged, second, "is no JSON"),
     ):
         assert told in refused(editloupe, path, *words)

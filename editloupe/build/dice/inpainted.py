@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 
 from editloupe import models
+from editloupe.build import paint
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
 from editloupe.build.dice.rows import SplitFolder, drawn
@@ -21,8 +22,9 @@ from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
+from editloupe.imaging.color_names import leading
 from editloupe.measures.base import Models
-from editloupe.models.inpaint import Inpainter, within
+from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
 
@@ -35,17 +37,6 @@ GROW_PX: Final = 3
 """By which a part that is inpainted is larger than its object, so that none of its border stays."""
 _QUALITY: Final = (50, 95)
 """Of JPEG; the paper says 15 % and 50 % "magnitude", which may be a probability or a quality."""
-COLOURS: Final[Mapping[str, tuple[float, float]]] = {
-    "red": (68, 48),
-    "orange": (38, 62),
-    "yellow": (-6, 72),
-    "green": (-52, 42),
-    "blue": (14, -62),
-    "purple": (56, -46),
-}
-"""Name → a* and b* of CIELAB."""
-_FARTHER: Final = 40.0
-"""Least distance in a* and b* between an object's mean colour and its new one."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +65,9 @@ def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]
 
 def recoloured(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
     """Return an image with the masked object in another colour, and that colour's name. Texture and shade stay."""
-    lab = np.asarray(cv2.cvtColor(rgb.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
-    lightness, *mean = lab[mask].mean(axis=0)
-    name = by.choice([n for n, to in COLOURS.items() if np.hypot(to[0] - mean[0], to[1] - mean[1]) >= _FARTHER])
-    # A white or black object has no colour that could be told: its lightness moves to where there is one.
-    lab[..., 0] += np.clip(lightness, 30, 75) - lightness
-    lab[..., 1:] = np.array(COLOURS[name]) + (lab[..., 1:] - mean) * 0.4
-    shown = cv2.cvtColor(np.clip(lab, (0, -127, -127), (100, 127, 127)).astype(np.float32), cv2.COLOR_LAB2RGB)
-    return within(rgb, np.rint(np.clip(shown, 0, 1) * 255).astype(np.uint8), mask), name
+    own = leading(paint.shares_of(rgb, mask))
+    name = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
+    return paint.recoloured(rgb, mask, paint.PAINTS[name]), name
 
 
 def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpainter) -> tuple[RGB, RGB, list[str]]:

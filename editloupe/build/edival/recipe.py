@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -37,8 +36,6 @@ from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
 from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
-from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded
 from editloupe.findings import PENDING, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
@@ -125,16 +122,6 @@ class EdiValBuild(SetRecipe):
             "detect": "grounding needs a detector, and there is none: {reason}. Name one with --detector, or choose "
             "--set grounding=none: then every object counts that the model lists, seen or not"
         }
-
-    def loaded(self, path: Path, store: ImageStore) -> Loaded:
-        """Return the images of a path, each once, whatever rows it has. Raises as `load_images`."""
-        found = super().loaded(path, store)
-        first = {sample.source.sha256: sample for sample in reversed(found.samples)}
-        return replace(
-            found,
-            samples=tuple(one for one in found.samples if first[one.source.sha256] is one),
-            rejected=tuple(row for row in found.rejected if row.kind != "duplicate_id"),
-        )
 
     def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
         """Return the image's one chain."""

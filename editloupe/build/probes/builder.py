@@ -21,9 +21,9 @@ from pydantic import Field, field_validator
 from editloupe import files
 from editloupe.build.base import Built, LeftOut
 from editloupe.build.direct import Worked, WorkItem, work
+from editloupe.build.paint import part_of
 from editloupe.build.places import ImagePlace
 from editloupe.build.probes.makers import FAILURES, Made, NotMade, make
-from editloupe.build.probes.paint import part_of
 from editloupe.build.probes.scenes import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
 from editloupe.build.probes.twins import TRAPS, with_nuisance, with_trap
 from editloupe.config import Number, Whole

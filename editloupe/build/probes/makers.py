@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.build.probes.paint import (
+from editloupe.build.paint import (
     FEATHER_PX,
     PAINTS,
     VISIBLE,

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from editloupe.build.base import LeftOut
-from editloupe.build.probes.paint import Mask, colour_of, part_of
+from editloupe.build.paint import Mask, colour_of, part_of
 from editloupe.build.shown import plain_name, target_name
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images

@@ -16,8 +16,8 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from editloupe.build.paint import grown, spots, stamped
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, held_by
-from editloupe.build.probes.paint import grown, spots, stamped
 from editloupe.build.probes.scenes import Scene
 from editloupe.data.images import RGB
 from editloupe.data.probes import Failure, Nuisance, Trap
