@@ -171,7 +171,8 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
         line = np.array([cell.value for cell in (*cells, cells[0])], dtype=float)
         style = {"color": _colour(number, None), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
         axes.plot(angles, line, label=_label(name), markersize=4, **style)
-    axes.set_xticks(angles[:-1], [safe(name) for name in plot.rows])
+    axes.set_xticks(angles[:-1], [textwrap.fill(safe(name), 14) for name in plot.rows])
+    axes.tick_params(axis="x", pad=20)
     axes.set_ylim(0, 100)
     axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
     _legend(axes, only_several=True)
