@@ -65,6 +65,7 @@ def judge(
     concurrency: options.Concurrency = None,
     processes: options.Processes = None,
     executor: options.Executor = None,
+    batch: options.Batch = False,
     out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-BACKEND-MODE.", OUTPUT)] = None,
     format: Form = "table",
     dry_run: Annotated[bool, opt("--dry-run", None, "Print what a run would do and cost; ask nothing.", OUTPUT)] = False,
@@ -271,10 +272,13 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """Return the exit code of one judge.
 
     0 within tolerance; 1 nothing could be judged, the backend refuses all, or the protocol never scores one of its metrics;
-    3 too many failures, samples that the protocol could not score included; 5 stopped by a budget; 130 interrupted.
+    3 too many failures, samples that the protocol could not score included; 5 stopped by a budget, or batches have answers
+    to give; 130 interrupted.
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
+    if outcome.waiting and not outcome.ledger.refused:
+        return 5
     nothing = outcome.asked in (outcome.unusable, outcome.failed)
     if nothing or (outcome.ledger.refused and outcome.failed) or outcome.never_scored:
         return 1

@@ -108,6 +108,7 @@ MaxCost = Annotated[float | None, _setting("max_cost", "USD", "Budget")]
 Concurrency = Annotated[int | None, _setting("concurrency", "N", "Budget")]
 Processes = Annotated[int | None, _setting("processes", "N", "Budget")]
 Executor = Annotated[str | None, _setting("executor", "NAME", "Budget")]
+Batch = Annotated[bool, _setting("batch", "", "Budget")]
 
 FailOnError = Annotated[float | None, _setting("fail_on_error", "SHARE", OUTPUT)]
 ConfigFile = Annotated[Path | None, _setting("config", "FILE", OUTPUT)]
