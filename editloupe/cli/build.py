@@ -228,7 +228,9 @@ def _build(
         images=ImageStore(folder / "blobs", writes=False),
     )
     built = builder.write(answered, options, folder=out)
-    return code or _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    # The set is written and told whatever failed.
+    empty = _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    return code or empty
 
 
 def _reviews(folder: Path, protocol: str) -> list[Reviewed]:

@@ -209,7 +209,7 @@ def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: 
         ([bare], "holds no probes: none of its 1 samples has a column 'probe'"),
         ([blank], "have no truth of the metrics that were asked (instruction_following, visual_consistency)"),
         ([superb], "'Superb' is no label of Instruction Following"),
-        (["probes"], "probes is no run; judge the probes first: editloupe judge probes --protocol probes"),
+        (["probes"], "probes is no run folder"),
         (["gone"], "gone is no run folder"),
     ):
         code, out, err = editloupe("trial", *words)
