@@ -8,7 +8,8 @@ from typing import Any
 from editloupe.chat import Sampling
 from editloupe.config import SHORTHANDS, RunConfig
 from editloupe.data.samples import Loaded
-from editloupe.figures.summary import Summary, summarise
+from editloupe.figures.closing import MeanOfAll, means_of_all
+from editloupe.figures.frame import score_frame
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
@@ -49,9 +50,9 @@ def open_with(
     return open_setup(config)
 
 
-def summaries(outcome: Outcome) -> list[Summary]:
-    """Return the means of a run by editor and edit type."""
-    return summarise(outcome.setup.protocol, outcome.scores)
+def means_of(outcome: Outcome) -> dict[str, MeanOfAll]:
+    """Return the mean of each metric over all samples of a run."""
+    return {mean.metric: mean for mean in means_of_all(outcome.setup.protocol, score_frame(outcome.scores))}
 
 
 def run_over(setup: Setup, path: Path | Loaded, out: Path, **given: Any) -> Outcome:

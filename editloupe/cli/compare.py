@@ -27,21 +27,23 @@ from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
-from editloupe.figures.columns import HumanLabels, column_of_table, join, with_facts
-from editloupe.figures.compare import Comparison, Rated, rated_by_people, raters_apart
+from editloupe.figures.columns import Readings, column_of_table, join, with_facts
+from editloupe.figures.compare import Comparison, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
-from editloupe.figures.compare_tables import answers, markdown, tables, write_comparison
+from editloupe.figures.compare_tables import markdown, tables, write_comparison
 from editloupe.figures.equal_cost import at_equal_cost
 from editloupe.figures.human_labels import read_label_table, read_people
 from editloupe.figures.judged import Judged, on_shared_metrics, protocol_of, read_judged
 from editloupe.figures.labels import column_names
-from editloupe.figures.people import PeopleOptions, agreement, among_people, check_raters
+from editloupe.figures.people import PeopleOptions, agreement, check_raters
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
+_BRIEF = 3
+"""Tables of a comparison that a terminal shows without --full."""
 Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
@@ -133,12 +135,12 @@ class _Given:
     wanted: tuple[str, ...] | None
     options: PeopleOptions
 
-    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> HumanLabels:
+    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> Readings:
         """Read a table of a judge's scores."""
         bound = None if known is None else names_of(known)
         return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
 
-    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> HumanLabels:
+    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> Readings:
         """Read the table of --human. Raises ConfigError without one."""
         if self.human is None:
             raise ConfigError(
@@ -158,10 +160,9 @@ class _Given:
             raise ConfigError(f"{where}: {wrong}; found {', '.join(ids) or 'none'}")
         return [m for m, id_ in zip(metrics, ids, strict=True) if named is None or id_ in named.values()]
 
-    def grouped(self, people: Rated | None) -> PeopleOptions:
+    def grouped(self, people: Readings | None) -> PeopleOptions:
         """Return the options with what to average over: editors, if people rated edits of several."""
-        editors = set() if people is None else {key[0] for key, ratings in people.labels.ratings.items() if ratings}
-        return replace(self.options, over="editor" if len(editors) > 1 else None)
+        return replace(self.options, over_editors=people is not None and len(people.editors) > 1)
 
 
 def _of_judges(
@@ -171,16 +172,16 @@ def _of_judges(
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
-    options = given.grouped(people)
+    options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
-    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, by_editor=by_editor)
+    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, editors=by_editor)
     more = []
     if people is not None:
         rated = [m for m in known.metrics if m.id in people.labels.metrics]
         for file in given.scores:
             table = given.judge(file, known.metrics, rated[0].id if len(rated) == 1 else None)
-            column = replace(column_of_table(table), name=file.name)
-            more += [agreement(column, people.items, people.labels, m, options) for m in rated if m.id in table.metrics]
+            column = column_of_table(table, file.name)
+            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.metrics]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
 
 
@@ -195,13 +196,13 @@ def _of_tables(given: _Given) -> Comparison:
         every: Sequence[Metric | str] = table.metrics if bound is None else bound
         ids = set(table.metrics) & set(people.metrics)
         shared = [m for m in every if (m if isinstance(m, str) else m.id) in ids]
-        held = given.chosen(shared, f"{file} and {people.source}")
-        column = replace(column_of_table(table), name=file.name)
-        items, labels = join(column.items, people, where=str(file), closed=False)
-        grouped = given.grouped(Rated(items=items, labels=labels, column=column))
-        found += [agreement(column, items, labels, metric, grouped) for metric in held]
+        held = given.chosen(shared, f"{file} and {people.name}")
+        column = column_of_table(table, file.name)
+        labels = join(column, people, where=str(file), closed=False)
+        found += [agreement(column, labels, metric, given.grouped(labels)) for metric in held]
         notes += [*table.notes, *labels.notes]
-    return replace(_without_judges(str(given.human), notes, given.options), human_agreement=tuple(found))
+    noted, human = tuple(dict.fromkeys(notes)), str(given.human)
+    return Comparison(bootstrap=given.options.drawing, human=human, human_agreement=tuple(found), notes=noted)
 
 
 def _of_raters(given: _Given) -> Comparison:
@@ -223,23 +224,17 @@ def _of_people(run: Path, columns: str | None, given: _Given) -> Comparison:
     return _among(people, metrics, given.options, advice)
 
 
-def _among(people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
-    found = among_people(people, metrics, options)
+def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+    found = [agreement(None, people, metric, options) for metric in metrics]
     check_raters(found, advice)
-    return replace(
-        _without_judges(people.source, people.notes, options),
+    return Comparison(
+        bootstrap=options.drawing,
+        human=people.name,
+        notes=people.notes,
         raters=tuple(found),
         disagreements=tuple(raters_apart(people, metrics)),
         titles=dict((m, (m, m)) if isinstance(m, str) else (m.id, (m.name, m.short)) for m in metrics),
     )
-
-
-def _without_judges(human: str, notes: Sequence[str], options: PeopleOptions) -> Comparison:
-    """Return a comparison without a run's judges, to be filled."""
-    return Comparison(
-        judges=(), bootstrap=options.drawing, summaries=(), pairs=(), costs=(), human=human, human_agreement=(), raters=(),
-        disagreements=(), notes=tuple(dict.fromkeys(notes)), titles={},
-    )  # fmt: skip
 
 
 def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full: bool) -> None:
@@ -252,13 +247,11 @@ def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    if in_brief(full) and found.pairs:
-        for text in answers(found):
-            say(text)
+    shown = made[:_BRIEF] if in_brief(full) and found.pairs else made
+    for table in shown:
+        show_table(table)
+    if len(shown) < len(made):
         say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
-    else:
-        for table in made:
-            show_table(table)
     if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder, opt
-from editloupe.cli.output import Form, command, fail, note, print_json, say, show_table, warn
+from editloupe.cli.output import Form, fail, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
 from editloupe.figures.columns import column_of, join
@@ -59,8 +59,6 @@ def gate(
         show_table(gates.table(checked, f"{holds} of {len(checked)} requirements hold"))
         for one in (*failed, *undefined):
             fail(f"{one.summary} [{one.judge}]")
-            if one.worst:
-                note(f"  by {', '.join(one.worst)}; look at the first: {command('show', run, one.worst[0])}")
     if junit is not None:
         write_gate_junit(checked, junit)
     return code
@@ -69,6 +67,6 @@ def gate(
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None) -> People:
     """Return the judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     column = column_of(judged)
-    items, joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    joined = join(column, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     warn(joined.notes)
-    return column, items, joined
+    return column, joined

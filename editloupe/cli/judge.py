@@ -22,7 +22,7 @@ from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError, Unavailable, UnknownPlugin
 from editloupe.figures.judged import judged_in, why_empty
-from editloupe.figures.side_by_side import side_by_side
+from editloupe.figures.report import side_by_side
 from editloupe.findings import FAILURES, PENDING
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.estimate import look_ahead
@@ -233,7 +233,7 @@ def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: An
 def _together(outcome: Outcome | None, folder: Path, codes: dict[str, int], *, as_json: bool, several: bool) -> None:
     """Print the judges of a run side by side, if it has several, and how to look at it."""
     names = {} if outcome is None else outcome.store.judge_names()
-    found = side_by_side(judged_in(outcome.store)) if outcome and len(names) > 1 and outcome.store.findings else None
+    found = side_by_side(judged_in(outcome.store))[0] if outcome and len(names) > 1 and outcome.store.findings else None
     if as_json:
         if several:
             listed = [{"judge_id": id_, "name": name} for id_, name in names.items()]

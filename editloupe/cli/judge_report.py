@@ -24,6 +24,7 @@ from editloupe.cli.output import (
 )
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
+from editloupe.figures.judged import self_agreement
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import described
 from editloupe.runs.budget import Ledger
@@ -64,7 +65,7 @@ def heading_of(setup: Setup) -> Heading:
 
 def report(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
-    close = Closing.of(outcome.setup.protocol, outcome.scores, _self_agreement(outcome))
+    close = Closing.of(outcome.setup.protocol, outcome.scores, self_agreement(outcome.scores, outcome.setup.repeats))
     heading = heading_of(outcome.setup)
     heading = replace(heading, notes=(*heading.notes, *close.agreement))
     names, id_ = outcome.store.judge_names(), outcome.setup.judge.id
@@ -151,20 +152,6 @@ def stopped_message(outcome: Outcome) -> str:
     left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
     why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
     return f"{why}\n{left} left. Correct this; the same command then continues."
-
-
-def _self_agreement(outcome: Outcome) -> list[str]:
-    """How far a judge agrees with itself."""
-    rule, entropies = outcome.setup.repeats, [s.entropy for s in outcome.scores if s.entropy is not None]
-    if rule.count == 1 or not entropies:
-        return []
-    same = sum(bits == 0 for bits in entropies)
-    abstained = sum(s.missing == "abstained" for s in outcome.scores)
-    gone = "" if rule.abstain_above is None else f"; {abstained} abstained, above {rule.abstain_above:g} bits"
-    return [
-        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
-        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{gone}."
-    ]
 
 
 def spent_message(ledger: Ledger, backend: LMM) -> str:

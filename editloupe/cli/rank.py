@@ -182,8 +182,6 @@ def _show(store: RunStore, report: RankReport, *, as_json: bool) -> None:
         show_table(table)
     if len(tables) > SHOWN:
         say(f"\n… and {len(tables) - SHOWN} more sources")
-    if (summary := report.editors()) is not None:
-        show_table(summary)
     places = [place for ranking in report.rankings for place in ranking.places]
     ranked, edits = sum(place.rank is not None for place in places), len(places) + len(report.unread)
     if ranked < edits:

@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from editloupe import files
 from editloupe.errors import EditLoupeError
 from editloupe.figures import render
 from editloupe.figures.escape import safe
 from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import judged_in, to_go
 from editloupe.figures.label_tables import label_tables
-from editloupe.figures.summary import TableScores, specs, summarise
+from editloupe.figures.summary import TableScores, specs
 from editloupe.figures.tables import spec_table
 from editloupe.protocols.base import EvalProtocol
 from editloupe.runs.index import is_large
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import Drawing
-from editloupe.stats.spec import CellKind
 from editloupe.stats.table import Table
-from editloupe.values import Json, Serialisable, is_empty, parse_json
+from editloupe.values import Json, Serialisable, is_empty
 
 if TYPE_CHECKING:
     import polars
@@ -59,12 +57,10 @@ def means_table(
     together: add a row over all editors.   drawing: how intervals are drawn; None for none.
     """
     first = specs(protocol)[0]
-    cell: CellKind = first.cell if first.cell in ("rate", "geometric_mean", "count") else "mean"
     spec = replace(first, title="Means of all samples", name="means", columns="metric", metrics=(), transposed=False)
     if first.apart:
-        spec = replace(spec, overall=False)
-    else:
-        spec = replace(spec, rows="editor", order=(), cell=cell, overall=together)
+        return spec_table(replace(spec, overall=False), frame, protocol.metrics, drawing=drawing)
+    spec = replace(spec, rows="editor", order=(), cell="rate" if first.cell == "rate" else "mean", overall=together)
     return spec_table(spec, frame, protocol.metrics, drawing=drawing)
 
 
@@ -85,6 +81,23 @@ def means_of_all(protocol: EvalProtocol, frame: polars.DataFrame) -> tuple[MeanO
     )
 
 
+def brief_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
+    """Return the means of all samples, a row an editor and a column a metric.
+
+    Where rows, such as languages, are never put together, there is such a table for each row.
+    """
+    spec = replace(specs(protocol)[0], columns="metric", metrics=())
+    if not spec.apart:
+        made = [means_table(protocol, frame, together=False)]
+    else:
+        found = TableScores.of(spec, frame, protocol.metrics)
+        alone = replace(spec, name="scores", transposed=False, rows="editor", order=(), cell="mean", overall=False)
+        titles = {row: f"{spec.rows.capitalize()}: {row}" for row in found.rows}
+        parts = {row: found.where(row=row).frame for row in titles}
+        made = [spec_table(replace(alone, title=titles[row]), part, protocol.metrics) for row, part in parts.items()]
+    return [table for table in made if table is not None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """Where a run stands, as far as it is known."""
@@ -96,13 +109,9 @@ class Standing:
 
 
 def standing_of_run(folder: Path) -> Standing:
-    """Return where a run stands.
-
-    The means of a large run are those that `editloupe judge` wrote at its end, if no finding came since: it is not read
-    whole.
-    """
+    """Return where a run stands. A large run is not read whole for this: its means are what `editloupe report` shows."""
     if is_large(folder):
-        return Standing(means=_remembered(folder))
+        return Standing()
     try:
         store = RunStore.read(folder)
         found = judged_in(store)
@@ -114,27 +123,6 @@ def standing_of_run(folder: Path) -> Standing:
         means={one.judge_id: means_of_all(one.protocol, one.frame) for one in found},
         to_go=len(store.samples) if unbegun else len(waiting),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Written(Serialisable):
-    """What of a summary is read again."""
-
-    judge_id: str
-    means: tuple[MeanOfAll, ...]
-
-
-def _remembered(folder: Path) -> dict[str, tuple[MeanOfAll, ...]]:
-    found: dict[str, tuple[MeanOfAll, ...]] = {}
-    try:
-        last = (folder / "findings.jsonl").stat().st_mtime_ns
-        for path in sorted((folder / "report").glob("summary*.json")):
-            if path.stat().st_mtime_ns >= last:
-                one = _Written.from_json(parse_json(files.read_bytes(path)))
-                found[one.judge_id] = one.means
-    except (OSError, ValueError):
-        return {}
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,60 +158,34 @@ class Closing:
 
     scored: bool
     """Whether there is any score."""
-    agreement: tuple[str, ...] = ()
+    agreement: tuple[str, ...]
     """How far the judge agrees with itself."""
-    tables: str = ""
-    """The closing tables as Markdown."""
-    brief: tuple[Table, ...] = ()
+    brief: tuple[Table, ...]
     """The means of all samples (`brief_tables`)."""
-    means: tuple[MeanOfAll, ...] = ()
-    editors: tuple[Mapping[str, Json], ...] = ()
-    """What `summarise` has of each editor."""
+    labels: tuple[Table, ...]
+    """How often each label was given."""
+    means: tuple[MeanOfAll, ...]
 
     @classmethod
     def of(cls, protocol: EvalProtocol, scores: Sequence[Score], agreement: Sequence[str]) -> Closing:
         """Return what these scores come to."""
         frame = score_frame(scores)
-        brief = brief_tables(protocol, frame) if scores else []
         return cls(
             scored=bool(scores),
             agreement=tuple(agreement),
-            tables="\n".join(map(render.markdown, [*brief, *label_tables(frame, protocol.metrics)])),
-            brief=tuple(brief),
+            brief=tuple(brief_tables(protocol, frame)) if scores else (),
+            labels=tuple(label_tables(frame, protocol.metrics)),
             means=means_of_all(protocol, frame),
-            editors=tuple(one.to_json() for one in summarise(protocol, scores)),
         )
 
     def markdown(self, heading: Heading) -> str:
         """Return the heading with its notes and the closing tables as Markdown."""
         notes = (f"> {safe(note)}\n" for note in heading.notes)
-        return "\n".join([safe(heading.text), "", *notes, *([self.tables] if self.tables else [])])
+        return "\n".join([safe(heading.text), "", *notes, *map(render.markdown, (*self.brief, *self.labels))])
 
     def summary(self, heading: Heading, *, judge_id: str) -> dict[str, Json]:
-        """Return the numbers for programs, of all samples and by editor; a number that does not exist is null.
+        """Return the means of all samples for programs; a number that does not exist is null.
 
         judge_id: "" where nobody has the role "judge".
         """
-        means: list[Json] = [one.to_json() for one in self.means]
-        return {**heading.to_json(), "judge_id": judge_id, "means": means, "editors": list(self.editors)}
-
-
-def brief_tables(protocol: EvalProtocol, frame: polars.DataFrame) -> list[Table]:
-    """Return the means of all samples, a row an editor and a column a metric.
-
-    Where rows, such as languages, are never put together, there is such a table for each row.
-    """
-    spec = specs(protocol)[0]
-    if not spec.apart:
-        table = means_table(protocol, frame, together=False)
-        return [] if table is None else [table]
-    alone = replace(
-        spec, columns="metric", metrics=(), name="scores", transposed=False, rows="editor", order=(), cell="mean",
-        overall=False,
-    )  # fmt: skip
-    found = TableScores.of(replace(spec, columns="metric", metrics=()), frame, protocol.metrics)
-    made = (
-        spec_table(replace(alone, title=f"{spec.rows.capitalize()}: {row}"), found.where(row=row).frame, protocol.metrics)
-        for row in found.rows
-    )
-    return [table for table in made if table is not None]
+        return {**heading.to_json(), "judge_id": judge_id, "means": [one.to_json() for one in self.means]}

@@ -1,18 +1,20 @@
-"""The join of judges and people: a column of answers each, on (editor, sample, turn, part) and metric."""
+"""The join of judges and people: what each said of which item, as a frame with a row a reading."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
+from editloupe.figures.frame import typed
 from editloupe.figures.judged import Judged
-from editloupe.imaging.targets import AREAS, area_name, relative_area
 from editloupe.protocols.base import EvalProtocol
 from editloupe.scores import Binary, Score
 from editloupe.values import Sample, sample_key
+
+if TYPE_CHECKING:
+    import polars
 
 Key: TypeAlias = tuple[str, str, int, str]
 """(editor, sample id, turn, part); the editor is "" if none is named, the turn 0 for the sample as a whole."""
@@ -20,51 +22,66 @@ Key: TypeAlias = tuple[str, str, int, str]
 Answer: TypeAlias = float | str | None
 """A value or a label; None if the judge was asked and has none."""
 
-Dimension: TypeAlias = Literal["edit_type", "area", "editor"]
+Dimension: TypeAlias = Literal["edit_type", "editor"]
 
-DIMENSIONS: Final[Mapping[Dimension, str]] = {"edit_type": "Edit type", "area": "Target area", "editor": "Editor"}
+DIMENSIONS: Final[Mapping[Dimension, str]] = {"edit_type": "Edit type", "editor": "Editor"}
+
+KEY: Final = ("editor", "sample", "turn", "part")
+"""What a reading is about."""
+
+SCHEMA: Final[Mapping[str, type]] = {
+    **{name: int if name == "turn" else str for name in (*KEY, "source", "edit_type", "metric", "who")},
+    "number": float,
+    "label": str,
+}
+"""Column → type. `source` is shared by the edits of one source image, which are resampled together; `who` is the judge or
+the rater; of `number` and `label` one holds the answer, and none where the judge was asked and has none.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RatedItem:
-    """What is judged."""
+class Readings:
+    """What one judge, or several people, said."""
 
-    key: Key
-    source: Hashable
-    """Shared by the edits of one source image, which are resampled together."""
-    edit_type: str | None = None
-    area: float | None = None
-    """Of the targets, 0 to 1 of the image; None if no box is known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HumanLabels:
-    """Ratings by several raters, from a run's samples or from a table."""
-
-    source: str
-    """The file that they are from."""
-    items: Mapping[Key, RatedItem]
-    """In the order of the file."""
-    ratings: Mapping[Key, Mapping[str, Mapping[str, float | str]]]
-    """By item, metric and rater."""
-    metrics: tuple[str, ...]
-    """Those that have a rating or a column."""
+    name: str
+    """The judge, or the file that the labels are from."""
+    frame: polars.DataFrame
+    """A row a reading (`SCHEMA`)."""
+    metrics: tuple[str, ...] = ()
+    """Those that have a reading or a column."""
     notes: tuple[str, ...] = ()
     """What could not be used."""
 
+    @classmethod
+    def of_rows(cls, name: str, rows: Iterable[Mapping[str, Any]], **more: Any) -> Readings:
+        """Return readings of rows with the columns of `SCHEMA`, and an `answer` in the place of number and label."""
+        listed = list(rows)
+        columns = {column: [row.get(column) for row in listed] for column in SCHEMA if column not in ("number", "label")}
+        answers = [row["answer"] for row in listed]
+        columns["number"] = [None if isinstance(one, str) else one for one in answers]
+        columns["label"] = [one if isinstance(one, str) else None for one in answers]
+        return cls(name=name, frame=typed(columns, SCHEMA), **more)
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeColumn:
-    """One judge's answers."""
+    def of(self, metric: str) -> dict[Key, Answer]:
+        """Return one judge's answers of one metric."""
+        own = self.frame.filter(metric=metric)
+        return {(e, s, t, p): n if label is None else label for e, s, t, p, n, label in own.select(*KEY, *_SAID).rows()}
 
-    name: str
-    items: Mapping[Key, RatedItem]
-    answers: Mapping[str, Mapping[Key, Answer]] = field(default_factory=dict)
-    """By metric and item."""
+    def rated(self, metric: str) -> dict[Key, dict[str, float | str]]:
+        """Return people's ratings of one metric by item and rater."""
+        found: dict[Key, dict[str, float | str]] = {}
+        own = self.frame.filter(metric=metric)
+        for e, s, t, p, who, number, label in own.select(*KEY, "who", *_SAID).rows():
+            found.setdefault((e, s, t, p), {})[who] = number if label is None else label
+        return found
 
-    def of(self, metric: str) -> Mapping[Key, Answer]:
-        """Return the answers of one metric by item."""
-        return self.answers.get(metric, {})
+    @property
+    def editors(self) -> list[str]:
+        """The editors whose edits were read, by name; "" for one that is not named."""
+        return sorted(self.frame["editor"].unique())
+
+
+_SAID: Final = ("number", "label")
 
 
 def key_of(score: Score) -> Key:
@@ -72,161 +89,132 @@ def key_of(score: Score) -> Key:
     return score.editor, score.sample_id, score.turn, score.part
 
 
-def column_of(judged: Judged) -> JudgeColumn:
-    """Return the column of one judge of a run, with rows of the data that could not be read.
+def column_of(judged: Judged) -> Readings:
+    """Return what one judge of a run said, with rows of the data that could not be read.
 
     An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same.
     """
-    items: dict[Key, RatedItem] = {}
-    answers: dict[str, dict[Key, Answer]] = {}
-    binary = {metric.id for metric in judged.metrics.metrics if isinstance(metric.domain, Binary)}
-    for score in judged.scores:
-        key, sample = key_of(score), judged.samples.get(score.key)
-        labelled = score.metric in binary and score.label is not None
-        answers.setdefault(score.metric, {})[key] = score.label if labelled else score.value
-        if key not in items:
-            source, area = (score.sample_id, None) if sample is None else (sample.source.sha256, relative_area(sample))
-            kind = score.edit_type if score.edit_type != "(none)" else None
-            items[key] = RatedItem(key=key, source=source, edit_type=kind, area=area)
-    return JudgeColumn(name=judged.name, items=items, answers=answers)
+    import polars
+
+    frame, col = judged.frame, polars.col
+    kind = col("edit_type") if "edit_type" in frame.columns else polars.lit(None, polars.String)
+    labelled = col("metric").is_in([m.id for m in judged.metrics.metrics if isinstance(m.domain, Binary)])
+    labelled &= col("label").is_not_null()
+    found = frame.select(
+        *KEY,
+        col("source").fill_null(col("sample")),
+        kind.alias("edit_type"),
+        "metric",
+        polars.lit(judged.name).alias("who"),
+        polars.when(~labelled).then("value").alias("number"),
+        polars.when(labelled).then("label").alias("label"),
+    )
+    return Readings(name=judged.name, frame=found)
 
 
-def column_of_table(table: HumanLabels) -> JudgeColumn:
-    """Return a table of scores as one judge's column. Raises ConfigError for an item that several judges scored."""
-    answers: dict[str, dict[Key, Answer]] = {}
-    for key, ratings in table.ratings.items():
-        for metric, by_rater in ratings.items():
-            if len(by_rater) > 1:
-                raise ConfigError(
-                    f"{table.source}: item {key[1]!r} has {len(by_rater)} scores for {metric!r} ({', '.join(by_rater)}); "
-                    "expected one judge's: give each judge a file of its own"
-                )
-            answers.setdefault(metric, {})[key] = next(iter(by_rater.values()), None)
-    return JudgeColumn(name=table.source, items=table.items, answers=answers)
+def column_of_table(table: Readings, name: str) -> Readings:
+    """Return a table of scores as one judge's. Raises ConfigError for an item that several judges scored."""
+    import polars
+
+    twice = table.frame.group_by(*KEY, "metric", maintain_order=True).agg("who").filter(polars.col("who").list.len() > 1)
+    for sample, metric, who in twice.select("sample", "metric", "who").rows():
+        raise ConfigError(
+            f"{table.name}: item {sample!r} has {len(who)} scores for {metric!r} ({', '.join(who)}); expected one judge's: "
+            "give each judge a file of its own"
+        )
+    return replace(table, name=name)
 
 
-def editors_of(column: JudgeColumn) -> JudgeColumn:
-    """Return a column with an item an editor: the mean of the values that it has for the editor's samples."""
-    keys = dict.fromkeys(_of_editor(key[0]) for key in column.items)
-    found: dict[str, dict[Key, list[float]]] = {metric: {key: [] for key in keys} for metric in column.answers}
-    for metric, answers in column.answers.items():
-        for key, answer in answers.items():
-            if isinstance(answer, float):
-                found[metric][_of_editor(key[0])].append(answer)
-    means = {metric: {key: fmean(v) if v else None for key, v in own.items()} for metric, own in found.items()}
-    return JudgeColumn(name=column.name, items={key: RatedItem(key=key, source=key[1]) for key in keys}, answers=means)
-
-
-def rated_editors(people: HumanLabels) -> HumanLabels:
-    """Return people's ratings of editors: each rater's mean over the editor's samples.
+def by_editor(said: Readings) -> Readings:
+    """Return the same with an item an editor: the mean of each one's numbers for the editor's samples.
 
     A table that names no editors rates editors itself: its items are their names.
     """
-    values: dict[Key, dict[str, dict[str, list[float]]]] = {}
-    for (editor, sample, *_), ratings in people.ratings.items():
-        own = values.setdefault(_of_editor(editor or sample), {})
-        for metric, by_rater in ratings.items():
-            for rater, rating in by_rater.items():
-                if not isinstance(rating, str):
-                    own.setdefault(metric, {}).setdefault(rater, []).append(rating)
-    means = {
-        key: {metric: {rater: fmean(v) for rater, v in by_rater.items()} for metric, by_rater in own.items()}
-        for key, own in values.items()
-    }
-    return replace(people, items={key: RatedItem(key=key, source=key[1]) for key in values}, ratings=means)
+    import polars
+
+    editor = polars.when(polars.col("editor") != "").then("editor").otherwise("sample")
+    means = said.frame.group_by(editor.alias("sample"), "metric", "who", maintain_order=True).agg(
+        polars.col("number").mean()
+    )
+    rows = ({**row, "editor": "", "turn": 0, "part": "", "source": row["sample"], "answer": row["number"]}
+            for row in means.to_dicts())  # fmt: skip
+    return Readings.of_rows(said.name, rows, metrics=said.metrics, notes=said.notes)
 
 
-def with_facts(people: HumanLabels, samples: Mapping[str, Sample], protocol: EvalProtocol) -> HumanLabels:
-    """Return people's ratings with what a run knows of the items: source image, edit type, area of the targets."""
+def with_facts(people: Readings, samples: Mapping[str, Sample], protocol: EvalProtocol) -> Readings:
+    """Return people's ratings with what a run knows of the items: source image and edit type."""
     named = getattr(protocol, "edit_type_name", str)
-    items = {}
-    for key, item in people.items.items():
-        sample = samples.get(sample_key(key[0], key[1]))
-        if sample is not None:
-            kind = None if sample.edit_type is None else named(sample.edit_type)
-            item = replace(item, source=sample.source.sha256, edit_type=kind, area=relative_area(sample))
-        items[key] = item
-    return replace(people, items=items)
+
+    def facts() -> Iterator[tuple[str | None, str | None]]:
+        for editor, id_, source, kind in people.frame.select("editor", "sample", "source", "edit_type").rows():
+            sample = samples.get(sample_key(editor, id_))
+            own = (source, kind) if sample is None else (sample.source.sha256, sample.edit_type and named(sample.edit_type))
+            yield own
+
+    sources, kinds = zip(*facts(), strict=True) if len(people.frame) else ((), ())
+    columns = typed({"source": sources, "edit_type": kinds}, {"source": str, "edit_type": str})
+    return replace(people, frame=people.frame.with_columns(columns))
 
 
-def _of_editor(name: str) -> Key:
-    return "", name, 0, ""
+def join(judge: Readings, people: Readings, *, where: str, closed: bool) -> Readings:
+    """Return people's ratings under the judge's keys, with its source images and edit types; notes say what did not meet.
 
-
-def join(
-    items: Mapping[Key, RatedItem], people: HumanLabels, *, where: str, closed: bool
-) -> tuple[dict[Key, RatedItem], HumanLabels]:
-    """Return the items that are judged, and people's ratings under their keys; its notes say what did not meet.
-
-    where: what the items are from, for messages.   closed: an item that people rated and that is not there is left out and
-    counted (a run holds what was asked); else it joins, without an answer.
+    where: what the judge's items are from, for messages.   closed: an item that people rated and that is not there is left
+    out and counted (a run holds what was asked); else it stays, without an answer.
     Raises ConfigError if nothing meets, or if editors are named on one side only and cannot be matched.
     """
-    keys = _matched(items, people, where)
-    missing = [key for key in keys if key not in items]
-    if len(missing) == len(keys):
-        ours, theirs = (", ".join(list(dict.fromkeys(map(key_name, some)))[:4]) for some in (items, keys))
-        raise ConfigError(
-            f"none of the {len(keys)} items of {people.source} is in {where}: people rated {theirs}, … and it has {ours}, …"
+    import polars
+
+    theirs = _matched(judge, people, where)
+    facts = judge.frame.unique(KEY, keep="first", maintain_order=True).select(*KEY, "source", "edit_type", there=True)
+    both = theirs.join(facts, on=KEY, how="left", suffix="_here", maintain_order="left")
+    both = both.with_columns(
+        source=polars.coalesce("source_here", "source"), edit_type=polars.coalesce("edit_type_here", "edit_type")
+    )
+    lost = both.filter(polars.col("there").is_null()).select(KEY).unique(maintain_order=True)
+    if len(lost) == theirs.n_unique(KEY):
+        ours, names = (
+            ", ".join(list(dict.fromkeys(map(key_name, f.select(KEY).rows())))[:4]) for f in (facts, people.frame)
         )
-    found, notes = dict(items), list(people.notes)
-    for key, other in keys.items():
-        rated = people.items[other]
-        if (own := found.get(key)) is not None:
-            # What only the table of ratings says.
-            area = rated.area if own.area is None else own.area
-            found[key] = replace(own, edit_type=own.edit_type or rated.edit_type, area=area)
-        elif not closed:
-            found[key] = replace(rated, key=key)
-    if missing:
-        first = ", ".join(map(key_name, missing[:4])) + (", …" if len(missing) > 4 else "")
+        raise ConfigError(
+            f"none of the {len(lost)} items of {people.name} is in {where}: people rated {names}, … and it has {ours}, …"
+        )
+    notes = list(people.notes)
+    if len(lost):
+        first = ", ".join(map(key_name, lost.rows()[:4])) + (", …" if len(lost) > 4 else "")
         what = f"not in {where}, and left out" if closed else f"without a row in {where}, and counted as not judged"
-        notes.append(f"rated, but {what}: {len(missing)} ({first})")
-    ratings = {key: people.ratings[other] for key, other in keys.items() if key in found}
-    return found, replace(people, items=found, ratings=ratings, notes=tuple(notes))
+        notes.append(f"rated, but {what}: {len(lost)} ({first})")
+    kept = both.filter(polars.col("there").is_not_null()) if closed else both
+    return replace(people, frame=kept.select(*SCHEMA), notes=tuple(notes))
 
 
-def key_name(key: Key) -> str:
+def _matched(judge: Readings, people: Readings, where: str) -> polars.DataFrame:
+    """People's ratings under the judge's names: by editor and sample, or by sample alone if that can mean one edit only."""
+    import polars
+
+    ours, theirs = judge.editors, people.editors
+    if (theirs == [""]) == (ours == [""]):
+        return people.frame
+    if len(ours) == len(theirs) == 1:
+        return people.frame.with_columns(editor=polars.lit(ours[0]))
+    named = {
+        sample_key(editor, id_): (editor, id_) for editor, id_ in judge.frame.select("editor", "sample").unique().rows()
+    }
+    samples = people.frame["sample"].to_list()
+    if theirs == [""] and not named.keys().isdisjoint(samples):
+        found = [named.get(name, ("", name)) for name in samples]
+        return people.frame.with_columns(
+            editor=polars.Series([editor for editor, _ in found]), sample=polars.Series([id_ for _, id_ in found])
+        )
+    silent, several = (people.name, where) if theirs == [""] else (where, people.name)
+    editors = ", ".join(filter(None, ours if theirs == [""] else theirs))
+    raise ConfigError(
+        f"{silent} names no editor, and {several} has several ({editors}); both must name them, or neither "
+        "(a table in a column editor, or by items written as EDITOR/ITEM)"
+    )
+
+
+def key_name(key: Sequence[Any]) -> str:
     """Return "EDITOR/SAMPLE", with the turn and the part if it is about one."""
     editor, sample, turn, part = key
     return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))
-
-
-def groups(items: Sequence[RatedItem], dimension: Dimension) -> dict[str, list[int]]:
-    """Return the places of the items by edit type, area (smallest first) or editor; {} if none of them has one."""
-    found: dict[str, list[int]] = {}
-    for index, item in enumerate(items):
-        if dimension == "area":
-            name = None if item.area is None else area_name(item.area)
-        else:
-            name = item.key[0] if dimension == "editor" else item.edit_type
-        found.setdefault(name or "", []).append(index)
-    if set(found) <= {""}:
-        return {}
-    if dimension == "area":
-        order = [*(name for _, name in AREAS), ""]
-        found = dict(sorted(found.items(), key=lambda pair: order.index(pair[0])))
-    return {name or ("(no area)" if dimension == "area" else "(none)"): places for name, places in found.items()}
-
-
-def _matched(items: Iterable[Key], people: HumanLabels, where: str) -> dict[Key, Key]:
-    """An item's key → people's: by editor and sample, or by sample alone if that can mean one edit only."""
-    ours, theirs = (tuple(dict.fromkeys(key[0] for key in some)) for some in (items, people.items))
-    if (theirs == ("",)) == (ours == ("",)):
-        return {key: key for key in people.items}
-    if theirs == ("",):
-        names = {sample_key(*key[:2]): key[:2] for key in items}
-        if len(ours) == 1:
-            return {(ours[0], *key[1:]): key for key in people.items}
-        if any(key[1] in names for key in people.items):
-            return {(*names.get(key[1], ("", key[1])), *key[2:]): key for key in people.items}
-        raise ConfigError(
-            f"{people.source} names no editor, and {where} has several ({', '.join(filter(None, ours))}); "
-            "add a column editor, or write items as EDITOR/ITEM"
-        )
-    if len(theirs) == 1:
-        return {("", *key[1:]): key for key in people.items}
-    raise ConfigError(
-        f"{where} names no editor, and {people.source} has several ({', '.join(filter(None, theirs))}); "
-        "both must name them, or neither"
-    )

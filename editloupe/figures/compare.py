@@ -1,4 +1,4 @@
-"""Judges' columns beside each other and beside people's: do they agree, which is more lenient, what does each cost.
+"""Judges beside each other and beside people: do they agree, which is more lenient, what does each cost.
 
 Two judges are compared on the samples that both could judge; each one's coverage stands beside. Nothing here asks a model.
 """
@@ -19,22 +19,10 @@ from pydantic import Field
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import (
-    Answer,
-    HumanLabels,
-    JudgeColumn,
-    Key,
-    RatedItem,
-    column_of,
-    editors_of,
-    join,
-    key_of,
-    rated_editors,
-    with_facts,
-)
+from editloupe.figures.columns import KEY, Answer, Key, Readings, by_editor, column_of, join, key_of, with_facts
 from editloupe.figures.human_labels import labels_in, read_human
 from editloupe.figures.judged import Judged
-from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement, among_people
+from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement
 from editloupe.figures.readings import MetricReading, ruler
 from editloupe.protocols.repeats import entropy_of
 from editloupe.scores import Metric, Score
@@ -135,25 +123,32 @@ class Disagreement(Serialisable):
     spread: float
     """How far they are apart, 0 to 100, or in the unit of a metric without bounds."""
 
+    @classmethod
+    def of(cls, key: Key, criterion: str, labels: Mapping[str, str], values: Sequence[float]) -> Disagreement:
+        """Return what was said of one item.   values: where the labels stand, one for each or some."""
+        spread = min(round(max(values) - min(values), 6), sys.float_info.max)
+        sample = sample_key(*key[:2])
+        return cls(sample=sample, turn=key[2], part=key[3], criterion=criterion, labels=labels, spread=spread)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Serialisable):
     """All that `editloupe compare` shows."""
 
-    judges: tuple[ComparedJudge, ...]
+    judges: tuple[ComparedJudge, ...] = ()
     bootstrap: Drawing
-    summaries: tuple[JudgeSummary, ...]
-    pairs: tuple[JudgePair, ...]
-    costs: tuple[Cost, ...]
+    summaries: tuple[JudgeSummary, ...] = ()
+    pairs: tuple[JudgePair, ...] = ()
+    costs: tuple[Cost, ...] = ()
     human: str | None
     """Where human labels are from; None without."""
-    human_agreement: tuple[MetricAgreement, ...]
+    human_agreement: tuple[MetricAgreement, ...] = ()
     """Each judge beside people on each metric that they rated."""
     raters: tuple[MetricAgreement, ...] = ()
     """People among themselves on each metric; () where no two of them rated one item."""
-    disagreements: tuple[Disagreement, ...]
-    notes: tuple[str, ...]
-    titles: Annotated[Mapping[str, tuple[str, str]], Field(exclude=True)]
+    disagreements: tuple[Disagreement, ...] = ()
+    notes: tuple[str, ...] = ()
+    titles: Annotated[Mapping[str, tuple[str, str]], Field(exclude=True)] = field(default_factory=dict)
     """Metric → (name, short name)."""
 
 
@@ -161,18 +156,12 @@ class Comparison(Serialisable):
 class Rated:
     """People's ratings of what judges judged."""
 
-    items: Mapping[Key, RatedItem]
-    labels: HumanLabels
-    """Under the keys of `items`."""
-    column: JudgeColumn
+    labels: Readings
+    """Under the judges' keys."""
+    column: Readings
     """People as one judge: the label that most raters gave; of numbers without labels, the mean."""
     ratings: Mapping[str, str] = field(default_factory=dict)
     """Metric's id → what of people's ratings it is held against; empty where they rated the metrics themselves."""
-
-    @property
-    def name(self) -> str:
-        """Where the labels are from."""
-        return self.column.name
 
 
 def rated_by_people(
@@ -187,8 +176,10 @@ def rated_by_people(
     human: a table; None for the labels that the runs' samples carry.   columns: role → column, if names do not say it.
     ratings: as `Rated.ratings`.   Raises ConfigError if the table does not fit the samples.
     """
+    import polars
+
     metrics, ratings = judges[0].metrics.metrics, ratings or {}
-    items = {key: item for judge in reversed(judges) for key, item in column_of(judge).items.items()}
+    every = Readings(name="the judges", frame=polars.concat([column_of(judge).frame for judge in judges]))
     more = tuple(dict.fromkeys(ratings.values()))
     if human is not None:
         people, name = read_human(human, metrics, columns or {}, more), human.name
@@ -196,40 +187,29 @@ def rated_by_people(
         samples = {key: sample for judge in reversed(judges) for key, sample in judge.samples.items()}
         said = [given for judge in judges for given in judge.people]
         scores = [one for judge in judges for one in judge.people_scores]
-        people = labels_in(samples.values(), metrics, "the samples", more, people=said, scores=scores)
-        name = "the samples' own columns"
-        if not people.ratings:
+        people, name = labels_in(samples.values(), metrics, "the samples", more, said, scores), "the samples' own columns"
+        if not people.metrics:
             return None, people.notes
     if unknown := next((rating for rating in more if rating not in people.metrics), None):
         rated = ", ".join(people.metrics) or "nothing that is named"
-        raise ConfigError(f"--pair {unknown}: no rating in {people.source} has this name; rated there: {rated}")
-    if {key[0] for key in people.items} == {""} and all(key[1] in {k[0] for k in items} for key in people.items):
-        # A table that rates editors themselves.
-        column = JudgeColumn(name=name, items={})
-        return Rated(items=items, labels=people, column=column, ratings=ratings), people.notes
-    folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
-    where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
-    items, people = join(items, people, where=where, closed=True)
-    column, notes = _majority(items, people, metrics, name)
-    return Rated(items=items, labels=people, column=column, ratings=ratings), (*people.notes, *notes)
-
-
-def _majority(
-    items: Mapping[Key, RatedItem], people: HumanLabels, metrics: Sequence[Metric], name: str
-) -> tuple[JudgeColumn, list[str]]:
-    """People as one judge, and what of their ratings could not be used."""
-    answers: dict[str, dict[Key, Answer]] = {}
-    notes: list[str] = []
+        raise ConfigError(f"--pair {unknown}: no rating in {people.name} has this name; rated there: {rated}")
+    # A table may rate editors themselves.
+    if people.editors != [""] or not {*people.frame["sample"]} <= {*every.editors}:
+        folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
+        where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+        people = join(every, people, where=where, closed=True)
+    rows = []
     for metric in metrics:
-        rated = [people.ratings.get(key, {}).get(metric.id, {}) for key in items]
-        reading = MetricReading([None] * len(rated), rated, metric)
-        notes += reading.notes
+        given = people.rated(metric.id)
+        reading = MetricReading([None] * len(given), list(given.values()), metric)
         scale = reading.ruler.scale
-        found = reading.means if scale is None else reading.labels
         # Options are kept as words: a judge may have chosen one that no person chose.
-        name_of = (lambda v: v) if scale is None or metric.levels else scale.name
-        answers[metric.id] = {key: name_of(v) for key, v in zip(items, found, strict=True) if v is not None}
-    return JudgeColumn(name=name, items=items, answers=answers), notes
+        worded = scale is not None and not metric.levels
+        for key, value in zip(given, reading.means if scale is None else reading.labels, strict=True):
+            if value is not None:
+                answer = scale.name(value) if worded and scale is not None else value
+                rows.append({**dict(zip(KEY, key, strict=True)), "metric": metric.id, "who": name, "answer": answer})
+    return Rated(labels=people, column=Readings.of_rows(name, rows), ratings=ratings), people.notes
 
 
 def compare(
@@ -239,12 +219,12 @@ def compare(
     people: Rated | None = None,
     options: PeopleOptions | None = None,
     criteria: Sequence[Metric] | None = None,
-    by_editor: bool = False,
+    editors: bool = False,
 ) -> Comparison:
     """Compare judges of one protocol over the same samples, with each other and with people.
 
     options: how agreement with people is summed up, and how intervals are drawn.   criteria: the metrics that are held
-    against people's ratings; None for all that they rated.   by_editor: hold editors' means against them, not samples.
+    against people's ratings; None for all that they rated.   editors: hold editors' means against them, not samples.
     Raises ConfigError: one judge and no people, two judges of one name, samples whose content differs between runs, no
     sample in common.
     """
@@ -252,17 +232,17 @@ def compare(
     _check(judges, people)
     metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
     columns = [column_of(judge) for judge in judges]
-    truth = None if people is None or by_editor else people.column
+    truth = None if people is None or editors else people.column
     compared = [_Compared(judges, columns, metric, truth, options.drawing) for metric in metrics]
     pairs = [pair for one in compared for pair in one.pairs()]
-    human, among = list[MetricAgreement](), tuple[MetricAgreement, ...]()
+    human, among = list[MetricAgreement](), list[MetricAgreement]()
     if people is not None:
         held = _held(people, metrics, criteria)
-        human = [one for column in columns for one in _beside_people(column, people, held, options, by_editor=by_editor)]
+        human = [one for column in columns for one in _beside_people(column, people, held, options, editors=editors)]
         versus = {} if people.ratings else {one.metric.id: one.right_more_often() for one in compared}
-        human = [replace(one, versus=versus.get(one.criterion, {}).get(one.judge or "", {})) for one in human]
+        human = _corrected([replace(h, versus=versus.get(h.criterion, {}).get(h.judge or "", {})) for h in human])
         facts = with_facts(people.labels, {k: s for j in judges for k, s in j.samples.items()}, judges[0].protocol)
-        among = tuple(one for one in among_people(facts, held, options) if one.all.ceiling["alpha_nominal"].judged)
+        among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
     return Comparison(
         judges=tuple(
             ComparedJudge(
@@ -274,53 +254,51 @@ def compare(
         bootstrap=options.drawing,
         summaries=tuple(summary for one in compared for summary in one.summaries()),
         pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
-        costs=tuple(_cost(i, judge, compared, prices, truth) for i, judge in enumerate(judges)),
-        human=None if people is None else people.name,
-        human_agreement=tuple(_corrected(human)),
-        raters=among,
-        disagreements=tuple(furthest_first([d for one in compared for d in one.disagreements()])),
-        notes=(*_remarks(judges), *(note for one in compared for note in one.notes())),
+        costs=tuple(_cost(i, judge, compared, prices, people=truth is not None) for i, judge in enumerate(judges)),
+        human=None if people is None else people.column.name,
+        human_agreement=tuple(human),
+        raters=tuple(among),
+        disagreements=tuple(furthest_first(d for one in compared for d in one.disagreements())),
+        notes=tuple(_remarks(judges, compared)),
         titles={m.id: (m.name, m.short) for m in metrics},
     )  # fmt: skip
 
 
-def furthest_first(found: Sequence[Disagreement]) -> list[Disagreement]:
-    """Return disagreements by their distance, the largest first.
+def standing(judges: Sequence[Judged], drawing: Drawing) -> list[JudgeSummary]:
+    """Return how judges of one protocol stand side by side, on the metrics that all of them were asked.
 
-    Of equal ones, the sample comes first on which judges are apart on more metrics, then the one with the larger sum of
-    distances over its metrics, then the first by name. The viewer's pages sort in the same way.
+    Raises ConfigError as `compare`, or if they have no metric in common.
     """
-    of_sample: dict[str, list[Disagreement]] = {}
-    for one in found:
-        of_sample.setdefault(one.sample, []).append(one)
-    metrics = {sample: len({d.criterion for d in own}) for sample, own in of_sample.items()}
-    sums = {sample: sum(d.spread for d in own) for sample, own in of_sample.items()}
-    return sorted(found, key=lambda d: (-d.spread, -metrics[d.sample], -sums[d.sample], d.sample, d.turn, d.part))
+    _check(judges, None)
+    metrics = [m for m in judges[0].asked if all(m.id in judge.criteria for judge in judges)]
+    if not metrics:
+        raise ConfigError("no metric was judged by all of them")
+    columns = [column_of(judge) for judge in judges]
+    return [s for metric in metrics for s in _Compared(judges, columns, metric, None, drawing).summaries()]
 
 
-def raters_apart(people: HumanLabels, metrics: Sequence[Metric | str]) -> list[Disagreement]:
+def furthest_first(found: Iterator[Disagreement]) -> list[Disagreement]:
+    """Return disagreements by their distance, the largest first."""
+    return sorted(found, key=lambda d: (-d.spread, d.sample, d.turn, d.part))
+
+
+def raters_apart(people: Readings, metrics: Sequence[Metric | str]) -> list[Disagreement]:
     """Return the items on which two raters or more said different things, the furthest apart first."""
     found = []
     for metric in metrics:
         name = metric if isinstance(metric, str) else metric.id
-        items = [key for key, ratings in people.ratings.items() if ratings.get(name)]
-        reading = MetricReading([None] * len(items), [people.ratings[key][name] for key in items], metric)
+        given = people.rated(name)
+        reading = MetricReading([None] * len(given), list(given.values()), metric)
         scale = reading.ruler.scale
-        for key, rated in zip(items, reading.ratings, strict=True):
-            if len(set(rated.values())) < 2:
-                continue
-            placed = [None if isinstance(metric, str) else metric.normalise(v) for v in rated.values()]
-            shown = [v if place is None else place for place, v in zip(placed, rated.values(), strict=True)]
-            # A number may lie between two labels.
-            labels = {r: scale.name(v) if scale is not None and v in scale.values else f"{v:g}" for r, v in rated.items()}
-            found.append(_disagreement(key, name, labels, shown))
-    return furthest_first(found)
-
-
-def _disagreement(key: Key, criterion: str, labels: Mapping[str, str], values: Sequence[float]) -> Disagreement:
-    spread = min(round(max(values) - min(values), 6), sys.float_info.max)
-    sample = sample_key(*key[:2])
-    return Disagreement(sample=sample, turn=key[2], part=key[3], criterion=criterion, labels=labels, spread=spread)
+        for key, rated in zip(given, reading.ratings, strict=True):
+            if len(set(rated.values())) > 1:
+                # A number may lie between two labels.
+                known = {} if scale is None else dict(zip(scale.values, scale.names, strict=True))
+                labels = {rater: known.get(value, f"{value:g}") for rater, value in rated.items()}
+                placed = [v if isinstance(metric, str) else metric.normalise(v) for v in rated.values()]
+                shown = [v if place is None else place for place, v in zip(placed, rated.values(), strict=True)]
+                found.append(Disagreement.of(key, name, labels, shown))
+    return furthest_first(iter(found))
 
 
 class _Compared:
@@ -329,29 +307,25 @@ class _Compared:
     def __init__(
         self,
         judges: Sequence[Judged],
-        columns: Sequence[JudgeColumn],
+        columns: Sequence[Readings],
         metric: Metric,
-        people: JudgeColumn | None,
+        people: Readings | None,
         drawing: Drawing,
     ) -> None:
         self.metric, self.drawing, self.names = metric, drawing, [judge.name for judge in judges]
-        self.sources = {key: item.source for column in reversed(columns) for key, item in column.items.items()}
         self.scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]
         self.keys = list(dict.fromkeys(key for own in self.scores for key in own))
-        labels = {} if people is None else people.of(metric.id)
-        answers = [answer for column in columns for answer in column.of(metric.id).values()]
-        self.ruler = ruler(metric, answers, labels.values())
-        self.values = [{k: self.ruler.read(a) for k, a in column.of(metric.id).items()} for column in columns]
+        self.sources: dict[Key, str] = {}
+        for column in reversed(columns):
+            own = column.frame.filter(metric=metric.id).select(*KEY, "source")
+            self.sources |= {(e, s, t, p): source for e, s, t, p, source in own.rows()}
+        labels: Mapping[Key, Answer] = {} if people is None else people.of(metric.id)
+        said = [column.of(metric.id) for column in columns]
+        self.ruler = ruler(metric, [answer for own in said for answer in own.values()], labels.values())
+        self.values = [{k: self.ruler.read(a) for k, a in own.items()} for own in said]
         self.truth = {k: v for k in self.keys if (v := self.ruler.read(labels.get(k))) is not None}
         # A judge without a verdict on this metric would leave no sample that all judged.
         self.able = [any(score.value is not None for score in own.values()) for own in self.scores]
-        self.elsewhere = [any(score.value is not None for score in judge.scores) for judge in judges]
-
-    def notes(self) -> Iterator[str]:
-        """Yield judges that have no verdict on this metric alone."""
-        for name, able, elsewhere in zip(self.names, self.able, self.elsewhere, strict=True):
-            if not able and elsewhere:
-                yield f"{name} has no verdict on {self.metric.short}; the means of what all judged leave it out there"
 
     def summaries(self) -> Iterator[JudgeSummary]:
         """Yield each judge on its own."""
@@ -359,13 +333,12 @@ class _Compared:
         common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
         for name, own, some in zip(self.names, self.scores, self.able, strict=True):
             mine = [k for k in self.keys if k in own]
-            both = common if some else []
             labels = Counter(label for k in mine if (label := own[k].label) is not None)
             yield JudgeSummary(
                 judge=name,
                 criterion=self.metric.id,
-                mean=self._mean([self._shown(own[k]) for k in mine], mine),
-                common=self._mean([self._shown(own[k]) for k in both], both),
+                mean=self._mean({k: self._shown(own[k]) for k in mine}),
+                common=self._mean({k: self._shown(own[k]) for k in (common if some else ())}),
                 label_entropy_bits=entropy_of(labels.values()) if labels else None,
                 statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
             )
@@ -388,7 +361,7 @@ class _Compared:
                 criterion=self.metric.id,
                 common=int(pair.both.sum()),
                 figures={name: found[name] for name in wanted},
-                difference=self._mean(differences, both),
+                difference=self._mean(dict(zip(both, differences, strict=True))),
                 test=signed_ranks(differences, sources),
                 confusion=() if scale is None else tuple(map(tuple, confusion(pair.on(scale), scale))),
                 labels=() if scale is None else scale.names,
@@ -423,7 +396,7 @@ class _Compared:
             labels = {name: score.label or f"{score.value:g}" for name, score in given.items()}
             # Two options may be wrong alike.
             if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
-                yield _disagreement(key, self.metric.id, labels, shown)
+                yield Disagreement.of(key, self.metric.id, labels, shown)
 
     def agreeing(self, judge: int) -> int:
         """Return how many answers of a judge are people's."""
@@ -433,19 +406,18 @@ class _Compared:
         """A score on 0 to 100; the value of a metric without bounds."""
         return score.value if self.metric.domain.bounds is None else score.normalised
 
-    def _mean(self, values: Sequence[float | None], keys: Sequence[Key]) -> Estimate:
-        return mean(values, [self.sources[k] for k in keys], drawing=self.drawing)
+    def _mean(self, values: Mapping[Key, float | None]) -> Estimate:
+        return mean(list(values.values()), [self.sources[k] for k in values], drawing=self.drawing)
 
 
-def _remarks(judges: Sequence[Judged]) -> Iterator[str]:
-    """Yield who has no verdict at all, and a note if not all judges were asked for their answers in the same form."""
-    for judge in judges:
-        if all(score.value is None for score in judge.scores):
+def _remarks(judges: Sequence[Judged], compared: Sequence[_Compared]) -> Iterator[str]:
+    """Yield who has no verdict, at all or on a metric."""
+    for number, judge in enumerate(judges):
+        unable = [one.metric.short for one in compared if not one.able[number]]
+        if len(unable) == len(compared):
             yield f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
-    forms = {judge.name: judge.answer_form for judge in judges if judge.answer_form}
-    if len({form == "tags" for form in forms.values()}) > 1:
-        listed = "; ".join(f"{name}: {form}" for name, form in forms.items())
-        yield f"asked for their answers in different forms ({listed}); --set answers=tags asks all judges alike"
+        elif unable:
+            yield f"{judge.name} has no verdict on {', '.join(unable)}; the means of what all judged leave it out there"
 
 
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:
@@ -478,28 +450,27 @@ def _held(people: Rated, metrics: Sequence[Metric], criteria: Sequence[Metric] |
     """The metrics that are held against people's ratings: those that are paired, named, or rated."""
     if people.ratings:
         return [m for m in metrics if m.id in people.ratings]
-    rated = {name for ratings in people.labels.ratings.values() for name, given in ratings.items() if given}
+    rated = {*people.labels.frame["metric"]}
     return [m for m in metrics if (m.id in rated if criteria is None else m in criteria)]
 
 
 def _beside_people(
-    column: JudgeColumn, people: Rated, metrics: Sequence[Metric], options: PeopleOptions, *, by_editor: bool
+    column: Readings, people: Rated, metrics: Sequence[Metric], options: PeopleOptions, *, editors: bool
 ) -> Iterator[MetricAgreement]:
     """Yield the agreement of one judge with people on each metric."""
-    items, labels = people.items, people.labels
-    held: Sequence[Metric | str] = metrics
-    if by_editor:
-        named = {editor for editor, *_ in column.items} - {""}
+    labels, held = people.labels, list[Metric | str](metrics)
+    if editors:
+        named = {*column.editors} - {""}
         if len(named) < 2:
             raise ConfigError(
                 f"--unit editor: expected edits of two named editors or more, found {len(named)} in {column.name}"
             )
-        column = editors_of(column)
-        items, labels = join(column.items, rated_editors(labels), where=column.name, closed=True)
+        column = by_editor(column)
+        labels = join(column, by_editor(labels), where=column.name, closed=True)
         # A mean, or a rank, need not be a value of the metric's own scale.
         held = [metric.id for metric in metrics]
     for one, metric in zip(held, metrics, strict=True):
-        yield agreement(column, items, labels, one, options, rating=people.ratings.get(metric.id))
+        yield agreement(column, labels, one, options, rating=people.ratings.get(metric.id))
 
 
 def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:
@@ -511,12 +482,12 @@ def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:
     ]
 
 
-def _cost(number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, people: JudgeColumn | None) -> Cost:
+def _cost(number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, *, people: bool) -> Cost:
     usage = sum((f.usage for f in judge.of_models), Usage())
     asked = [f for f in judge.of_models if f.trace is not None]
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)
     verdicts = len({f.question for f in judge.of_models if f.status == "ok"})
-    agreeing = None if people is None else sum(one.agreeing(number) for one in compared)
+    agreeing = sum(one.agreeing(number) for one in compared) if people else None
     return Cost(
         judge=judge.name,
         verdicts=verdicts,

@@ -12,18 +12,17 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.answers import fold
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import HumanLabels, JudgeColumn, Key, RatedItem
+from editloupe.figures.columns import Readings
 from editloupe.figures.judged import Judged
-from editloupe.figures.people import PeopleOptions, agreement
-from editloupe.figures.readings import MetricReading
-from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_scale, specs
+from editloupe.figures.people import agreement
+from editloupe.figures.summary import OVERALL, TableScores, share_a_scale, specs
 from editloupe.findings import FAILURES
-from editloupe.scores import Metric, MetricSet, Score
+from editloupe.scores import Metric, MetricSet
 from editloupe.stats.table import Table, simple
-from editloupe.values import Json, sample_key
+from editloupe.values import Json
 
-People: TypeAlias = tuple[JudgeColumn, Mapping[Key, RatedItem], HumanLabels]
-"""A judge's column, the items, and people's ratings of them."""
+People: TypeAlias = tuple[Readings, Readings]
+"""What a judge said, and people's ratings of the same items."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
 
@@ -43,7 +42,6 @@ METRICS: Final[Mapping[str, str]] = {
     "share(C, LABEL)": "share of this label among the verdicts of C, 0..1",
     "F(human), F(human, C)": "agreement with people in every criterion that they rated, or in C; F is one of "
     + ", ".join(AGREEMENT),
-    "accuracy(human, C, LABEL), f1(human, C, LABEL)": "the same of good or not, from this label on",
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
 
@@ -56,23 +54,19 @@ _KNOWN: Final[Mapping[str, tuple[int, int, tuple[float, float]]]] = {
     "status": (1, 1, _SHARE),
     **dict.fromkeys(("mean", "macro"), (1, 1, _ANY)),
     "share": (2, 2, _SHARE),
-    "exact": (1, 2, _SHARE),
-    **dict.fromkeys(("accuracy", "f1"), (1, 3, _SHARE)),
+    **dict.fromkeys(("exact", "accuracy", "f1"), (1, 2, _SHARE)),
     **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (1, 2, (-1.0, 1.0))),
     **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (1, 2, (-math.inf, 1.0))),
     "mae": (1, 2, _COUNT),
     "bias": (1, 2, _ANY),
 }
 """Metric → least and most arguments, least and greatest value; that of means is their scale's."""
-_KINDS: Final = {_SHARE: "a share,", _COUNT: "a count,"}
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
 _FORM = re.compile(
     r"\s*([a-z][a-z0-9_]*)\s*(?:\(([^()]*)\))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*", re.I
 )
-_NAMED: Final = 3
-"""Samples that a failed requirement names."""
 _DECIMALS: Final = 9
 """A figure that is equal to the bound to so many decimals is equal to it: 0.1 + 0.2 is 0.3."""
 
@@ -108,8 +102,6 @@ class Checked:
     why: str = ""
     of: str = ""
     """What the figure is of, where the requirement speaks of several criteria."""
-    worst: tuple[str, ...] = ()
-    """Of a requirement that failed: up to three samples by key that it failed by, the worst first."""
 
     @property
     def verdict(self) -> Verdict:
@@ -149,12 +141,14 @@ class Checked:
             "rests": self.basis or None,
             "why": self.why or None,
             "verdict": self.verdict,
-            "worst": list(self.worst),
         }
 
 
 def parse(text: str, rubric: MetricSet) -> Requirement:
-    """A requirement. Raises ConfigError: another form, an unknown metric, criterion, status or label, an infinite bound."""
+    """Return a requirement.
+
+    Raises ConfigError: another form, an unknown metric, criterion, status or label, a bound that no such figure has.
+    """
 
     def refused(why: str) -> ConfigError:
         return ConfigError(f"--require {text!r}: {why}")
@@ -166,12 +160,12 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
     arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
     if metric not in _KNOWN:
         raise refused(f"unknown metric {metric!r}; known: {', '.join(_KNOWN)}")
-    least, most, _ = _KNOWN[metric]
+    least, most, (low, high) = _KNOWN[metric]
     if not least <= len(arguments) <= most or not all(arguments):
         form = next(form for form in METRICS if form.startswith(metric) or (metric in AGREEMENT and form.startswith("F(")))
         raise refused(f"expected {form.replace('F(', f'{metric}(')}")
-    if not math.isfinite(bound):
-        raise refused("the bound is not finite")
+    if not math.isfinite(bound) or not low <= bound <= high:
+        raise refused(f"{metric} is a number from {low:g} to {high:g}{'; 2 % is 0.02' if (low, high) == _SHARE else ''}")
     if metric == "status" and arguments[0] not in FAILURES:
         raise refused(f"no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
     if metric in AGREEMENT and arguments[0] != "human":
@@ -194,57 +188,24 @@ def _label(criterion: Metric, wanted: str) -> str | None:
 
 
 def check(judged: Judged, requirements: Iterable[Requirement], people: Callable[[], People]) -> Iterator[Checked]:
-    """Every requirement's figure, or figures where it speaks of several criteria.
+    """Yield every requirement's figure, or figures where it speaks of several criteria.
 
-    people: the judge's scores joined with people's ratings; called where a requirement needs them.
-    Raises ConfigError for a bound outside the scale of its metric in this run.
+    people: what the judge said and people's ratings; called where a requirement needs them.
     """
     joined: People | None = None
-    wanted = list(requirements)
-    for requirement in wanted:
-        _check_bound(judged, requirement)
-    for requirement in wanted:
+    for requirement in requirements:
         checked = Checked(judge=judged.name, requirement=requirement)
         if requirement.human:
             joined = people() if joined is None else joined
             yield from _agreement(judged, checked, joined)
+        elif requirement.metric in ("mean", "macro"):
+            yield _mean(judged, checked)
         else:
-            found = _figure(judged, checked)
-            yield replace(found, worst=_worst(judged, requirement)) if found.verdict == "failed" else found
+            yield _count(judged, checked)
 
 
-def _check_bound(judged: Judged, one: Requirement) -> None:
-    """Raise ConfigError for a bound outside the scale of its metric in this run."""
-    low, high = _KNOWN[one.metric][2]
-    kind = _KINDS.get((low, high), "a number of")
-    if one.metric in ("mean", "macro"):
-        spec, name = specs(judged.protocol)[0], one.arguments[0]
-        metrics = judged.asked if name.casefold() == OVERALL else [judged.metrics.metric(name)]
-        ranges = {(0.0, 100.0) if on_hundred(spec, m) else m.domain.bounds or _ANY for m in metrics}
-        low, high = ranges.pop() if len(ranges) == 1 else _ANY
-    if not low <= one.bound <= high:
-        says = "nothing can break it" if _OPERATORS[one.operator](low, one.bound) else "nothing can meet it"
-        span = f"{low:g} to {high:g}"
-        if low == -math.inf or high == math.inf:
-            span = f"{high:g} or less" if low == -math.inf else f"{low:g} or more"
-        hint = "; 2 % is 0.02" if kind == "a share," else ""
-        name = one.text.partition(one.operator)[0].strip()
-        raise ConfigError(f"--require {one.text!r}: {name} is {kind} {span}, so that {says}{hint}")
-
-
-def of_editor(judged: Judged, editor: str) -> Judged:
-    """The same for one editor's samples alone. Raises ConfigError, which lists those there are."""
-    if editor not in judged.editors:
-        known = ", ".join(e or "(not named)" for e in judged.editors)
-        raise ConfigError(f"{judged.folder}: no editor {editor!r}; it has {known}")
-    kept = tuple(s for s in judged.scores if s.editor == editor)
-    return replace(judged, name=f"{judged.name}, {editor}", scores=kept)
-
-
-def _figure(judged: Judged, checked: Checked) -> Checked:
+def _count(judged: Judged, checked: Checked) -> Checked:
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
-    if metric in ("mean", "macro"):
-        return _mean(judged, checked, arguments[0], by_type=metric == "macro")
     criterion = judged.metrics.metric(arguments[0]) if arguments and metric != "status" else None
     scores = [s for s in judged.scores if criterion is None or s.metric == criterion.id]
     if not scores:
@@ -265,37 +226,13 @@ def _figure(judged: Judged, checked: Checked) -> Checked:
         return replace(checked, why="nothing was judged")
     if all(s.label is None for s in there):
         return replace(checked, why=f"{criterion.id} has numbers and no labels")
-    named = sum(_is_label(s, criterion, arguments[1]) for s in there)
+    wanted = fold(_label(criterion, arguments[1]) or arguments[1])
+    named = sum(fold(s.label or "") == wanted for s in there)
     return replace(checked, value=named / len(there), basis=f"{named} of {len(there)}; {basis}")
 
 
-def _is_label(score: Score, criterion: Metric, wanted: str) -> bool:
-    return fold(score.label or "") == fold(_label(criterion, wanted) or wanted)
-
-
-def _worst(judged: Judged, requirement: Requirement) -> tuple[str, ...]:
-    """The samples by which a figure is on the wrong side of its bound, the worst first."""
-    metric, arguments, low = requirement.metric, requirement.arguments, requirement.operator in (">=", ">")
-    of_all = not arguments or metric == "status" or arguments[0].casefold() == OVERALL
-    criterion = None if of_all else judged.metrics.metric(arguments[0])
-    scores = [s for s in judged.scores if criterion is None or s.metric == criterion.id]
-    found: list[Score] = []
-    match metric:
-        case "mean" | "macro":
-            placed = [(s.value if s.normalised is None else s.normalised, s) for s in scores]
-            there = sorted(((v if low else -v, s) for v, s in placed if v is not None), key=lambda one: one[0])
-            middle = sum(value for value, _ in there) / len(there)
-            found = [s for value, s in there if value <= middle]
-        case "judged" | "unjudged" if low is (metric == "judged"):
-            found = [s for s in scores if s.value is None]
-        case "status" if not low:
-            found = [s for s in scores if s.missing == arguments[0]]
-        case "share" if criterion is not None:
-            found = [s for s in scores if s.value is not None and _is_label(s, criterion, arguments[1]) is not low]
-    return tuple(dict.fromkeys(s.key for s in found))[:_NAMED]
-
-
-def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Checked:
+def _mean(judged: Judged, checked: Checked) -> Checked:
+    name, by_type = checked.requirement.arguments[0], checked.requirement.metric == "macro"
     column = OVERALL if name.casefold() == OVERALL else judged.metrics.metric(name).id
     if column != OVERALL and column not in judged.criteria:
         return replace(checked, why=f"{column} was not asked in this run")
@@ -316,50 +253,30 @@ def _mean(judged: Judged, checked: Checked, name: str, *, by_type: bool) -> Chec
     basis = f"{cell.judged} of {cell.asked} judged"
     if by_type:
         basis += f"; {len(found.whole_rows)} of {len(spec.order)} {spec.rows.replace('_', ' ')}s"
-    if cell.value is None:
-        return replace(checked, why="no edit type of the benchmark was judged" if by_type and cell.judged else basis)
-    return replace(checked, value=cell.value, basis=basis)
+    return replace(checked, value=cell.value, basis=basis, why=basis if cell.value is None else "")
 
 
 def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Checked]:
-    column, items, people = joined
+    said, people = joined
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
-    rated = {name for key in items for name in people.ratings.get(key, ())}
+    both = {*people.frame["metric"]} & {*judged.criteria}
     wanted = [judged.metrics.metric(name) for name in arguments[1:2]]
-    options = PeopleOptions(good=arguments[2] if len(arguments) > 2 else None)
-    criteria = wanted or [c for c in judged.metrics.metrics if c.id in rated and c.id in judged.criteria]
+    criteria = wanted or [c for c in judged.metrics.metrics if c.id in both]
     if not criteria:
         yield replace(checked, why="people rated no criterion that was judged")
     for criterion in criteria:
         one = replace(checked, of="" if wanted else criterion.short)
-        if criterion.id not in rated or criterion.id not in judged.criteria:
-            why = "people did not rate it" if criterion.id not in rated else "it was not asked in this run"
-            yield replace(one, why=f"{criterion.id}: {why}")
+        if criterion.id not in both:
+            yield replace(one, why=f"{criterion.id}: people did not rate it, or it was not asked in this run")
             continue
-        figures = agreement(column, items, people, criterion, options).all.figures
+        figures = agreement(said, people, criterion).all.figures
         if metric not in figures:
-            yield replace(one, why=f"say from which label on an edit is good: {metric}(human, {criterion.short}, LABEL)")
+            yield replace(one, why=f"{criterion.id} has no {metric}: its answers are read another way")
             continue
         found = figures[metric]
         between = "" if found.low is None else f"; {found.low:.3g} to {found.high:.3g}"
         basis = f"{found.judged} of {found.asked} rated ones judged{between}"
-        told = replace(one, value=found.value, basis=basis, why=found.why)
-        yield replace(told, worst=_furthest(told.requirement, joined, criterion)) if told.verdict == "failed" else told
-
-
-def _furthest(requirement: Requirement, joined: People, criterion: Metric) -> tuple[str, ...]:
-    """The samples on which the judge is furthest from people's mean; of a bias, in the direction of the failure."""
-    column, items, people = joined
-    answers = [column.of(criterion.id).get(key) for key in items]
-    reading = MetricReading(answers, [people.ratings.get(key, {}).get(criterion.id, {}) for key in items], criterion)
-    sign = -1 if requirement.operator in (">=", ">") else 1
-    apart = [
-        (sign * (score - mean) if requirement.metric == "bias" else abs(score - mean), key)
-        for score, mean, key in zip(reading.scores, reading.means, items, strict=True)
-        if score is not None and mean is not None
-    ]
-    far = [key for gap, key in sorted(apart, key=lambda one: -one[0]) if gap > 0]
-    return tuple(dict.fromkeys(sample_key(editor, id_) for editor, id_, *_ in far))[:_NAMED]
+        yield replace(one, value=found.value, basis=basis, why=found.why)
 
 
 def table(checked: Sequence[Checked], title: str) -> Table:

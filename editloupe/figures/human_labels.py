@@ -7,15 +7,15 @@ the rater in its name if there are several). A judge's scores from elsewhere are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
-from editloupe.data.tables import MetadataTable, TableLine, shown
+from editloupe.data.tables import MetadataTable, TableLine
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import HumanLabels, Key, RatedItem, key_name, key_of
+from editloupe.figures.columns import KEY, Key, Readings, key_name, key_of
 from editloupe.figures.judged import protocol_of, scores_by_people
 from editloupe.figures.labels import (
     as_rating,
@@ -41,7 +41,6 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "criterion": ("criterion", "criteria", "metric", "dimension", "aspect"),
     "label": ("value", "score", "rating", "label", "human", "answer"),
     "edit_type": ("edit_type", "task", "category", "type"),
-    "area": ("area", "area_ratio", "relative_area"),
     "source": ("source", "source_id", "source_image", "source_file_name"),
 }
 """What a column may be, with the names by which it is found, the likeliest first."""
@@ -57,7 +56,7 @@ def labels_in(
     ratings: Sequence[str] = (),
     people: Iterable[Given] = (),
     scores: Iterable[tuple[str, Score]] = (),
-) -> HumanLabels:
+) -> Readings:
     """Return the ratings that a run's samples carry, whose names the run has read as metrics.
 
     people: what people said while they looked at the run; of these, what is about parts of samples is added.
@@ -66,7 +65,7 @@ def labels_in(
     """
     known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
     names = names_of([*ratings, *metrics])
-    found: dict[Key, dict[str, dict[str, float | str]]] = {}
+    found: dict[tuple[Key, str, str], float | str] = {}
     unknown, broken = Counter[str](), list[str]()
     for sample in samples:
         for name, by_rater in (named(sample.human, names) if ratings else sample.human).items():
@@ -82,40 +81,36 @@ def labels_in(
                     broken.append(f"{known[metric]} of {key_name(key)} by {rater}: {error}; left out")
                     continue
                 if value is not None:
-                    found.setdefault(key, {}).setdefault(metric, {})[rater] = value
+                    found[key, metric, rater] = value
     for given in people:
         finding = given.finding
         if finding.part and finding.metric in known and given.rating is not None:
             key = (finding.editor, finding.sample_id, finding.turn, finding.part)
-            found.setdefault(key, {}).setdefault(finding.metric, {})[given.rater] = given.rating
+            found[key, finding.metric, given.rater] = given.rating
     for rater, score in scores:
         if score.metric in known and score.value is not None:
-            found.setdefault(key_of(score), {}).setdefault(score.metric, {}).setdefault(rater, score.value)
+            found.setdefault((key_of(score), score.metric, rater), score.value)
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
-    return HumanLabels(
-        source=source,
-        items={key: RatedItem(key=key, source=key[1]) for key in found},
-        ratings=found,
-        metrics=tuple(dict.fromkeys(name for ratings in found.values() for name in ratings)),
-        notes=(*strangers, *broken),
+    rows = (
+        {**dict(zip(KEY, key, strict=True)), "source": key[1], "metric": metric, "who": rater, "answer": answer}
+        for (key, metric, rater), answer in found.items()
     )
+    rated = tuple(dict.fromkeys(metric for _, metric, _ in found))
+    return Readings.of_rows(source, rows, metrics=rated, notes=(*strangers, *broken))
 
 
-def read_people(
-    store: RunStore, human: Path | None = None, columns: str | None = None, *, ratings: Sequence[str] = ()
-) -> HumanLabels:
+def read_people(store: RunStore, human: Path | None = None, columns: str | None = None) -> Readings:
     """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
 
     columns: role → column as the user wrote it, if names do not say it.
-    ratings: names of further ratings, which are no metrics of the run.
     """
     metrics = store.metric_set().metrics
     if human is not None:
-        return read_human(human, metrics, column_names(columns, "--columns"), ratings)
+        return read_human(human, metrics, column_names(columns, "--columns"))
     source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
     by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
-    found = labels_in(store.samples.values(), metrics, source, ratings, store.people.values(), by_protocol)
-    if not found.ratings:
+    found = labels_in(store.samples.values(), metrics, source, (), store.people.values(), by_protocol)
+    if not found.metrics:
         text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
             f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, add columns "
@@ -124,9 +119,7 @@ def read_people(
     return found
 
 
-def read_human(
-    file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()
-) -> HumanLabels:
+def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()) -> Readings:
     """Read people's ratings of a run's metrics, and of `ratings`. Raises as `read_label_table`."""
     names: list[Metric | str] = [*ratings, *metrics]
     only = metrics[0].id if len(names) == 1 and metrics else None
@@ -135,7 +128,7 @@ def read_human(
 
 def read_label_table(
     file: Path, *, known: Known | None, columns: Mapping[str, str], option: str, only: str | None = None
-) -> HumanLabels:
+) -> Readings:
     """Read a table of ratings, or of one judge's scores.
 
     known: which metrics there are; None if every column of numbers is one.   columns: from `column_names`.
@@ -144,91 +137,64 @@ def read_label_table(
     """
     table = read_labels(file)
     roles, named = find_roles(table, columns, option, ROLES, "item")
-    wide, strays = _named_wide(named, known, option), list[str]()
+    wide = _named_wide(named, known, option)
     if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
-        wide, strays = _wide(table, set(roles.values()), known)
+        wide = _wide(table, set(roles.values()), known)
     if "label" not in roles and not wide:
-        if strays:
-            raise ConfigError(
-                f"{file}: {'; '.join(strays)}; expected finite numbers, or nothing, in every line of a column of ratings: "
-                f"mend the file, or say that it holds ratings, words included: {option} CRITERION=COLUMN"
-            )
         raise ConfigError(
-            f"{file}: no column holds ratings; expected a column label, value or score, or one for each criterion, "
-            f"found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
+            f"{file}: no column holds ratings; expected a column label, value or score, or one of finite numbers for each "
+            f"criterion, found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
         )
     reader = _LabelReader(roles=roles, wide=wide, known=known, only=only or ONLY)
     for line in table.lines:
         reader.add(line)
-    notes = (*(f"{file.name}: {stray}; it is not taken for ratings" for stray in strays), *reader.notes(file.name))
-    if (reader.left_out or reader.split) and not reader.holds_ratings:
+    notes = tuple(f"{file.name}: {lines_named(lines)} left out: {what}" for what, lines in reader.left_out.items())
+    if notes and not reader.ratings:
         raise ConfigError(f"{file}: no rating can be used: {'; '.join(notes)}")
-    return HumanLabels(
-        source=str(file), items=reader.items, ratings=reader.ratings, metrics=tuple(reader.metrics), notes=notes
-    )
+    return Readings.of_rows(str(file), reader.rows(), metrics=tuple(reader.metrics), notes=notes)
 
 
 @dataclass(kw_only=True)
 class _LabelReader:
-    """Gathers a table's lines by item, and counts those that cannot be used."""
+    """Gathers a table's ratings, and counts the lines that cannot be used."""
 
     roles: Mapping[str, str]
     wide: Mapping[str, tuple[str, str]]
     """Column → (metric, rater); empty for a long table."""
     known: Known | None
     only: str
-    items: dict[Key, RatedItem] = field(default_factory=dict)
-    ratings: dict[Key, dict[str, dict[str, float | str]]] = field(default_factory=dict)
+    items: dict[Key, dict[str, str | None]] = field(default_factory=dict)
+    """What the table says of an item, on its first line."""
+    ratings: dict[tuple[Key, str, str], float | str] = field(default_factory=dict)
+    """(item, metric, rater) → rating."""
     metrics: dict[str, None] = field(default_factory=dict)
     left_out: dict[str, list[int]] = field(default_factory=dict)
-    twice: list[int] = field(default_factory=list)
-    split: dict[tuple[Key, str, str], list[int]] = field(default_factory=dict)
+    """Why → lines."""
 
     def __post_init__(self) -> None:
         self.metrics |= dict.fromkeys(metric for metric, _ in self.wide.values())
-
-    @property
-    def holds_ratings(self) -> bool:
-        """Return whether any item has a rating."""
-        return any(given for ratings in self.ratings.values() for given in ratings.values())
 
     def add(self, line: TableLine) -> None:
         """Take one line, or count it among those that are left out."""
         text = {role: text_of(line.values.get(column)) for role, column in self.roles.items()}
         item, turn = text.get("item"), text.get("turn") or "0"
-        why = line.fault or ("names no item" if item is None else "")
-        if not why and not turn.isdecimal():
-            why = f"names the turn {turn!r}, which is no whole number"
+        why = line.fault or ("" if turn.isdecimal() else f"names the turn {turn!r}, which is no whole number")
         if why or item is None:
-            self._leave(line, why)
+            self._leave(line, why or "names no item")
             return
         key = (text.get("editor") or "", item, int(turn), text.get("part") or "")
-        if key not in self.items:
-            area = number_of(line.values.get(self.roles["area"])) if "area" in self.roles else None
-            self.items[key] = RatedItem(
-                key=key, source=text.get("source") or item, edit_type=text.get("edit_type"), area=area
-            )
-            self.ratings[key] = {}
+        self.items.setdefault(key, {"source": text.get("source") or item, "edit_type": text.get("edit_type")})
         by = text.get("rater") or NO_RATER
         for column, (metric, rater) in self.wide.items():
-            self._rate(line, key, metric, by if rater == NO_RATER else rater, column)
+            self._rate(line, (key, metric, by if rater == NO_RATER else rater), column)
         if not self.wide and (named := self._metric(line, text.get("criterion"))) is not None:
-            self._rate(line, key, named, by, self.roles["label"])
+            self._rate(line, (key, named, by), self.roles["label"])
 
-    def notes(self, name: str) -> list[str]:
-        """Return what could not be used; ratings that were given twice with different values are taken out."""
-        notes = [f"{name}: {lines_named(lines)} left out: {what}" for what, lines in self.left_out.items()]
-        if self.twice:
-            notes.append(f"{name}: repeated, and counted once: {lines_named(self.twice)}")
-        if self.split:
-            places = lines_named([n for lines in self.split.values() for n in lines])
-            one = "rater" in self.roles or self.wide
-            hint = "" if one else "; if these are several raters, name them in a column rater"
-            again = "given again with another value, and left out both times"
-            notes.append(f"{name}: {again}: {len(self.split)} ({places}){hint}")
-        for key, metric, rater in self.split:
-            del self.ratings[key][metric][rater]
-        return notes
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row a rating, with the columns of `Readings`."""
+        for (key, metric, rater), answer in self.ratings.items():
+            about = {**dict(zip(KEY, key, strict=True)), **self.items[key]}
+            yield {**about, "metric": metric, "who": rater, "answer": answer}
 
     def _metric(self, line: TableLine, text: str | None) -> str | None:
         found: str | None = self.only
@@ -240,21 +206,14 @@ class _LabelReader:
             self.metrics.setdefault(found)
         return found
 
-    def _rate(self, line: TableLine, key: Key, metric: str, rater: str, column: str) -> None:
+    def _rate(self, line: TableLine, place: tuple[Key, str, str], column: str) -> None:
         try:
             rating = as_rating(line.values.get(column))
         except ValueError as error:
             self._leave(line, f"holds no rating: {error}")
             return
-        if rating is None:
-            return
-        given = self.ratings[key].setdefault(metric, {})
-        if rater not in given:
-            given[rater] = rating
-        elif given[rater] == rating:
-            self.twice.append(line.number)
-        else:
-            self.split.setdefault((key, metric, rater), []).append(line.number)
+        if rating is not None and self.ratings.setdefault(place, rating) != rating:
+            self._leave(line, "rates again, in another way, what a line above rates (a column rater names several)")
 
     def _leave(self, line: TableLine, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)
@@ -272,28 +231,14 @@ def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> d
     return found
 
 
-def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Return column → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone.
-
-    Also returned, in words: columns of which at least half are numbers and some are not, with the first that is none.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    strays = []
-    for column in table.columns:
-        if column in taken:
-            continue
-        if known is not None:
-            place = metric_and_rater(column, known)
-            if place is not None:
-                found[column] = place
-            continue
-        cells = [(line.number, line.values.get(column)) for line in table.lines if line.fault is None]
-        cells = [(number, value) for number, value in cells if not is_blank(value)]
-        others = [(number, value) for number, value in cells if number_of(value) is None]
-        if column and not others:
-            found[column] = (column, NO_RATER)
-        elif column and 2 * len(others) <= len(cells):
-            number, value = others[0]
-            more = f" (and {len(others) - 1} more such)" if len(others) > 1 else ""
-            strays.append(f"column {column!r} holds no finite number on line {number}: {shown(value)}{more}")
-    return found, strays
+def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> dict[str, tuple[str, str]]:
+    """Return column → (metric, rater) of every column whose name holds a metric, or, if none is known, of numbers alone."""
+    columns = [column for column in table.columns if column and column not in taken]
+    if known is not None:
+        return {column: place for column in columns if (place := metric_and_rater(column, known)) is not None}
+    cells = {column: [line.values.get(column) for line in table.lines if line.fault is None] for column in columns}
+    return {
+        column: (column, NO_RATER)
+        for column, values in cells.items()
+        if all(is_blank(value) or number_of(value) is not None for value in values)
+    }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,20 +72,6 @@ class Judged:
         return bool(self.backend) and parse_uri(self.backend).provider not in NOT_LMMS
 
     @property
-    def answer_form(self) -> str:
-        """How an LMM was asked for its answers: "tags", or how many of them were held to a JSON schema; "" for others."""
-        if not self.is_lmm:
-            return ""
-        answers = [f for f in self.of_models if f.status == "ok"]
-        held = sum("schema_answers" in f.counts for f in answers)
-        return f"JSON schema in {held} of {len(answers)} answers" if held else "tags"
-
-    @property
-    def editors(self) -> tuple[str, ...]:
-        """In the order of the samples."""
-        return tuple(dict.fromkeys(score.editor for score in self.scores))
-
-    @property
     def asked(self) -> list[Metric]:
         """The metrics that were asked, in the protocol's order."""
         return [metric for metric in self.metrics.metrics if metric.id in self.criteria]
@@ -110,13 +96,13 @@ class Judged:
         return tuple(f for f in self.findings if f.role != "measure")
 
     def describe(self) -> str:
-        """Return who judged what and how, in one line."""
+        """Return who judged what and how, and how far a judge that was asked several times agrees with itself."""
         judge = titled(self.title or self.backend, self.backend)
         hidden = f", ablated: {', '.join(self.ablations)}" if self.ablations else ""
         mode = f"; mode {self.mode}{hidden}" if self.mode else hidden.replace(", ", "; ", 1)
         name = self.protocol.name
         asked = f"rubric {self.metrics.id}" if hasattr(self.protocol.options, "rubric") else f"protocol {name}"
-        return f"Judge: {judge}{mode}; {asked}; run {self.folder}"
+        return ". ".join([f"Judge: {judge}{mode}; {asked}; run {self.folder}", *self_agreement(self.scores, self.repeats)])
 
 
 def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
@@ -153,8 +139,8 @@ def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str,
         return list(found), ()
     by_run = {judged.folder: judged.metrics.metrics for judged in found}
     shared = tuple(metric for metric in metrics.metrics if all(metric in own for own in by_run.values()))
+    listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
     if not shared:
-        listed = "; ".join(f"{folder} has {_listed(own)}" for folder, own in by_run.items())
         raise ConfigError(
             f"the runs have no metric in common: {listed}. Compare runs that were judged on one metric at least"
         )
@@ -171,12 +157,7 @@ def on_shared_metrics(found: Sequence[Judged]) -> tuple[list[Judged], tuple[str,
                 findings=tuple(finding for finding in judged.findings if finding.metric not in other),
             )
         )
-    notes = [f"compared on what all runs have: {_listed(shared)}"]
-    for metric in dict.fromkeys(m for own in by_run.values() for m in own if m.id not in ids):
-        where = [str(folder) for folder, own in by_run.items() if metric in own]
-        alike = any(m.id == metric.id and m != metric for own in by_run.values() for m in own)
-        notes.append(f"left out: {_listed([metric])}, {'as it is defined' if alike else 'only'} in {' and '.join(where)}")
-    return kept, tuple(notes)
+    return kept, (f"compared on what all runs have, {_listed(shared)}: {listed}",)
 
 
 def _listed(metrics: Iterable[Metric]) -> str:
@@ -241,6 +222,19 @@ def judged_in(store: RunStore) -> list[Judged]:
             )
         )
     return found
+
+
+def self_agreement(scores: Sequence[Score], rule: Repeats) -> tuple[str, ...]:
+    """Return how far a judge that was asked several times agrees with itself, as a sentence; () for one that was not."""
+    entropies = [score.entropy for score in scores if score.entropy is not None]
+    if rule.count == 1 or not entropies:
+        return ()
+    same, gone = sum(bits == 0 for bits in entropies), sum(score.missing == "abstained" for score in scores)
+    above = "" if rule.abstain_above is None else f"; {gone} abstained, above {rule.abstain_above:g} bits"
+    return (
+        f"{rule.count} repeats a question, the {rule.by} label counts. Repeats agree on {same} of {len(entropies)} scores; "
+        f"mean entropy of labels {sum(entropies) / len(entropies):.2f} bits{above}.",
+    )
 
 
 def why_empty(store: RunStore) -> str:
@@ -331,31 +325,14 @@ def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
 
 
 def _named(found: list[Judged]) -> list[Judged]:
-    """Each under a name of its own, by which all figures are kept.
-
-    Where two are alike, the run's folder follows with as many of its parents as tell them apart, then the judge's id, and
-    a number where even these are the same.
-    """
-    paths = _telling({j.folder.resolve() for j in found})
-    tells: tuple[Callable[[Judged], str], ...] = (lambda j: paths[j.folder.resolve()], lambda j: j.judge_id[:6])
+    """Each under a name of its own, by which all figures are kept: of those alike, run, id and place tell them apart."""
+    tells: tuple[Callable[[int, Judged], str], ...] = (
+        lambda _, judged: str(judged.folder), lambda _, judged: judged.judge_id[:6], lambda place, _: f"#{place}",
+    )  # fmt: skip
     for tell in tells:
-        names = [j.name for j in found]
-        found = [replace(j, name=f"{j.name} ({tell(j)})") if names.count(j.name) > 1 else j for j in found]
-    taken: set[str] = set()
-    unique = []
-    for j in found:
-        name = next(n for k in count(1) if (n := j.name if k == 1 else f"{j.name} #{k}") not in taken)
-        taken.add(name)
-        unique.append(replace(j, name=name))
-    assert len(taken) == len(unique), "a judge's name is the key of its figures"
-    return unique
-
-
-def _telling(folders: Collection[Path]) -> dict[Path, str]:
-    """Each folder by the shortest end of its path that no other one has: "run", or "jan/run" beside "feb/run"."""
-    found = {}
-    for folder in folders:
-        ends = (Path(*folder.parts[-depth:]) for depth in range(1, len(folder.parts) + 1))
-        alone = (e for e in ends if sum(other.parts[-len(e.parts) :] == e.parts for other in folders) == 1)
-        found[folder] = next(alone, folder).as_posix()
+        names = Counter(judged.name for judged in found)
+        found = [
+            replace(judged, name=f"{judged.name} ({tell(place, judged)})") if names[judged.name] > 1 else judged
+            for place, judged in enumerate(found, start=1)
+        ]
     return found

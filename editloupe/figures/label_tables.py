@@ -1,15 +1,15 @@
-"""Tables that every run has: how often each label was given, why scores are missing, how far a judge agrees with itself."""
+"""Tables that every run has: how often each label was given, and why scores are missing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from editloupe.figures.summary import BY_EDITOR, counted, statuses
-from editloupe.protocols.repeats import Repeats
 from editloupe.scores import Metric
-from editloupe.stats.table import BarPlot, Cell, Column, Row, Table, label_columns, listed, words
+from editloupe.stats.table import UNNAMED, BarPlot, Cell, Column, Row, Table, label_columns, words
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -37,8 +37,15 @@ def label_tables(
             found.append(_label_table(metric, own, labels, caption, keys or {}))
         elif len(own):
             others.append(metric)
-    missing = _missing_table(others, frame, keys or {})
-    return found if missing is None else [*found, missing]
+    lost = [
+        (editor, status, counts)
+        for editor, own in by_editor(frame).items()
+        if (counts := {metric.id: statuses(own.filter(metric=metric.id)["missing"]) for metric in others})
+        for status in dict.fromkeys(status for of in counts.values() for status in of)
+    ]
+    if lost:
+        found.append(_missing_table(others, lost, keys or {}))
+    return found
 
 
 def by_editor(frame: polars.DataFrame) -> dict[str, polars.DataFrame]:
@@ -46,47 +53,51 @@ def by_editor(frame: polars.DataFrame) -> dict[str, polars.DataFrame]:
     return {key[0]: own for key, own in frame.partition_by("editor", as_dict=True, maintain_order=True).items()}
 
 
-def _missing_table(metrics: Sequence[Metric], frame: polars.DataFrame, keys: Mapping[str, Json]) -> Table | None:
-    """A row an editor and status, a column a metric; None if nothing is missing."""
-    rows = []
-    for editor, own in by_editor(frame).items():
-        lost = [statuses(own.filter(metric=metric.id)["missing"]) for metric in metrics]
-        for status in dict.fromkeys(status for of in lost for status in of):
-            counts = (Cell(value=of.get(status, 0), name="count") for of in lost)
-            cells = (words(editor or "(not named)"), words(status), *counts)
-            rows.append(Row(cells=cells, keys={"editor": editor, "status": status}))
-    columns = (*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics))
-    caption = "Scores without a value, by what happened to the question."
-    found = Table(
+def _missing_table(
+    metrics: Sequence[Metric], lost: Sequence[tuple[str, str, Mapping[str, Mapping[str, int]]]], keys: Mapping[str, Json]
+) -> Table:
+    """A row an editor and status, a column a metric."""
+    count = partial(Cell, name="count")
+    rows = (
+        Row(
+            cells=(words(editor or UNNAMED), words(status), *(count(value=of.get(status, 0)) for of in counts.values())),
+            keys={"editor": editor, "status": status},
+        )
+        for editor, status, counts in lost
+    )  # fmt: skip
+    return Table(
         name="missing",
         title="Not judged",
-        columns=columns,
+        columns=(*label_columns("Editor", "Status"), *(Column(title=m.short, keys={"metric": m.id}) for m in metrics)),
         rows=tuple(rows),
         fixed=2,
-        caption=caption,
+        caption="Scores without a value, by what happened to the question.",
         keys=keys,
         at_once=6,
     )
-    return found if rows else None
 
 
 def _label_table(
     metric: Metric, frame: polars.DataFrame, labels: Sequence[str], caption: str, keys: Mapping[str, Json]
 ) -> Table:
+    """A row a label, then what was judged, then a row a status; a column an editor."""
     editors = by_editor(frame)
+    named = [editor or UNNAMED for editor in editors]
     counts = [Counter(own["label"]) for own in editors.values()]
     lost = [statuses(own["missing"]) for own in editors.values()]
     judged = [len(own["value"].drop_nulls()) for own in editors.values()]
 
-    def cell(count: int, share: float | None) -> Cell:
-        note = "" if share is None else f"{100 * share:.0f} %"
-        return Cell(value=count, name="count", note=note, more={"share": share})
-
-    def row(label: str, cells: Sequence[Cell]) -> Row:
+    def row(label: str, given: Sequence[int], of: Sequence[int]) -> Row:
+        shares = [count / n if n else None for count, n in zip(given, of, strict=True)]
+        notes = ["" if share is None else f"{100 * share:.0f} %" for share in shares]
+        cells = (
+            Cell(value=count, name="count", note=note, more={"share": share})
+            for count, share, note in zip(given, shares, notes, strict=True)
+        )
         return Row(cells=(words(label), *cells), keys={"metric": metric.id, "label": label})
 
-    shares = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
-    named = [editor or "(not named)" for editor in editors]
+    totals = (words(f"{n}/{len(own)}") for n, own in zip(judged, editors.values(), strict=True))
+    failed = dict.fromkeys(status for of in lost for status in of)
     name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
     bars = tuple((n, tuple((label, of[label]) for label in labels)) for n, of in zip(named, counts, strict=True))
     return Table(
@@ -97,15 +108,9 @@ def _label_table(
             *(Column(title=n, keys={"editor": editor}) for n, editor in zip(named, editors, strict=True)),
         ),
         rows=(
-            *(
-                row(label, [cell(of[label], of[label] / n if n else None) for of, n in zip(counts, judged, strict=True)])
-                for label in labels
-            ),
-            Row(cells=(words("Judged"), *shares), strong=True),
-            *(
-                row(f"({status})", [cell(of.get(status, 0), None) for of in lost])
-                for status in dict.fromkeys(status for of in lost for status in of)
-            ),
+            *(row(label, [of[label] for of in counts], judged) for label in labels),
+            Row(cells=(words("Judged"), *totals), strong=True),
+            *(row(f"({status})", [of.get(status, 0) for of in lost], [0] * len(lost)) for status in failed),
         ),
         caption=" ".join(filter(None, (_LABELS, caption))),
         keys=keys,
@@ -120,44 +125,3 @@ def _goods(metric: Metric, labels: Sequence[str]) -> tuple[float, ...]:
     if not metric.better or not known.keys() >= set(labels):
         return ()
     return tuple(known[label] if metric.better == "higher" else 100 - known[label] for label in labels)
-
-
-def consistency_table(
-    frame: polars.DataFrame, metrics: Sequence[Metric], rule: Repeats, *, keys: Mapping[str, Json] | None = None
-) -> Table | None:
-    """Return how far a judge agrees with itself, a row an editor and metric; None where each question was asked once."""
-    if rule.count == 1:
-        return None
-    lines = [
-        (editor, metric, own["entropy"].drop_nulls().to_list(), own["missing"].to_list())
-        for editor, scores in by_editor(frame).items()
-        for metric in metrics
-        if len(own := scores.filter(metric=metric.id))
-    ]
-
-    def unanimous(bits: Sequence[float]) -> Cell:
-        same = sum(b == 0 for b in bits)
-        return Cell(value=f"{same}/{len(bits)}", name="", more={"compared": len(bits), "unanimous": same})
-
-    def mean(bits: Sequence[float]) -> Cell:
-        highest: dict[str, Json] = {"highest_entropy_bits": max(bits, default=None)}
-        value = sum(bits) / len(bits) if bits else None
-        return Cell(value=value, name="mean_entropy_bits", digits=2, more=highest)
-
-    above = "" if rule.abstain_above is None else f" Above {rule.abstain_above:g} bits a question is abstained from."
-    return listed(
-        "self-consistency",
-        f"Self-consistency: {rule.count} repeats a question, the {rule.by} label counts",
-        lines,
-        {
-            "Editor": lambda line: line[0] or "(not named)",
-            "": lambda line: line[1].short,
-            "All the same": lambda line: unanimous(line[2]),
-            "Mean entropy": lambda line: mean(line[2]),
-            "Abstained": lambda line: Cell(value=line[3].count("abstained"), name="abstained"),
-            "Contradictory": lambda line: Cell(value=line[3].count("contradictory"), name="contradictory"),
-        },
-        keys=lambda line: {**(keys or {}), "editor": line[0], "metric": line[1].id, "repeats": rule.count},
-        fixed=2,
-        caption=f"Entropy of a question's labels in bits: 0 where all repeats give the same.{above}",
-    )

@@ -17,13 +17,11 @@ def column_names(text: str | None, option: str) -> dict[str, str]:
     """Return "item=image_id,if@anna=anna_if" as role, or criterion[@rater], → column. Raises ConfigError."""
     found: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in (text or "").split(","))):
-        role, equals, column = (word.strip() for word in part.partition("="))
-        if not equals or not role or not column:
+        role, _, column = (word.strip() for word in part.partition("="))
+        if not role or not column or role in found:
             raise ConfigError(
-                f"{option} {part!r}: expected ROLE=COLUMN, such as item=image_id, or CRITERION[@RATER]=COLUMN"
+                f"{option} {part!r}: expected ROLE=COLUMN, such as item=image_id, or CRITERION[@RATER]=COLUMN, each once"
             )
-        if role in found:
-            raise ConfigError(f"{option} names {role!r} twice")
         found[role] = column
     return found
 
@@ -49,33 +47,30 @@ def read_labels(file: Path) -> MetadataTable:
 
 
 def find_roles(
-    table: MetadataTable, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]], *needed: str
+    table: MetadataTable, columns: Mapping[str, str], option: str, known: Mapping[str, Sequence[str]], needed: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return role → column, and what the user named that is no role → column. The user's names come before the usual ones.
 
-    known: role → usual names, the likeliest first.   needed: roles that must be there.
+    known: role → usual names, the likeliest first.   needed: a role that must be there.
     Raises ConfigError for a column that is not there.
     """
     for role, column in columns.items():
         if column not in table.columns:
-            raise ConfigError(
-                f"{option} {role}={column}: {table.file} has no column {column!r}; it has {', '.join(table.columns)}"
-            )
-    named = {role: column for role, column in columns.items() if role not in known}
+            there = ", ".join(table.columns)
+            raise ConfigError(f"{option} {role}={column}: {table.file} has no column {column!r}; it has {there}")
     roles = {role: column for role, column in columns.items() if role in known}
-    taken = {*columns.values()}
+    named = {role: column for role, column in columns.items() if role not in known}
     folded = {name.strip().casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(table.columns)}
     for role, names in known.items():
+        taken = {*columns.values(), *roles.values()}
         found = next((folded[n] for n in names if n in folded and folded[n] not in taken), None)
         if role not in roles and found is not None:
             roles[role] = found
-            taken.add(found)
-    for role in needed:
-        if role not in roles:
-            raise ConfigError(
-                f"{table.file}: no column names the {role}; expected one of {', '.join(known[role])}, "
-                f"found {', '.join(table.columns)}; or say which: {option} {role}=COLUMN"
-            )
+    if needed not in roles:
+        raise ConfigError(
+            f"{table.file}: no column names the {needed}; expected one of {', '.join(known[needed])}, "
+            f"found {', '.join(table.columns)}; or say which: {option} {needed}=COLUMN"
+        )
     return roles, named
 
 
@@ -87,11 +82,10 @@ def as_rating(value: Json) -> float | str | None:
         return str(value).lower()
     if not isinstance(value, str | int | float):
         raise ValueError(f"expected a label or a number, found {shown(value)}")
-    number = number_of(value)
-    if number is not None:
+    if (number := number_of(value)) is not None:
         return number
     text = str(value).strip()
-    if isinstance(value, float) or text.casefold() in ("inf", "-inf", "+inf", "infinity", "-infinity"):
+    if isinstance(value, float) or text.casefold().lstrip("+-") in ("inf", "infinity"):
         raise ValueError(f"expected a label or a finite number, found {shown(value)}")
     return text
 

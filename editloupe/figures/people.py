@@ -1,4 +1,4 @@
-"""A judge's column beside people's ratings, and people among themselves: every figure, overall and by group."""
+"""A judge beside people's ratings, and people among themselves: every figure, overall and by group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from editloupe.data.human import NO_RATER
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import DIMENSIONS, Dimension, HumanLabels, JudgeColumn, Key, RatedItem, groups
+from editloupe.figures.columns import DIMENSIONS, KEY, Dimension, Readings
 from editloupe.figures.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, LabelScale, Paired, confusion, correlation, figures
@@ -42,10 +42,8 @@ class PeopleOptions:
 
     how: Averaging = "fisher"
     """Average of the correlations of groups."""
-    over: Dimension | None = None
-    """The groups to average over; None for none."""
-    good: str | None = None
-    """The label from which on an item is good."""
+    over_editors: bool = False
+    """Also average the correlations of editors."""
     drawing: Drawing = DRAWING
 
 
@@ -62,9 +60,9 @@ class GroupAgreement(Serialisable):
 
 @dataclass(frozen=True, kw_only=True)
 class Averages(Serialisable):
-    """Correlations of groups, averaged."""
+    """Correlations of editors, averaged."""
 
-    over: Dimension
+    over: Dimension = "editor"
     how: Averaging
     groups: int
     figures: Mapping[str, Estimate]
@@ -119,67 +117,54 @@ class MetricAgreement(Serialisable):
 
 
 def agreement(
-    judge: JudgeColumn,
-    items: Mapping[Key, RatedItem],
-    people: HumanLabels,
+    judge: Readings | None,
+    people: Readings,
     metric: Metric | str,
     options: PeopleOptions | None = None,
     *,
     rating: str | None = None,
 ) -> MetricAgreement:
-    """Return all that can be said of one metric. `items` and `people` come from `columns.join`.
+    """Return all that can be said of one judge and people, or (without a judge) of people, on one metric.
 
-    metric: its labels and values bind both sides; or a name, and the scale is what the values show: text is compared by
-    equality only, numbers are labels too if few different ones occur.
+    people: under the judge's keys (`columns.join`).   metric: its labels and values bind both sides; or a name, and the
+    scale is what the values show: text is compared by equality only, numbers are labels too if few different ones occur.
     rating: what of people's ratings is compared, numbers on a scale of their own, so that there are correlations alone;
     None for their ratings of the metric.
     With several raters, correlations and errors take people's mean, figures on labels their most frequent label; an item
-    without one (a draw) counts as not labelled there. Raises ConfigError for an `options.good` that is no label.
+    without one (a draw) counts as not labelled there. Among people asked are the items that anyone rated, and judged those
+    that the figure can use.
     """
     options = options or PeopleOptions()
-    name = metric if isinstance(metric, str) else metric.id
-    ratings = [people.ratings.get(key, {}).get(rating or name, {}) for key in items]
-    answers = [judge.of(name).get(key) for key in items]
-    reading = MetricReading(answers, ratings, metric, options.good, one_scale=rating is None)
-    beside = _Beside(list(items.values()), reading, options)
-    found = beside.agreement(judge.name, people.source, metric)
-    notes, scale, averages = list(reading.notes), reading.ruler.scale, None
-    if len(beside.raters) > 1 and not found.all.ceiling:
-        notes.append(f"{name}: {len(beside.raters)} raters share no item, so that there is no ceiling")
-    if options.over is not None and reading.ruler.ordered:
-        averages = beside.averages(options.over)
-    return replace(
-        found,
+    names = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.name, metric.short)
+    beside = _Beside(judge, people, metric, options, rating)
+    whole, reading = beside.group("all", range(len(beside.sources))), beside.reading
+    notes, scale = list(reading.notes), reading.ruler.scale
+    if judge is not None and reading.drawn:
+        items = f"{reading.drawn} item{'s' * (reading.drawn != 1)}"
+        notes.append(f"{names[0]}: {items} without a most frequent human label, left out of figures on labels")
+    if len(reading.raters) > 1 and not whole.ceiling:
+        notes.append(f"{names[0]}: {len(reading.raters)} raters share no item, so that there is no ceiling")
+    if judge is None and not whole.ceiling["alpha_nominal"].judged:
+        notes.append(f"{names[0]}: {_raters(reading.raters)}, and no item that two people rated")
+    return MetricAgreement(
+        judge=None if judge is None else judge.name,
+        people=people.name,
+        criterion=names[0],
         rating=rating,
-        title=found.title if rating is None else f"{found.title} and people's {rating}",
-        averages=averages,
-        confusion=() if scale is None else tuple(map(tuple, confusion(beside.labels, scale))),
+        title=names[1] if rating is None else f"{names[1]} and people's {rating}",
+        short=names[2],
+        raters=reading.raters,
+        all=whole,
+        by={
+            dimension: tuple(beside.group(name, members) for name, members in groups.items())
+            for dimension, groups in beside.groups.items()
+            if len(groups) > 1
+        },
+        averages=beside.averages() if judge is not None and options.over_editors and reading.ruler.ordered else None,
+        confusion=() if judge is None or scale is None else tuple(map(tuple, confusion(beside.labels, scale))),
         notes=tuple(notes),
+        scale=scale,
     )
-
-
-def among_people(
-    people: HumanLabels, metrics: Sequence[Metric | str], options: PeopleOptions | None = None
-) -> tuple[MetricAgreement, ...]:
-    """Return how far people agree among themselves on the metrics. A metric: its labels bind the ratings; a name: what the
-    values show.
-
-    Of each figure, asked are the items that anyone rated, and judged those that the figure can use. DLEBench's Table 2 has
-    alpha by edit type, times 100. It does not say at which level; here all three are given.
-    """
-    found = []
-    for metric in metrics:
-        name = metric if isinstance(metric, str) else metric.id
-        rated = {key: given for key in people.items if (given := people.ratings.get(key, {}).get(name))}
-        reading = MetricReading([None] * len(rated), list(rated.values()), metric)
-        items = [people.items[key] for key in rated]
-        beside = _Beside(items, reading, options or PeopleOptions(), judged=False)
-        one = beside.agreement(None, people.source, metric)
-        notes = list(reading.unread)
-        if not one.all.ceiling["alpha_nominal"].judged:
-            notes.append(f"{name}: {_raters(beside.raters)}, and no item that two people rated")
-        found.append(replace(one, notes=tuple(notes)))
-    return tuple(found)
 
 
 def check_raters(found: Sequence[MetricAgreement], advice: str) -> None:
@@ -198,46 +183,31 @@ def check_raters(found: Sequence[MetricAgreement], advice: str) -> None:
 
 
 class _Beside:
-    """The two readings as arrays, cut into groups.   judged: False for people among themselves."""
+    """The two readings of the items that people rated, as arrays, cut into groups."""
 
     def __init__(
-        self, items: Sequence[RatedItem], reading: MetricReading, options: PeopleOptions, *, judged: bool = True
+        self, judge: Readings | None, people: Readings, metric: Metric | str, options: PeopleOptions, rating: str | None
     ) -> None:
-        self.items, self.reading, self.options, self.judged = items, reading, options, judged
-        self.sources = [item.source for item in items]
-        self.raters = tuple(dict.fromkeys(rater for found in reading.ratings for rater in found))
-        self.means = Paired.of(reading.scores, reading.means, self.sources)
-        scale = reading.ruler.scale
+        name = metric if isinstance(metric, str) else metric.id
+        rated = people.rated(rating or name)
+        answers = {} if judge is None else judge.of(name)
+        items = people.frame.filter(metric=rating or name).unique(KEY, keep="first", maintain_order=True)
+        self.judged, self.options, self.sources = judge is not None, options, items["source"].to_list()
+        given = [answers.get(key) for key in rated]
+        self.reading = MetricReading(given, list(rated.values()), metric, one_scale=rating is None)
+        scale = self.reading.ruler.scale
+        self.means = Paired.of(self.reading.scores, self.reading.means, self.sources)
         self.labels = self.means
         if scale is not None:
-            self.labels = Paired.of(reading.scores, reading.labels, self.sources).on(scale)
-
-    def agreement(self, judge: str | None, source: str, metric: Metric | str) -> MetricAgreement:
-        """Return the figures, overall and by each dimension that has several groups.   source: of people's labels."""
-        names = (metric,) * 3 if isinstance(metric, str) else (metric.id, metric.name, metric.short)
-        by = {dimension: self.members(dimension) for dimension in DIMENSIONS}
-        return MetricAgreement(
-            judge=judge,
-            people=source,
-            criterion=names[0],
-            title=names[1],
-            short=names[2],
-            raters=self.raters,
-            all=self.group("all", range(len(self.items))),
-            by={
-                dimension: tuple(self.group(name, members) for name, members in found.items())
-                for dimension, found in by.items()
-                if len(found) > 1
-            },
-            notes=(),
-            scale=self.reading.ruler.scale,
-        )
-
-    def members(self, dimension: Dimension) -> dict[str, list[int]]:
-        """Group → places of its items, of those that people rated."""
-        rated = [i for i, ratings in enumerate(self.reading.ratings) if ratings]
-        found = groups([self.items[i] for i in rated], dimension)
-        return {name: [rated[place] for place in places] for name, places in found.items()}
+            self.labels = Paired.of(self.reading.scores, self.reading.labels, self.sources).on(scale)
+        self.groups: dict[Dimension, dict[str, list[int]]] = {}
+        """Dimension → group → places of its items; a dimension without any name has no groups."""
+        for dimension in DIMENSIONS:
+            found: dict[str, list[int]] = {}
+            for place, group in enumerate(items[dimension]):
+                if self.reading.ratings[place]:
+                    found.setdefault(group or "(none)", []).append(place)
+            self.groups[dimension] = found if found.keys() != {"(none)"} else {}
 
     def group(self, name: str, members: Sequence[int]) -> GroupAgreement:
         """Return the figures of the items at these places."""
@@ -253,49 +223,43 @@ class _Beside:
             among.pop("rater_vs_others", None)
         return GroupAgreement(name=name, figures=found, ceiling=among)
 
-    def averages(self, over: Dimension) -> Averages:
-        """Return the correlations of groups, averaged; those of people are of the groups in which the judge has one.
+    def averages(self) -> Averages:
+        """Return the correlations of editors, averaged; those of people are of the groups in which the judge has one.
 
         All groups are resampled together, since one source image may have edits in each.
         """
+        members, every = self.groups["editor"], in_order(self.sources)
         found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
-        members, frame, how = self.members(over), in_order(self.sources), self.options.how
-        for name in CORRELATIONS:
-            found[name], left_out[name] = self._averaged(name, members)
-        out = left_out["spearman"]
+        for name, figure in CORRELATIONS.items():
+            values, rows, why, used = list[float](), list[Floats](), dict[str, str](), set[object]()
+            judged = asked = 0
+            for group, places in members.items():
+                pair = self.means.at(places).in_order()
+                asked += pair.asked
+                try:
+                    values.append(correlation(name, pair))
+                except Undefined as error:
+                    why[group] = str(error)
+                    continue
+                judged += int(pair.both.sum())
+                used |= {cluster for cluster, both in zip(pair.clusters, pair.both, strict=True) if both}
+                rows.append(Cells(pair, every).resampled(figure, self.options.drawing))
+            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(used))
+            found[name], left_out[name] = self._average(values, rows if len(used) > 1 else [], base), why
         own = {
-            name: rater_vs_others(self._panel(places), how, self.options.drawing, frame)
+            name: rater_vs_others(self._panel(places), self.options.how, self.options.drawing, every)
             for name, places in members.items()
-            if name not in out
+            if name not in left_out["spearman"]
         }
         judged, asked = (sum(getattr(e, count) for e, _ in own.values()) for count in ("judged", "asked"))
         if judged:
-            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(frame))
-            values = [(e.value, row) for e, row in own.values() if e.value is not None]
-            found["rater_vs_others"] = self._average(
-                [value for value, _ in values], [row for _, row in values if row is not None], base
-            )
+            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(every))
+            known = [(e.value, row) for e, row in own.values() if e.value is not None]
+            found["rater_vs_others"] = self._average([v for v, _ in known], [r for _, r in known if r is not None], base)
             why = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
             left_out["rater_vs_others"] = {name: reason for name, reason in why.items() if reason}
-        return Averages(over=over, how=how, groups=len(members), figures=found, left_out=left_out)
-
-    def _averaged(self, name: str, members: Mapping[str, Sequence[int]]) -> tuple[Estimate, dict[str, str]]:
-        found, rows, why, used = list[float](), list[Floats](), dict[str, str](), set[object]()
-        judged = asked = 0
-        for group, places in members.items():
-            pair = self.means.at(places).in_order()
-            asked += pair.asked
-            try:
-                found.append(correlation(name, pair))
-            except Undefined as error:
-                why[group] = str(error)
-                continue
-            judged += int(pair.both.sum())
-            used |= {c for c, k in zip(pair.clusters, pair.both, strict=True) if k}
-            rows.append(Cells(pair, in_order(self.sources)).resampled(CORRELATIONS[name], self.options.drawing))
-        base = Estimate(value=None, judged=judged, asked=asked, clusters=len(used))
-        return self._average(found, rows if len(used) > 1 else [], base), why
+        return Averages(how=self.options.how, groups=len(members), figures=found, left_out=left_out)
 
     def _average(self, found: Sequence[float], rows: Sequence[Floats], base: Estimate) -> Estimate:
         """The average of values, with an interval from their resamples."""

@@ -14,7 +14,6 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 from xml.sax.saxutils import escape
@@ -30,7 +29,6 @@ from editloupe.stats.table import (
     HistogramPlot,
     MeansPlot,
     Plot,
-    RadarPlot,
     ScatterPlot,
     SizePlot,
 )
@@ -77,39 +75,6 @@ _STYLE: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shares:
-    """One line of `cumulative`, or one panel of `histogram`: shares of the image above 0 up to 1.
-
-    Raises ValueError: a value outside 0 < v ≤ 1.
-    """
-
-    name: str
-    values: tuple[float, ...]
-    unknown: int = 0
-    """How many more have no share that is known."""
-    of: str = "target"
-    """What is counted, in the singular."""
-
-    def __post_init__(self) -> None:
-        wrong = next((value for value in self.values if not 0 < value <= 1), None)
-        if wrong is not None:
-            raise ValueError(f"a share of the image is above 0 and at most 1, found {wrong!r}")
-
-    @property
-    def counted(self) -> str:
-        """Return how many are known, and how many more are not, in words."""
-        known = f"{len(self.values):,} {self.of}{'s' * (len(self.values) != 1)}"
-        return f"{known}, {self.unknown:,} more of unknown area" if self.unknown else known
-
-    @property
-    def steps(self) -> list[tuple[float, float, int]]:
-        """(from, to, how many) in equal steps of the logarithm, which begin at their left edge."""
-        # What is an edge on paper may lie a bit below it in floating point.
-        counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in self.values)
-        return [(10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS), n) for step, n in sorted(counts.items())]
-
-
 def available() -> bool:
     """Return whether plots can be drawn."""
     return find_spec("matplotlib") is not None
@@ -136,46 +101,10 @@ def picture(plot: Plot, form: Literal["pdf", "png"]) -> bytes:
     return written.getvalue()
 
 
-def cumulative(series: Sequence[Shares]) -> str:
-    """Return cumulative distributions of area shares, one line a series, as SVG (DLEBench, Figure 3).
-
-    The line of a series reaches 100 % where all its known values lie; unknown ones are no part of it and are counted in the
-    legend. A series without a known value has no line.
-    """
-    figure, axes = _canvas(WIDTH, 4.4)
-    sentences = ["Cumulative distribution of the area of target objects as a share of their image."]
-    for number, one in enumerate(series):
-        values, under = sorted(one.values), ["no line"]
-        if values:
-            shares = [100 * (i + 1) / len(values) for i in range(len(values))]
-            label, style = _label(f"{one.name}: {one.counted}"), {"color": _of(COLOURS, number), "ls": _of(_DASHES, number)}
-            axes.step([values[0], *values], [0, *shares], where="post", label=label, **style)
-            under = [
-                f"{100 * sum(v < area for v in values) / len(values):.0f} % are under {100 * area:g} %"
-                for area in (0.001, 0.01, 0.1)
-            ]
-        sentences.append(f"{one.name}: {one.counted}; {', '.join(under)}.")
-    _log_shares(axes, [value for one in series for value in one.values])
-    axes.set_ylabel("Targets of at most this area, %")
-    axes.set_ylim(0, 103)
-    _legend(axes)
-    return _as_svg(figure, "Target objects by area", " ".join(sentences))
-
-
-def histogram(series: Sequence[Shares], *, title: str, width: float = WIDTH) -> str:
-    """Return counts of area shares in equal steps of their logarithm, one panel a series, as SVG (DLEBench, Figure 4)."""
-    figure, first = _canvas(width, 2.8 * max(1, len(series)))
-    first.remove()
-    for number, one in enumerate(series):
-        panel = figure.add_subplot(len(series), 1, number + 1)
-        _areas(panel, one, [value for own in series for value in own.values])
-    return _as_svg(figure, title, " ".join(_told_areas(title, one) for one in series))
-
-
 def _figure(plot: Plot, width: float) -> Figure:
     drawn: dict[type, Callable[[Any, float], Figure]] = {
-        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, RadarPlot: _radar, HistogramPlot: _histogram,
-        ScatterPlot: _scatter, SizePlot: _sizes,
+        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, ScatterPlot: _scatter, SizePlot: _sizes,
+        HistogramPlot: _areas,
     }  # fmt: skip
     return drawn[type(plot)](plot, width)
 
@@ -254,64 +183,55 @@ def _heat(plot: HeatPlot, width: float) -> Figure:
     """A grid of shares, coloured from worst to best, with the number in each square."""
     figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.patches import Rectangle
 
+    shares = np.array([[np.nan if cell is None else cell[0] for cell in own] for own in plot.cells], dtype=float)
     colours = LinearSegmentedColormap.from_list("tones", TONES)
-    for y, own in enumerate(plot.cells):
-        for x, cell in enumerate(own):
-            if cell is None:
-                continue
-            value, judged, asked = cell
-            shade: Any = "none" if value is None else colours(value / 100)
-            axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=shade, edgecolor=_INK, linewidth=0.4))
-            text = ("–" if value is None else f"{value:.0f}") + (f"\n{judged}/{asked}" if judged != asked else "")
-            axes.text(x, y, text, ha="center", va="center", fontsize=8, color=_INK if value is None else "#000")
-    axes.set_xlim(-0.5, len(plot.columns) - 0.5)
-    axes.set_xticks(range(len(plot.columns)), [safe(name) for name in plot.columns], rotation=20 if width < WIDTH else 0)
+    axes.pcolormesh(np.ma.masked_invalid(shares), cmap=colours, vmin=0, vmax=100, edgecolors=_INK, linewidth=0.4)
+    for (y, x), share in np.ndenumerate(shares):
+        if (cell := plot.cells[y][x]) is not None:
+            counts = f"\n{cell[1]}/{cell[2]}" if cell[1] != cell[2] else ""
+            text, ink = ("–", _INK) if np.isnan(share) else (f"{share:.0f}", "#000")
+            axes.text(x + 0.5, y + 0.5, text + counts, ha="center", va="center", fontsize=8, color=ink)
+    turned = 20 if width < WIDTH else 0
+    axes.set_xticks(np.arange(len(plot.columns)) + 0.5, [safe(name) for name in plot.columns], rotation=turned)
     axes.set_xlabel(safe(plot.columns_title))
-    _named_rows(axes, plot.rows)
+    _named_rows(axes, plot.rows, at=0.5)
     return figure
 
 
-def _radar(plot: RadarPlot, width: float) -> Figure:
-    """Figures of 0 to 100 on axes of their own, a line a series; a figure that is missing leaves a gap."""
-    figure, axes = _canvas(width, width / _DPI * 0.75, projection="polar")
-    angles = [2 * math.pi * i / max(1, len(plot.axes)) for i in range(len(plot.axes))]
-    for number, (name, values) in enumerate(plot.series):
-        line = [math.nan if value is None else value for value in (*values, *values[:1])]
-        style = {"color": _of(COLOURS, number), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
-        axes.plot([*angles, *angles[:1]], line, label=_label(name), markersize=4, **style)
-    axes.set_xticks(angles, [safe(name) for name in plot.axes])
-    axes.set_ylim(0, 100)
-    axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
-    _legend(axes)
-    return figure
-
-
-def _histogram(plot: HistogramPlot, width: float) -> Figure:
+def _areas(plot: HistogramPlot, width: float) -> Figure:
+    """How many samples have which area, and the share that has at most it (DLEBench, Figures 4 and 3)."""
     figure, axes = _canvas(width, 2.8)
-    _areas(axes, _shares(plot), plot.shares)
-    return figure
-
-
-def _areas(axes: Axes, shares: Shares, all_values: Sequence[float]) -> None:
-    """How many have which area, with the count above each bar."""
-    for low, high, count in shares.steps:
+    for low, high, count in _steps(plot):
         bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
         axes.bar_label(bar, padding=1)
-    _log_shares(axes, all_values)
-    axes.set_ylabel(f"{shares.of.capitalize()}s")
-    axes.set_title(safe(f"{shares.name}: {shares.counted}" if shares.name else shares.counted), fontsize=9.5, loc="left")
+    if values := sorted(plot.shares):
+        line = axes.twinx()
+        line.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", color=COLOURS[1])
+        line.set_ylim(0, 103)
+        line.set_ylabel("Of at most this area, %")
+    _log_shares(axes, values)
+    axes.set_ylabel("Samples")
+    axes.set_title(_counted(plot), fontsize=9.5, loc="left")
+    return figure
+
+
+def _steps(plot: HistogramPlot) -> list[tuple[float, float, int]]:
+    """(from, to, how many) in equal steps of the logarithm, which begin at their left edge."""
+    # What is an edge on paper may lie a bit below it in floating point.
+    counts = Counter(min(math.floor(math.log10(v) * _STEPS + 1e-9), -1) for v in plot.shares)
+    return [(10 ** (step / _STEPS), 10 ** ((step + 1) / _STEPS), n) for step, n in sorted(counts.items())]
+
+
+def _counted(plot: HistogramPlot) -> str:
+    known = f"{len(plot.shares):,} sample{'s' * (len(plot.shares) != 1)}"
+    return f"{known}, {plot.unknown:,} more of unknown area" if plot.unknown else known
 
 
 def _scatter(plot: ScatterPlot, width: float) -> Figure:
     """Scores against areas; dots of one score are spread a little, so that they do not cover each other."""
     figure, axes = _canvas(width, 4.2)
-
-    def place(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        return [(x, min(100.0, max(0.0, y + 4 * ((i % 9) / 8 - 0.5)))) for i, (x, y) in enumerate(points)]
-
-    _dots(axes, plot.groups, place)
+    _dots(axes, plot.groups, spread=4)
     if plot.trend:
         axes.plot(*zip(*plot.trend, strict=True), color=_INK, linewidth=1.6, label=_label(plot.trend_title))
     else:
@@ -326,7 +246,7 @@ def _scatter(plot: ScatterPlot, width: float) -> Figure:
 def _sizes(plot: SizePlot, width: float) -> Figure:
     """Widths and heights of targets on two log axes, coloured by score."""
     figure, axes = _canvas(width, 4.6)
-    _dots(axes, plot.groups, list)
+    _dots(axes, plot.groups)
     points = [point for group in plot.groups for point in group.points]
     _log_shares(axes, [x for x, _ in points], title="Target width, share of the image's")
     _log_shares(axes, [y for _, y in points], title="Target height, share of the image's", which="y")
@@ -334,21 +254,22 @@ def _sizes(plot: SizePlot, width: float) -> Figure:
     return figure
 
 
-def _dots(
-    axes: Axes, groups: Sequence[Dots], place: Callable[[Sequence[tuple[float, float]]], list[tuple[float, float]]]
-) -> None:
+def _dots(axes: Axes, groups: Sequence[Dots], *, spread: float = 0) -> None:
+    """Draw points, a colour and mark a group.   spread: how far dots of one height are moved apart at most."""
     for number, group in enumerate(groups):
-        x, y = zip(*place(group.points), strict=True) if group.points else ((), ())
+        x, y = np.array(group.points, dtype=float).reshape(-1, 2).T
+        moved = y + spread * (np.arange(len(y)) % 9 / 8 - 0.5)
         colour, mark = _colour(number, group.good), _of(_MARKS, _place(number, group.good))
-        axes.scatter(x, y, s=16, alpha=0.75, color=colour, marker=mark, label=_label(f"{group.name}: {len(group.points)}"))
+        label = _label(f"{group.name}: {len(group.points)}")
+        axes.scatter(x, moved, s=16, alpha=0.75, color=colour, marker=mark, label=label, clip_on=not spread)
 
 
-def _named_rows(axes: Axes, names: Iterable[str]) -> None:
-    """The first row on top; a long name is cut."""
+def _named_rows(axes: Axes, names: Iterable[str], *, at: float = 0) -> None:
+    """The first row on top; a long name is cut.   at: where in a row its name stands."""
     listed = [safe(name) for name in names]
     cut = [name if len(name) <= 32 else f"{name[:31]}…" for name in listed]
-    axes.set_yticks(range(len(listed)), cut)
-    axes.set_ylim(len(listed) - 0.5, -0.5)
+    axes.set_yticks(np.arange(len(listed)) + at, cut)
+    axes.set_ylim(len(listed) - 0.5 + at, at - 0.5)
 
 
 def _log_shares(axes: Axes, values: Sequence[float], *, title: str = _AREA, which: Literal["x", "y"] = "x") -> None:
@@ -395,10 +316,6 @@ def _filled(number: int, good: float | None = None) -> dict[str, Any]:
     return {"color": _colour(number, good), "hatch": hatch, "edgecolor": _INK, "linewidth": 0.4}
 
 
-def _shares(plot: HistogramPlot) -> Shares:
-    return Shares(name="", values=plot.shares, unknown=plot.unknown, of="sample")
-
-
 def _told(plot: Plot) -> str:
     """What is read out in the picture's place."""
     match plot:
@@ -408,12 +325,7 @@ def _told(plot: Plot) -> str:
             counts = ", ".join(f"{group.name} {len(group.points)}" for group in plot.groups)
             return f"{plot.title}: {counts}. {plot.note}"
         case HistogramPlot():
-            return _told_areas(plot.title, _shares(plot))
+            steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in _steps(plot))
+            return f"{plot.title}: {'; '.join(filter(None, (_counted(plot), steps)))}."
         case _:
             return f"{plot.title}; the table has its numbers."
-
-
-def _told_areas(title: str, shares: Shares) -> str:
-    name = f"{title}, {shares.name}" if shares.name else title
-    steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in shares.steps)
-    return "; ".join(filter(None, (f"{name}: {shares.counted}", steps))) + "."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.base import groups
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import Estimate, OrNull, aggregate
-from editloupe.stats.table import NONE, Cell, Row, Table, numbers, simple, words
+from editloupe.stats.table import NONE, Cell, Table, simple
 from editloupe.tasks import About
 from editloupe.values import Json, Sample, Serialisable, is_empty, sample_key
 
@@ -47,8 +46,7 @@ class Tally(Serialisable):
     @property
     def text(self) -> str:
         """ "2–1–0": wins, ties, losses, and what has no verdict."""
-        missing = f", {self.open} open" if self.open else ""
-        return f"{self.wins}–{self.ties}–{self.losses}{missing}"
+        return f"{self.wins}–{self.ties}–{self.losses}" + (f", {self.open} open" if self.open else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class Ranking(Serialisable):
 
 
 def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[str]) -> list[Ranking]:
-    """Each group in the order of its scores by the first of `by`, ties broken by the next.
+    """Return each group in the order of its scores by the first of `by`, ties broken by the next.
 
     by: criteria, and "overall" for the mean of all that were asked, or the protocol's own metric of this name. A group is
     ranked by those of them that it was asked.
@@ -87,9 +85,8 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
     frame = counted(BY_EDITOR, score_frame(list(scores)))
     frame = frame.with_columns(shown=frame["normalised"].fill_null(frame["value"]))
     found: dict[str, dict[str, Estimate]] = {}
-    for (editor, id_, metric), mean in aggregate(
-        frame, ("editor", "sample", "metric"), value="shown", drawing=None
-    ).items():
+    means = aggregate(frame, ("editor", "sample", "metric"), value="shown", drawing=None)
+    for (editor, id_, metric), mean in means.items():
         found.setdefault(sample_key(editor, id_), {})[metric] = mean
     lost: dict[str, dict[str, list[str]]] = {}
     for editor, id_, metric, why in frame.drop_nulls("missing").select("editor", "sample", "metric", "missing").rows():
@@ -100,12 +97,9 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
         # A sample with a turn or a part that is missing has no mean.
         values = {name: mean.value if mean.judged == mean.asked else None for name, mean in own.items()}
         known = [v for v in values.values() if v is not None]
-        if OVERALL not in own:
-            values[OVERALL] = sum(known) / len(known) if known and len(known) == len(own) else None
-        figures = {name: values.get(name) for name in by}
+        values.setdefault(OVERALL, sum(known) / len(known) if known and len(known) == len(own) else None)
         wanted = (why for name, whys in lost.get(sample.key, {}).items() if name in by or OVERALL in by for why in whys)
-        reasons = ", ".join(dict.fromkeys(wanted))
-        return RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, missing=reasons or _unasked(figures))
+        return _placed(sample, {name: values.get(name) for name in by}, ", ".join(dict.fromkeys(wanted)))
 
     rankings = []
     for group in groups(samples):
@@ -117,7 +111,7 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
 
 
 def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequence[str]) -> list[Ranking]:
-    """Each group in the order of Copeland's points, ties broken by the next criterion.
+    """Return each group in the order of Copeland's points, ties broken by the next criterion.
 
     A pair is won where both orders say so; a tie where both say so, or where they contradict each other; else open.
     """
@@ -125,37 +119,42 @@ def by_pairs(samples: Sequence[Sample], findings: Iterable[Finding], by: Sequenc
     rankings = []
     for group in groups(samples):
         there = [sample for sample in group if sample.edited is not None]
-        tallies = {sample.key: {c: Counter[str]() for c in by} for sample in there}
-        why: dict[str, Counter[str]] = {sample.key: Counter() for sample in there}
+        tallies = {sample.key: {c: Counter[str]() for c in by} for sample in group}
+        why = {sample.key: Counter[str]() for sample in group}
         for a, b in combinations(there, 2):
             for c in by:
                 orders = said.get((c, About.pair(a, b))), said.get((c, About.pair(b, a)))
                 outcome = _outcome(*orders)
                 for own, win, loss in ((a, "a", "b"), (b, "b", "a")):
-                    said_of_it = {win: ["wins"], loss: ["losses"], "inconsistent": ["ties", "inconsistent"]}
-                    tallies[own.key][c].update(said_of_it.get(outcome, [outcome]))
+                    counts = {win: ["wins"], loss: ["losses"], "inconsistent": ["ties", "inconsistent"]}
+                    tallies[own.key][c].update(counts.get(outcome, [outcome]))
                     if outcome == "open":
-                        why[own.key].update(
-                            f.status if f else "not judged yet" for f in orders if not f or f.status != "ok"
-                        )
+                        failed = (f for f in orders if f is None or f.status != "ok")
+                        why[own.key].update(f.status if f else "not judged yet" for f in failed)
         places = []
         for sample in group:
-            done = {c: Tally(**count) for c, count in tallies.get(sample.key, {}).items()}
-            figures = {c: done[c].points if c in done else None for c in by}
-            reasons = ", ".join(f"{n} {status}" for status, n in why.get(sample.key, Counter()).items())
+            done = {c: Tally(**count) for c, count in tallies[sample.key].items()}
+            reasons = ", ".join(f"{n} {status}" for status, n in why[sample.key].items())
             if sample.edited is None:
-                reasons = "missing_output"
+                reasons, done = "missing_output", {}
             elif len(there) == 1:
                 reasons = "no other edit to compare it with"
-            missing = (reasons or _unasked(figures)) if None in figures.values() else ""
-            places.append(RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, pairs=done, missing=missing))
+            figures = {c: done[c].points if c in done else None for c in by}
+            # A pair without verdicts is open; the other pairs rank the edit.
+            places.append(replace(_placed(sample, figures, reasons if None in figures.values() else ""), pairs=done))
         rankings.append(_ranking(group, places, by))
     return rankings
 
 
 def unreadable(editor: str, id: str, message: str) -> RankedEdit:
-    """A row of the data that could not be read."""
+    """Return a row of the data that could not be read."""
     return RankedEdit(edit=sample_key(editor, id), editor=editor, missing=f"input_error: {message}")
+
+
+def _placed(sample: Sample, figures: Mapping[str, float | None], why: str) -> RankedEdit:
+    """An edit before it has a rank.   why: what is missing, in words."""
+    unasked = ", ".join(f"{name}: not judged" for name, value in figures.items() if value is None)
+    return RankedEdit(edit=sample.key, editor=sample.editor, figures=figures, missing=why or unasked)
 
 
 def _outcome(ab: Finding | None, ba: Finding | None) -> str:
@@ -168,10 +167,6 @@ def _outcome(ab: Finding | None, ba: Finding | None) -> str:
     return first if first == second else "inconsistent"
 
 
-def _unasked(figures: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name}: not judged" for name, value in figures.items() if value is None)
-
-
 def _ranking(group: Sequence[Sample], places: Sequence[RankedEdit], by: Sequence[str]) -> Ranking:
     """Equal ones share the best rank of theirs: 1, 2, 2, 4."""
 
@@ -182,8 +177,7 @@ def _ranking(group: Sequence[Sample], places: Sequence[RankedEdit], by: Sequence
     keys = [key(p) for p in good]
     ranked = [replace(p, rank=keys.index(k) + 1, tied=keys.count(k) > 1) for p, k in zip(good, keys, strict=True)]
     rest = [p for p in places if p.missing]
-    first = group[0]
-    return Ranking(instruction=first.instruction, source=first.source.sha256, places=(*ranked, *rest))
+    return Ranking(instruction=group[0].instruction, source=group[0].source.sha256, places=(*ranked, *rest))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,57 +212,22 @@ class RankReport:
             "verdict. = marks a tie."
         )
 
-    @property
-    def several(self) -> list[Ranking]:
-        """The rankings of sources that have several edits."""
-        return [r for r in self.rankings if len(r.places) > 1]
-
     def tables(self) -> Iterator[Table]:
         """Yield a table for each source that has several edits."""
-        for number, ranking in enumerate(self.several, start=1):
+        for number, ranking in enumerate((r for r in self.rankings if len(r.places) > 1), start=1):
             by, why = list(ranking.places[0].figures), any(place.missing for place in ranking.places)
             rows: list[Sequence[str | Cell]] = []
             for place in ranking.places:
-                figures = []
-                for c in by:
-                    note = place.pairs[c].text if c in place.pairs else ""
-                    figures.append(Cell(value=place.figures.get(c), name=c, digits=2 if self.pairwise else 1, note=note))
+                notes = {c: tally.text for c, tally in place.pairs.items()}
+                digits = 2 if self.pairwise else 1
+                figures = (Cell(value=place.figures.get(c), name=c, digits=digits, note=notes.get(c, "")) for c in by)
                 rank = f"{place.rank}{' =' if place.tied else ''}" if place.rank else NONE
                 rows.append((rank, place.edit, *figures, *([place.missing] if why else [])))
             head = ("Rank", "Edit", *(self.names.get(c, c) for c in by), *(["Not ranked because"] if why else []))
             yield simple(f"ranking-{number}", ranking.instruction, head, rows)
 
-    def editors(self) -> Table | None:
-        """Return how often each editor came first, and its mean rank, over the sources that have several edits.
-
-        None for one source or one editor.
-        """
-        names = list(dict.fromkeys(p.editor for r in self.several for p in r.places))
-        if len(self.several) < 2 or len(names) < 2:
-            return None
-        found: list[tuple[float, str, Row]] = []
-        for name in names:
-            own = [p for r in self.several for p in r.places if p.editor == name]
-            ranks = [p.rank for p in own if p.rank is not None]
-            firsts = [p for p in own if p.rank == 1]
-            mean = sum(ranks) / len(ranks) if ranks else None
-            cells = (
-                words(name or "(not named)"),
-                Cell(value=sum(not p.tied for p in firsts), name="first"),
-                Cell(value=sum(p.tied for p in firsts), name="first_shared"),
-                Cell(value=mean, name="mean_rank", digits=2),
-                Cell(value=f"{len(ranks)} of {len(own)}", name="", more={"ranked": len(ranks), "of": len(own)}),
-            )
-            found.append((math.inf if mean is None else mean, name, Row(cells=cells, keys={"editor": name})))
-        return numbers(
-            "editors",
-            "Editors",
-            ("Editor", "First", "First, shared", "Mean rank", "Ranked"),
-            (row for *_, row in sorted(found, key=lambda one: one[:2])),
-            caption="Mean rank over the sources where the editor's edit could be ranked; 1 is best.",
-        )
-
     def to_json(self) -> dict[str, Json]:
+        """Return all rankings, with what could not be read."""
         return {
             "judge": self.judge,
             "notes": list(self.notes),
@@ -280,8 +239,7 @@ class RankReport:
         }
 
     def markdown(self) -> str:
-        summary = self.editors()
+        """Return all tables as one document."""
         parts = ["# Ranking\n", f"{self.judge}\n", *(f"> {note}\n" for note in self.notes)]
-        parts += [render.markdown(one) for one in (*([] if summary is None else [summary]), *self.tables())]
-        parts += [f"- not ranked: {p.edit}: {p.missing}" for p in self.unread]
+        parts += [*map(render.markdown, self.tables()), *(f"- not ranked: {p.edit}: {p.missing}" for p in self.unread)]
         return "\n".join([*parts, "", self.caption, ""])

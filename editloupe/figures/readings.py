@@ -14,7 +14,6 @@ from editloupe.figures.columns import Answer
 from editloupe.scores import Binary, Metric
 from editloupe.stats.agreement import DECIMALS, LabelScale
 
-_NAMED: Final = 6
 MOST_LABELS: Final = 10
 """Numbers without a metric count as labels if judge and people use the same, or whole ones, and no more than these."""
 
@@ -30,10 +29,13 @@ class Ruler:
     """The labels; None for numbers without labels."""
     number: Callable[[float | str], float | None]
     """An answer's place on the scale; None if it has none."""
-    good: float | None
-    """The value from which on an item is good; None if nothing divides the scale."""
     one_scale: bool = True
     """False where judge and people use different units, so that only correlations say something."""
+
+    @property
+    def good(self) -> float | None:
+        """The better of two labels; None if nothing divides the scale."""
+        return self.scale.values[1] if self.scale is not None and len(self.scale.values) == 2 else None
 
     @property
     def ordered(self) -> bool:
@@ -45,33 +47,24 @@ class Ruler:
         return None if answer is None else self.number(round(answer, DECIMALS) if isinstance(answer, float) else answer)
 
 
-def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = (), good: str | None = None) -> Ruler:
+def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = ()) -> Ruler:
     """Return how the answers of judges (`ours`) and people (`theirs`) are read.
 
-    good: the label or number from which on an item is good, as the user wrote it.
-    Raises ConfigError if it is none of the metric, and for numbers and words that nothing says how to compare.
+    Raises ConfigError for numbers and words that nothing says how to compare.
     """
     if isinstance(metric, str):
-        return _ruler_shown(metric, ours, theirs, good)
-    if isinstance(metric.domain, Binary):
+        return _ruler_shown(metric, ours, theirs)
+    scale = None
+    if metric.levels:
+        values, names = zip(*((float(level.value), level.name) for level in metric.levels), strict=True)
+        scale = LabelScale(values=values, names=names)
+    elif isinstance(metric.domain, Binary):
         words = [answer for answer in (*ours, *theirs) if isinstance(answer, str)]
         if any(value_on(metric, word) is None for word in words):
             # Options whose order means nothing: two wrong answers are not the same answer.
-            return _words(metric.id, words, good)
-    scale = None
-    if metric.levels:
-        scale = LabelScale(
-            values=tuple(float(level.value) for level in metric.levels), names=tuple(x.name for x in metric.levels)
-        )
-    elif isinstance(metric.domain, Binary):
+            return _words(words)
         scale = YES_OR_NO
-    threshold = scale.values[1] if scale is not None and len(scale.values) == 2 else None
-    if good is not None:
-        threshold = value_on(metric, _typed(good))
-        if threshold is None:
-            known = ", ".join(scale.names) if scale is not None else f"it has {metric.domain.bounds or 'finite numbers'}"
-            raise ConfigError(f"--good-from {good!r} is no label of {metric.id}: {known}")
-    return Ruler(scale=scale, number=lambda answer: value_on(metric, answer), good=threshold)
+    return Ruler(scale=scale, number=lambda answer: value_on(metric, answer))
 
 
 def ruler_of_two(metric: Metric | str) -> Ruler:
@@ -80,7 +73,7 @@ def ruler_of_two(metric: Metric | str) -> Ruler:
     def number(answer: float | str) -> float | None:
         return answer if isinstance(answer, float) else None if isinstance(metric, str) else value_on(metric, answer)
 
-    return Ruler(scale=None, number=number, good=None, one_scale=False)
+    return Ruler(scale=None, number=number, one_scale=False)
 
 
 class MetricReading:
@@ -91,7 +84,6 @@ class MetricReading:
         answers: Sequence[Answer],
         rated: Sequence[Mapping[str, float | str]],
         metric: Metric | str,
-        good: str | None = None,
         *,
         one_scale: bool = True,
     ) -> None:
@@ -101,13 +93,13 @@ class MetricReading:
         """
         name = metric if isinstance(metric, str) else metric.id
         given = [value for ratings in rated for value in ratings.values()]
-        self.ruler = ruler(metric, answers, given, good) if one_scale else ruler_of_two(metric)
-        scale, unknown = self.ruler.scale, Counter[tuple[str, str]]()
+        self.ruler = ruler(metric, answers, given) if one_scale else ruler_of_two(metric)
+        scale, unknown = self.ruler.scale, Counter[str]()
 
         def read(answer: Answer, whose: str) -> float | None:
             found = self.ruler.read(answer)
             if answer is not None and found is None:
-                unknown[whose, f"{answer:g}" if isinstance(answer, float) else repr(answer)] += 1
+                unknown[f"{whose} {answer:g}" if isinstance(answer, float) else f"{whose} {answer!r}"] += 1
             return found
 
         self.scores = [read(answer, "the judge's") for answer in answers]
@@ -115,30 +107,19 @@ class MetricReading:
         self.means = [sum(r.values()) / len(r) if r else None for r in self.ratings]
         """People's mean of each item; None without a rating."""
         self.labels = [_most_frequent(r, scale) for r in self.ratings]
-        self.unread = [f"{name}: {text}" for text in _unread(unknown, scale)]
-        self.notes = [*self.unread, *(f"{name}: {text}" for text in self._remarks())]
+        self.raters = tuple(dict.fromkeys(rater for ratings in self.ratings for rater in ratings))
+        self.notes: list[str] = []
+        """What was left out, and why."""
+        if unknown:
+            text = ", ".join(f"{what} ({n})" for what, n in unknown.most_common(6)) + (", …" if len(unknown) > 6 else "")
+            expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
+            self.notes.append(f"{name}: no label of the metric and left out: {text}{expected}")
 
-    def _remarks(self) -> Iterable[str]:
-        """What else was left out, and why."""
-        scale = self.ruler.scale
-        if scale is not None:
-            drawn = sum(label is None and bool(r) for label, r in zip(self.labels, self.ratings, strict=True))
-            if drawn:
-                yield f"{_n(drawn, 'item')} without a most frequent human label, left out of figures on labels"
-            between = sum(score is not None and score not in scale.values for score in self.scores)
-            if between:
-                yield f"{_n(between, 'score')} of the judge between two labels, left out of figures on labels"
-        if alone := sum(s is not None and not r for s, r in zip(self.scores, self.ratings, strict=True)):
-            yield f"{_n(alone, 'judged item')} without a human rating"
-
-
-def _unread(unknown: Mapping[tuple[str, str], int], scale: LabelScale | None) -> Iterable[str]:
-    """What is no label, in words."""
-    if unknown:
-        text = ", ".join(f"{whose} {value} ({n})" for (whose, value), n in list(unknown.items())[:_NAMED])
-        text += f" and {len(unknown) - _NAMED} others" if len(unknown) > _NAMED else ""
-        expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
-        yield f"no label of the metric and left out: {text}{expected}"
+    @property
+    def drawn(self) -> int:
+        """How many rated items have no most frequent label, and so no part in figures on labels."""
+        rated = sum(map(bool, self.ratings))
+        return rated - sum(label is not None for label in self.labels) if self.ruler.scale is not None else 0
 
 
 def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:
@@ -146,12 +127,11 @@ def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> fl
     if scale is None or not ratings:
         return None
     counts = Counter(ratings.values()).most_common(2)
-    if len(counts) > 1 and counts[0][1] == counts[1][1]:
-        return None
-    return counts[0][0] if counts[0][0] in scale.values else None
+    draw = len(counts) > 1 and counts[0][1] == counts[1][1]
+    return counts[0][0] if not draw and counts[0][0] in scale.values else None
 
 
-def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], good: str | None) -> Ruler:
+def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer]) -> Ruler:
     """What the values themselves show."""
     judged, rated = (
         {round(v, DECIMALS) if isinstance(v, float) else v for v in a if v is not None} for a in (ours, theirs)
@@ -159,50 +139,24 @@ def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer], go
     given = judged | rated
     words = sorted(v for v in given if isinstance(v, str))
     if words and len(words) < len(given):
-        text = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
         raise ConfigError(
-            f"{name} holds numbers and words ({text}), and nothing says how they go together; expected one kind, "
-            "or a rubric that names the labels (--rubric)"
+            f"{name} holds numbers and words ({', '.join(map(repr, words[:4]))}), and nothing says how they go together; "
+            "expected one kind, or a rubric that names the labels (--rubric)"
         )
     if words:
-        return _words(name, words, good)
+        return _words(words)
     numbers = sorted(float(v) for v in given)
     yes_or_no = bool(numbers) and set(numbers) <= {*YES_OR_NO.values}
-    threshold = 1.0 if yes_or_no else numbers[1] if len(numbers) == 2 else None
-    if good is not None:
-        wanted = _typed(good)
-        if isinstance(wanted, str):
-            raise ConfigError(f"--good-from {good!r}: {name} has numbers; expected the number from which on it is good")
-        threshold = wanted
     # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
     closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
     scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
-    if yes_or_no:
-        scale = YES_OR_NO
-    return Ruler(scale=scale, number=lambda answer: answer if isinstance(answer, float) else None, good=threshold)
+    shown = YES_OR_NO if yes_or_no else scale
+    return Ruler(scale=shown, number=lambda answer: answer if isinstance(answer, float) else None)
 
 
-def _words(name: str, words: Iterable[str], good: str | None) -> Ruler:
-    """Words without an order. The good one is put last, so that "at least good" means this word."""
+def _words(words: Iterable[str]) -> Ruler:
+    """Words without an order."""
     labels = {fold(word): word for word in sorted(words)}
-    if good is not None and fold(good) not in labels:
-        raise ConfigError(f"--good-from {good!r} is no label of {name}: {', '.join(labels.values())}")
-    order = sorted(labels, key=lambda folded: (good is not None and folded == fold(good), folded))
-    codes = {folded: float(i) for i, folded in enumerate(order)}
-    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in order), ordered=False)
-    return Ruler(
-        scale=scale,
-        number=lambda answer: codes.get(fold(str(answer))),
-        good=None if good is None else codes[fold(good)],
-    )
-
-
-def _typed(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _n(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    codes = {folded: float(i) for i, folded in enumerate(sorted(labels))}
+    scale = LabelScale(values=tuple(codes.values()), names=tuple(labels[folded] for folded in codes), ordered=False)
+    return Ruler(scale=scale, number=lambda answer: codes.get(fold(str(answer))))

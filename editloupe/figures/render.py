@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, Literal
 
 from markupsafe import Markup
 from rich.box import Box
@@ -200,22 +200,20 @@ class _Terminal:
     at_once: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table, width = self.table, options.max_width
-        columns = [table.columns[i] for i in table.shown]
+        table, columns = self.table, [self.table.columns[i] for i in self.table.shown]
         texts = [table.text(row) for row in table.rows]
-        widths = _widths(table, texts, width)
         is_plain = bool(getattr(console, "plain_tables", False))
-        parts = list(_parts(table, widths, len(widths) if is_plain else self.at_once, width))
+        widths = [max(map(cell_len, (column.title, *(row[i] for row in texts)))) for i, column in enumerate(columns)]
+        parts = list(self._parts(widths, len(widths) if is_plain else self.at_once, options.max_width))
         yield from (plain(note, "yellow") for note in table.notes)
         for number, part in enumerate(parts, start=1):
             shown = RichTable()
             if is_plain:
                 make_plain(shown)
             for i in part:
-                # Only words are broken, and only where there is no room for them.
-                bound = min(widths[i], width) if columns[i].words else None
-                title = plain(columns[i].title)
-                shown.add_column(title, justify="left" if columns[i].words else "right", overflow="fold", max_width=bound)
+                # Only words are broken.
+                side: Literal["left", "right"] = "left" if columns[i].words else "right"
+                shown.add_column(plain(columns[i].title), justify=side, overflow="fold", no_wrap=not columns[i].words)
             for index, row in enumerate(table.rows):
                 follows = table.rows[index + 1] if index + 1 < len(table.rows) else None
                 strong = [row.cells[i].strong for i in table.shown]
@@ -230,45 +228,15 @@ class _Terminal:
         if table.caption:
             yield plain(table.caption, "dim")
 
-
-def _longest(texts: Iterable[str]) -> int:
-    return max(map(cell_len, texts), default=0)
-
-
-def _widths(table: Table, texts: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return how wide each shown column is. Numbers are never broken; words share what is left, and break at spaces."""
-    columns = [table.columns[i] for i in table.shown]
-    cells = [[column.title, *(row[i] for row in texts)] for i, column in enumerate(columns)]
-    uncut = [_longest(found) for found in cells]
-    if 1 + sum(n + 3 for n in uncut) <= width:
-        return uncut
-    fixed = min(table.fixed, len(columns))
-    found = []
-    for i, column in enumerate(columns):
-        narrowest = _longest(word for text in cells[i] for word in text.split())
-        if not column.words:
-            found.append(max(_longest(cells[i][1:]), _longest(column.title.split())))
-        elif i < fixed < len(columns):
-            found.append(min(uncut[i], max(narrowest, int(_FIXED_SHARE * width / fixed))))
-        else:
-            found.append(narrowest)
-    if fixed == len(columns):
-        # Small needs are met first; the largest takes what is left.
-        spare = width - 1 - sum(n + 3 for n in found)
-        for i in sorted(range(len(columns)), key=lambda i: uncut[i] - found[i]):
-            more = min(uncut[i] - found[i], max(0, spare))
-            found[i], spare = found[i] + more, spare - more
-    return found
-
-
-def _parts(table: Table, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
-    """Yield the columns of one part after another: the fixed ones, and others while there is room. A frame takes 3 each."""
-    fixed = list(range(min(table.fixed, len(widths))))
-    room = width - 1 - sum(widths[i] + 3 for i in fixed)
-    part: list[int] = []
-    for i in range(len(fixed), len(widths)):
-        if part and (len(part) == at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
-            yield fixed + part
-            part = []
-        part.append(i)
-    yield fixed + part
+    def _parts(self, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
+        """Yield the columns of one part after another: the fixed ones, and others while there is room."""
+        fixed = list(range(min(self.table.fixed, len(widths))))
+        # A frame takes 3 a column; the first columns, whose words may go on below, take at most this share.
+        room = width - 1 - min(sum(widths[i] + 3 for i in fixed), int(_FIXED_SHARE * width))
+        part: list[int] = []
+        for i in range(len(fixed), len(widths)):
+            if part and (len(part) == at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
+                yield fixed + part
+                part = []
+            part.append(i)
+        yield fixed + part

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from pydantic import TypeAdapter
-
-from editloupe import files
-from editloupe.errors import ConfigError, StorageError
+from editloupe.errors import ConfigError
 from editloupe.figures import plots, render
+from editloupe.figures.compare import standing
+from editloupe.figures.compare_tables import standing_table
 from editloupe.figures.judged import Judged, incomplete
-from editloupe.figures.label_tables import consistency_table, label_tables
+from editloupe.figures.label_tables import label_tables
 from editloupe.figures.published import published_table
-from editloupe.figures.run_frame import frame
-from editloupe.figures.side_by_side import not_side_by_side, side_by_side
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
+from editloupe.figures.write import drawable, table_files, write_files
 from editloupe.protocols.base import described
 from editloupe.stats.bootstrap import DRAWING
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Plot, Table
 from editloupe.values import Json
-
-LISTED: Final = ".files.json"
-"""Beside the files of a report: their names, so that the next one knows which are stale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,18 +107,24 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
     if not any(section.tables for section in sections):
         names = ", ".join(judged.name for judged in all_judged)
         raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")
-    notes = filter(None, (not_side_by_side(all_judged), "" if plots.available() else plots.NO_PLOTS))
-    together, waiting = side_by_side(all_judged), incomplete(all_judged)
-    return Report(sections=sections, together=together, notes=tuple(notes), incomplete=waiting)
+    together, why = side_by_side(all_judged)
+    notes = filter(None, (why, "" if plots.available() else plots.NO_PLOTS))
+    return Report(sections=sections, together=together, notes=tuple(notes), incomplete=incomplete(all_judged))
 
 
-def drawable(table: Table) -> Table:
-    """Return a table with its plots, or without where none can be drawn."""
-    return table if plots.available() else replace(table, plots=())
+def side_by_side(all_judged: Sequence[Judged]) -> tuple[Table | None, str]:
+    """Return the table of several judges, or None and why there is none; "" for one judge."""
+    if len(all_judged) < 2:
+        return None, ""
+    try:
+        found = standing(all_judged, DRAWING)
+    except ConfigError as error:
+        return None, f"The judges do not stand side by side: {error}."
+    return standing_table(found, {metric.id: metric.short for metric in all_judged[0].asked}), ""
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:
-    """Yield the tables of one judge: declared ones, labels, self-consistency, published means, computed ones.
+    """Yield the tables of one judge: declared ones, labels, published means, computed ones.
 
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
@@ -135,14 +134,11 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING, keys=keys) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
     made += label_tables(judged.frame, judged.asked, caption=caption, keys=keys)
-    made.append(consistency_table(judged.frame, judged.asked, judged.repeats, keys=keys))
     made.append(published_table(judged))
-    computed = [table for table in judged.protocol.tables if not isinstance(table, TableSpec)]
-    scores = frame([judged]) if computed else None
-    for make in computed:
+    for make in (table for table in judged.protocol.tables if not isinstance(table, TableSpec)):
         where = described(judged.protocol)
         try:
-            table = make(scores)
+            table = make(judged.frame)
         except Exception as error:
             raise ConfigError(f"{where} raised in a table: {type(error).__name__}: {error}") from error
         if table is not None and not isinstance(table, Table):
@@ -153,53 +149,4 @@ def tables_of(judged: Judged) -> Iterator[Table]:
 
 def write_report(report: Report, folder: Path, *, below: Path | None = None) -> list[Path]:
     """Write every file of the report into `folder`. below: as in `write_files`. Raises StorageError."""
-    return write_files(report.files(), folder, kind="report", below=below)
-
-
-def table_files(tables: Iterable[Table], below: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (path, text): a CSV a table that has figures, an SVG a plot.   below: what stands before each name."""
-    for table in tables:
-        if records := table.records():
-            yield f"{below}{table.name}.csv", render.records_csv(records)
-        for plot in drawable(table).plots:
-            yield f"{below}{plot.name}.svg", plots.draw(plot)
-
-
-def write_files(texts: Iterable[tuple[str, str]], folder: Path, *, kind: str, below: Path | None = None) -> list[Path]:
-    """(path below the folder, text) each; what was written there under the same kind before, and is not now, is removed.
-
-    below: no link is followed from this folder on, such as the run's; None for `folder`.
-    `LISTED` in the folder names what was written, by kind; nothing else is ever removed. Raises StorageError.
-    """
-    below = below or folder
-    listed, written = _listed(folder), {}
-    try:
-        for name, text in texts:
-            written[name] = files.write_whole(folder / name, text.encode("utf-8", "backslashreplace"), below=below)
-        others = {name for other, names in listed.items() if other != kind for name in names}
-        for name in listed.get(kind, []):
-            if name not in written and name not in others:
-                _remove(folder, name, below)
-        text = json.dumps({**listed, kind: list(written)}, indent=1) + "\n"
-        files.write_whole(folder / LISTED, text.encode(), below=below)
-    except OSError as error:
-        raise StorageError(f"the report cannot be written to {folder}: {error.strerror or error}") from error
-    return list(written.values())
-
-
-def _listed(folder: Path) -> dict[str, list[str]]:
-    """Names by kind; nothing where there is no list, or one that is not ours."""
-    try:
-        return TypeAdapter(dict[str, list[str]]).validate_json(files.read_bytes(folder / LISTED))
-    except (OSError, ValueError):
-        return {}
-
-
-def _remove(folder: Path, name: str, below: Path) -> None:
-    """A file of ours below the folder, and the folder that it alone stood in. A list from elsewhere reaches no further."""
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        return
-    files.unlink(path, below=below)
-    if path.parent != folder and not any(path.parent.iterdir()):
-        path.parent.rmdir()
+    return write_files(report.files(), folder, below=below)

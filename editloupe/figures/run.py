@@ -55,9 +55,9 @@ class Run:
         Raises ConfigError if nothing has been judged or the protocol is not installed.
         """
         from editloupe.figures.judged import judged_in
-        from editloupe.figures.run_frame import frame
+        from editloupe.figures.run_frame import whole_frame
 
-        return frame(judged_in(self._store), people=True)
+        return whole_frame(judged_in(self._store))
 
     def scores(self) -> polars.DataFrame:
         """Return who judged what how well: one row a judge, sample and metric, with `value` or why it is `missing`.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
-from editloupe.data.human import turn_and_metric, value_on
+from editloupe.data.human import value_on
+from editloupe.figures.columns import with_facts
 from editloupe.figures.frame import COLUMNS, OURS, SPENT, typed
+from editloupe.figures.human_labels import labels_in
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
 from editloupe.scores import Score
@@ -17,19 +19,17 @@ if TYPE_CHECKING:
     import polars
 
 
-def frame(all_judged: Sequence[Judged], prices: Prices | None = None, *, people: bool = False) -> polars.DataFrame:
-    """Return the scores of one or several judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
+def whole_frame(all_judged: Sequence[Judged]) -> polars.DataFrame:
+    """Return the scores of a run's judges as a frame with the columns of `COLUMNS`, the dimensions, and `SPENT`.
 
-    prices: what tokens cost; None for list prices.   people: add the ratings that the runs' samples carry, a row a rating.
+    Costs are at list prices. The ratings that the samples carry follow, a row a rating.
     """
     import polars
 
-    found = [_of_judge(judged, prices or Prices()) for judged in all_judged]
-    if people:
-        runs = {judged.folder: judged for judged in all_judged}
-        rated = [row for judged in runs.values() for row in _human_rows(judged)]
-        schema = {**COLUMNS, "edit_type": str}
-        found += [typed({name: [row.get(name) for row in rated] for name in schema}, schema)] if rated else []
+    found = [_of_judge(judged, Prices()) for judged in all_judged]
+    rated = list(_human_rows(all_judged[0]))
+    schema = {**COLUMNS, "edit_type": str}
+    found += [typed({name: [row.get(name) for row in rated] for name in schema}, schema)] if rated else []
     whole = polars.concat(found, how="diagonal_relaxed")
     dims = [name for name in whole.columns if name not in OURS]
     return whole.select(*COLUMNS, *dims, *SPENT)
@@ -67,22 +67,18 @@ def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], p
 def _human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """The ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     metrics = {metric.id: metric for metric in judged.metrics.metrics}
-    places = {id_: place for place, id_ in enumerate(metrics)}
-    for sample in judged.samples.values():
-        about: dict[str, Any] = {"run": str(judged.folder), "protocol": judged.protocol.name, "part": "", "kind": "human"}
-        about |= {"sample": sample.id, "editor": sample.editor, "source": sample.source.sha256}
-        about["edit_type"] = sample.edit_type
-        rated = ((*turn_and_metric(name), name) for name in sample.human)
-        for _, turn, id_, name in sorted((places[id_], turn, id_, name) for turn, id_, name in rated if id_ in metrics):
-            for rater, given in sample.human[name].items():
-                value = value_on(metrics[id_], given)
-                yield {
-                    **about,
-                    "turn": turn,
-                    "judge": rater,
-                    "metric": id_,
-                    "value": value,
-                    "normalised": None if value is None else metrics[id_].normalise(value),
-                    "label": given if isinstance(given, str) else None,
-                    "missing": "off_menu" if value is None else None,
-                }
+    rated = labels_in(judged.samples.values(), list(metrics.values()), str(judged.folder))
+    facts = with_facts(rated, judged.samples, judged.protocol).frame
+    for row in facts.to_dicts():
+        metric, answer = metrics[row["metric"]], row["number"] if row["label"] is None else row["label"]
+        value = value_on(metric, answer)
+        yield {
+            **row,
+            "run": str(judged.folder),
+            "protocol": judged.protocol.name,
+            "kind": "human",
+            "judge": row["who"],
+            "value": value,
+            "normalised": None if value is None else metric.normalise(value),
+            "missing": "off_menu" if value is None else None,
+        }

@@ -5,21 +5,19 @@ Every number is `stats.bootstrap.aggregate` of rows of the frame of scores.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from editloupe.errors import ConfigError
-from editloupe.figures.frame import OURS, score_frame
+from editloupe.figures.frame import OURS
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import NOT_JUDGED, Metric, Score
+from editloupe.scores import NOT_JUDGED, Metric
 from editloupe.stats.bootstrap import Drawing, Estimate, aggregate
 from editloupe.stats.spec import TableSpec
 from editloupe.tasks import STATUSES
-from editloupe.values import Sample, Serialisable
 
 if TYPE_CHECKING:
     import polars
@@ -123,21 +121,10 @@ class TableScores:
         """
         judged = self.frame.drop_nulls("shown")
         base = Estimate(value=None, judged=len(judged), asked=len(self.frame))
-        if self.spec.cell == "count":
-            return replace(base, value=float(len(judged)))
         if judged["metric"].n_unique() < len(self.metrics) or not len(judged):
             return replace(base, why="nothing was judged")
         alike = [*(["metric"] if len(self.metrics) > 1 else []), *over]
-        geometric, frame = self.spec.cell == "geometric_mean", self.frame
-        if geometric:
-            if (least := min(judged["shown"])) <= 0:
-                return replace(base, value=0.0 if least == 0 else None)
-            frame = frame.with_columns(shown=frame["shown"].log())
-        found = aggregate(frame, over=alike, value="shown", drawing=self.drawing)[()]
-        if not geometric:
-            return found
-        value, low, high = (None if x is None else math.exp(x) for x in (found.value, found.low, found.high))
-        return replace(found, value=value, low=low, high=high)
+        return aggregate(self.frame, over=alike, value="shown", drawing=self.drawing)[()]
 
     @property
     def listed(self) -> list[str]:
@@ -179,51 +166,6 @@ def _check_columns(spec: TableSpec, frame: polars.DataFrame) -> None:
         raise ConfigError(
             f"table {spec.title!r}: no score has the column {missing!r}; there are {', '.join(sorted(known))}"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary(Serialisable):
-    """The scores of one editor, or of any other group, by row and metric."""
-
-    editor: str
-    metrics: tuple[str, ...]
-    """Ids of the metrics."""
-    rows: Mapping[str, Mapping[str, Estimate]]
-    """Row, such as an edit type → metric (and "overall", where all metrics are on 0 to 100) → cell."""
-    macro: Mapping[str, Estimate]
-    """Metric → mean over the rows that the protocol lists and that are present."""
-    micro: Mapping[str, Estimate]
-    """Metric → the same of all samples."""
-    types_present: Mapping[str, int]
-    """Metric → listed rows with a number."""
-    types_known: int
-    """How many rows the protocol lists."""
-    statuses: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Metric → status → count, for what is not ok."""
-
-
-def summarise(
-    protocol: EvalProtocol, scores: Sequence[Score], samples: Mapping[str, Sample] | None = None
-) -> list[Summary]:
-    """Return one summary an editor, editors in order of appearance, rows as in the protocol's first table."""
-    found = score_frame(scores, samples).partition_by("editor", as_dict=True, maintain_order=True)
-    return [summary(TableScores.of(specs(protocol)[0], own, protocol.metrics), editor) for (editor,), own in found.items()]
-
-
-def summary(found: TableScores, editor: str = "") -> Summary:
-    """Return the summary of these scores, by the rows of their table."""
-    own = {metric.id: found.of_metrics([metric]) for metric in found.metrics}
-    of = ({OVERALL: found} if share_a_scale(found.spec, found.metrics) else {}) | own
-    return Summary(
-        editor=editor,
-        metrics=tuple(own),
-        rows={row: {name: part.where(row=row).number() for name, part in of.items()} for row in found.rows},
-        macro={name: part.macro() for name, part in of.items()},
-        micro={name: part.number() for name, part in of.items()},
-        types_present={name: len(part.whole_rows) for name, part in of.items()},
-        types_known=len(found.spec.order),
-        statuses={id_: statuses(one.frame["missing"]) for id_, one in own.items()},
-    )
 
 
 def statuses(missing: Iterable[str | None]) -> dict[str, int]:

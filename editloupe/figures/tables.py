@@ -12,14 +12,12 @@ from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import Drawing, Estimate
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
+from editloupe.stats.table import UNNAMED, Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
 from editloupe.values import Json
 
 if TYPE_CHECKING:
     import polars
 
-_KINDS: Final = {"rate": "Rate", "geometric_mean": "Geometric mean", "count": "Count"}
-"""Kinds of cells whose figure has a name of its own; the others are means."""
 _WORST: Final = ", missing outputs as the worst"
 
 
@@ -68,27 +66,28 @@ class _Pivot:
         self.spec, self.metrics, self.scores = found.spec, found.metrics, found
         self.by_metric = self.spec.columns == "metric"
         self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
-        self.drawn = found.drawing is not None and self.spec.cell != "count"
+        self.drawn, self.rate = found.drawing is not None, found.spec.cell == "rate"
         # A row over the only row would say the same again.
         self.sums = self.spec.overall and (bool(self.spec.order) or len(found.rows) > 1)
 
     def columns(self, found: TableScores) -> list[_Figures]:
         """Return the columns of these scores."""
-        if not self.by_metric:
-            columns = []
-            for name in found.frame["column"].unique(maintain_order=True):
-                own = found.where(column=name)
-                there = set(own.frame["metric"])
-                own = own.of_metrics([m for m in found.metrics if m.id in there])
-                columns.append(_Figures(name, own, {self.spec.columns: _raw(name)}))
-            return columns
-        columns = [
-            _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
-            for m in self.metrics
+        if self.by_metric:
+            columns = [
+                _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
+                for m in self.metrics
+            ]
+            # A metric may be called "overall" itself.
+            together = len(self.metrics) > 1 and self.hundred
+            return [*columns, *([_Figures("Overall", found, {"metric": OVERALL})] if together else [])]
+        parts = {name: found.where(column=name) for name in found.frame["column"].unique(maintain_order=True)}
+        there = {name: set(own.frame["metric"]) for name, own in parts.items()}
+        return [
+            _Figures(
+                name, own.of_metrics([m for m in found.metrics if m.id in there[name]]), {self.spec.columns: _raw(name)}
+            )
+            for name, own in parts.items()
         ]
-        # A metric may be called "overall" itself.
-        together = [_Figures("Overall", found, {"metric": OVERALL})] if len(self.metrics) > 1 and self.hundred else []
-        return [*columns, *together]
 
     def table(self, keys: Mapping[str, Json]) -> Table:
         """Return the table."""
@@ -109,7 +108,7 @@ class _Pivot:
             title=spec.title,
             columns=(*label_columns(_capital(spec.rows)), *figures),
             rows=tuple(rows if self.by_metric else (replace(row, keys={**single, **row.keys}) for row in rows)),
-            caption=" ".join(filter(None, (self._caption(), *self._left_out(columns), spec.caption))),
+            caption=" ".join(filter(None, (self._caption(), spec.caption))),
             keys=keys,
             plots=tuple(self._plots(name, columns)),
         )
@@ -133,7 +132,7 @@ class _Pivot:
         def row(sentence: str, key: str, cells: Iterable[Cell]) -> Row:
             return Row(cells=(words(sentence + reading), *cells), keys={spec.rows: key + reading}, strong=True)
 
-        sentence = f"{_KINDS.get(spec.cell, 'Mean')} of all samples"
+        sentence = f"{'Rate' if self.rate else 'Mean'} of all samples"
         every = row(sentence, sentence.lower(), (self._cell(column, column.scores.number()) for column in columns))
         there = [len(column.scores.whole_rows) for column in columns if column.scores.listed]
         if not there or spec.cell != "macro":
@@ -153,19 +152,19 @@ class _Pivot:
         return [over, every] if set(self.scores.rows) == set(spec.order) else [every, over]
 
     def _cell(self, column: _Figures, found: Estimate | None) -> Cell:
-        first, kind = (column.scores.metrics or self.metrics)[0], self.spec.cell
+        first = (column.scores.metrics or self.metrics)[0]
         hundred, bounds = on_hundred(self.spec, first), first.domain.bounds
         found = found or Estimate(value=None, judged=0, asked=0)
         value = found.value
         narrow = max(map(abs, bounds)) <= 1 if bounds is not None else value is not None and abs(value) < 1
-        digits = 0 if kind == "count" else 3 if narrow and not hundred and kind != "rate" else 2
+        digits = 3 if narrow and not hundred and not self.rate else 2
         return Cell(
             value=value,
-            name=kind if kind in _KINDS else "mean",
+            name="rate" if self.rate else "mean",
             digits=digits,
             low=found.low,
             high=found.high,
-            interval_digits=1 if hundred or kind == "rate" else digits,
+            interval_digits=1 if hundred or self.rate else digits,
             bounds=("low", "high") if self.drawn else None,
             judged=found.judged,
             asked=found.asked,
@@ -173,27 +172,13 @@ class _Pivot:
         )
 
     def _caption(self) -> str:
-        interval = "with their 95 % interval, resampled by source image, where there is one"
-        if self.hundred:
-            each = ", in Overall each once a metric" if len(self.metrics) > 1 else ""
-            sentence = f"Scores 0 to 100, higher is better; (samples judged/asked{each})."
-            return f"{sentence} Means {interval}." if self.drawn else sentence
-        what = {"rate": "Rates in percent", "geometric_mean": "Geometric means", "count": "Counts"}
-        sentence = what.get(self.spec.cell, "Means in the unit of the metric")
-        if shorts := [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]:
-            sentence += f" ({', '.join(shorts)} on 0 to 100)"
-        sentence = f"{sentence}, {interval}; (judged/asked)." if self.drawn else f"{sentence}; (judged/asked)."
+        what = "Scores 0 to 100" if self.hundred else "Means in the unit of the metric"
+        what = "Rates in percent" if self.rate else what
+        shorts = [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]
+        what += f" ({', '.join(shorts)} on 0 to 100)" if shorts and not self.hundred else ""
+        drawn = " with their 95 % interval, resampled by source image, where there is one" if self.drawn else ""
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
-        return f"{sentence} Lower is better: {', '.join(lower)}." if lower else sentence
-
-    def _left_out(self, columns: Sequence[_Figures]) -> Iterator[str]:
-        """Yield a sentence for each column whose mean over rows leaves out a row that only some of its metrics have."""
-        for column in columns if self.spec.cell == "macro" else ():
-            rest = [row for row in column.scores.listed if row not in column.scores.whole_rows]
-            partly = [row for row in rest if column.scores.where(row=row).frame["shown"].is_not_null().any()]
-            if partly and len(column.scores.metrics) > 1:
-                where = "" if len(columns) == 1 or self.by_metric else f" of {column.title}"
-                yield f"The mean{where} leaves out {', '.join(partly)}: not every metric has a number there."
+        return f"{what}{drawn}; (judged/asked)." + (f" Lower is better: {', '.join(lower)}." if lower else "")
 
     def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterator[Plot]:
         """The means of every row that the data has, a bar a column."""
@@ -207,7 +192,7 @@ class _Pivot:
 
 
 def _raw(value: str) -> str:
-    return "" if value == "(not named)" else value
+    return "" if value == UNNAMED else value
 
 
 def _capital(column: str) -> str:

@@ -171,14 +171,8 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         where = plugins.described("measures", name)
         message = f"{where} raised a MeasureError with the unknown status {error.status!r}: {error}"
         raise MeasureError(message, status="tool_failed") from error
-    except ModelAbsent as error:
-        raise MeasureError(str(error)) from error
-    except PhraseError as error:
-        raise MeasureError(str(error), status="input_error") from error
-    except ToolError as error:
-        raise MeasureError(str(error), status="tool_failed") from error
-    except BackendError as error:
-        raise MeasureError(str(error), status="backend_failed") from error
+    except (ModelAbsent, ToolError, BackendError) as error:
+        raise MeasureError(str(error), status=_status_of(error)) from error
     except Exception as error:
         where = plugins.described("measures", name)
         raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error
@@ -192,3 +186,16 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         where = plugins.described("measures", name)
         message = f"{where} returned {said!r}; expected an editloupe.answers.Answer of plain numbers and text"
         raise MeasureError(message, status="tool_failed") from error
+
+
+def _status_of(error: ModelAbsent | ToolError | BackendError) -> str:
+    """Return the status of a finding for what a model raised."""
+    if isinstance(error, PhraseError):
+        return "input_error"
+    return (
+        "not_defined"
+        if isinstance(error, ModelAbsent)
+        else "tool_failed"
+        if isinstance(error, ToolError)
+        else "backend_failed"
+    )

@@ -94,11 +94,11 @@ class OpenCVFaces:
                 vectors = [np.array(recogniser.feature(recogniser.alignCrop(bgr, row))[0], np.float32) for row in rows]
             except cv2.error as error:
                 raise ToolError(f"{self.name} failed on {width}×{height} px: {first_words(error)}") from error
-        boxes = [Box(*row[:2], *(row[:2] + row[2:4])).intersection(Box(0, 0, width, height)) for row in rows]
+        whole = Box(0, 0, width, height)
         return tuple(
             Face(box=box, score=min(float(row[14]), 1.0), vector=vector)
-            for box, row, vector in zip(boxes, rows, vectors, strict=True)
-            if box is not None
+            for row, vector in zip(rows, vectors, strict=True)
+            if (box := Box(*row[:2], *(row[:2] + row[2:4])).intersection(whole)) is not None
         )
 
     def prepare(self) -> None:
@@ -128,11 +128,8 @@ class OpenCVFaces:
 
 def _check_outputs(net: Any, width: int, height: int) -> None:
     """Raise ValueError unless a detector's outputs are YuNet's: OpenCV reads past the end of smaller ones."""
-    expected = {
-        f"{head}_{stride}": (1, height // stride * (width // stride), numbers)
-        for head, numbers in _HEADS.items()
-        for stride in (8, 16, 32)
-    }
+    cells = {stride: height // stride * (width // stride) for stride in (8, 16, 32)}
+    expected = {f"{head}_{stride}": (1, n, numbers) for head, numbers in _HEADS.items() for stride, n in cells.items()}
     if (names := set(net.getUnconnectedOutLayersNames())) != set(expected):
         raise ValueError(f"its outputs are {', '.join(sorted(names)[:4])}, …, expected YuNet's cls_8, obj_8, bbox_8, …")
     net.setInput(np.zeros((1, 3, height, width), np.float32))
@@ -147,10 +144,8 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     Raises ModelAbsent where no name was given, ConfigError where a name was given and cannot be had.
     """
     if name is None:
-        raise ModelAbsent(
-            f"it needs a detector and an embedder of faces: put {_FILES}, into one folder, and name the folder by "
-            "--set faces=… or EDITLOUPE_FACES (docs/measures.md)"
-        )
+        where = "into one folder, and name the folder by --set faces=… or EDITLOUPE_FACES (docs/measures.md)"
+        raise ModelAbsent(f"it needs a detector and an embedder of faces: put {_FILES}, {where}")
     if (made := of_kind("faces", name, device)) is not None:
         return cast(FaceEmbedder, made)
     files = []

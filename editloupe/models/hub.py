@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,11 +61,10 @@ def cached_folder(repository: str, revision: str) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
+    with suppress(LocalEntryNotFoundError):
         folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
-    except LocalEntryNotFoundError:
-        return None
-    return folder if _tensors(folder) else None
+        return folder if _tensors(folder) else None
+    return None
 
 
 def saved_weights(folder: Path, identity: str | None, what: str, families: Collection[str] | None) -> Weights:

@@ -9,13 +9,10 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from editloupe.errors import ConfigError, EditLoupeError, MissingExtra, ModelAbsent, first_words
 from editloupe.models.devices import import_torch
-
-if TYPE_CHECKING:
-    import torch
 
 SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
@@ -23,16 +20,12 @@ _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
 
 
 def find_file(path: str, what: str) -> Path:
-    """Return the file of weights. Raises ConfigError where it is missing, no file, empty, or has another suffix."""
+    """Return the file of weights. Raises ConfigError where it is missing, empty, or has another suffix."""
     file = Path(path).expanduser()
-    if not file.is_file():
-        found = "it is a folder" if file.is_dir() else "no such file"
-    elif file.suffix.lower() not in SUFFIXES:
-        found = f"found {file.suffix!r}"
-    elif file.stat().st_size:
+    if file.is_file() and file.suffix.lower() in SUFFIXES and file.stat().st_size:
         return file
-    else:
-        found = "it is empty: fetch the weights again"
+    wrong = f"found {file.suffix!r}" if file.suffix.lower() not in SUFFIXES else "it is empty: fetch the weights again"
+    found = wrong if file.is_file() else "no such file"
     raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
 
 
@@ -50,11 +43,9 @@ def weights_file(name: str | None, option: str, need: str) -> Path:
 
 def digest_of(files: Iterable[Path]) -> str:
     """Return 12 hex digits of SHA-256 over the files' names and bytes. They are part of a tool's version."""
-    whole = hashlib.sha256()
-    for file in sorted(files):
-        seen = file.stat()
-        whole.update(f"{file.name} {_sha256(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
-    return whole.hexdigest()[:12]
+    seen = [(file, file.stat()) for file in sorted(files)]
+    lines = [f"{file.name} {_sha256(file, stat.st_size, stat.st_mtime_ns)}\n" for file, stat in seen]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
 
 @cache
@@ -63,11 +54,10 @@ def _sha256(file: Path, _size: int, _mtime_ns: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Return name → tensor, on the CPU.
+def load_tensors(path: Path) -> dict[str, Any]:
+    """Return name → tensor, on the CPU. Only tensors are read: a pickle that would run code is refused.
 
     Tensors are unwrapped from "params_ema", "params", "model" or "state_dict", and a "module." before a name is dropped.
-    Only tensors are read: a pickle that would run code is refused.
     Raises ConfigError where the file is refused, damaged, or has no tensors.
     """
     torch = import_torch()
@@ -90,11 +80,9 @@ def load_saved(architecture: Any, folder: Path, where: str, **options: Any) -> A
     architecture: a class with `from_pretrained`.   where: as in `reading`.   options: of `from_pretrained`, such as another
     dtype. Raises ConfigError.
     """
-    options = {"dtype": import_torch().float32, **options}
+    options = {"dtype": import_torch().float32, "local_files_only": True, "trust_remote_code": False, **options}
     with reading(where):
-        model, info = architecture.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True, trust_remote_code=False, **options
-        )
+        model, info = architecture.from_pretrained(folder, output_loading_info=True, **options)
     check_loaded(model, info, where)
     return model
 
@@ -130,16 +118,12 @@ def translated(where: str) -> Iterator[None]:
     """Translate what the readers of weights raise over bytes. Raises ConfigError, which begins with `where`."""
     try:
         yield
-    except pickle.UnpicklingError as error:
-        # torch's page of advice, which says how to load such a file all the same, is not passed on.
-        raise ConfigError(
-            f"{where}: refused: it holds more than tensors, and loading such a file can run code; use the official "
-            "weights, or convert them to .safetensors"
-        ) from error
     except EditLoupeError:
         raise
-    except Exception as error:  # what torch, safetensors and transformers raise over cut or changed bytes has no one class
-        raise ConfigError(
-            f"{where}: cannot be loaded, since it is damaged, cut off or of another kind "
-            f"({type(error).__name__}: {first_words(error)}); fetch it again"
-        ) from error
+    except pickle.UnpicklingError as error:
+        # torch's page of advice, which says how to load such a file all the same, is not passed on.
+        told = "refused: it holds more than tensors, and loading such a file can run code; use the official weights"
+        raise ConfigError(f"{where}: {told}, or convert them to .safetensors") from error
+    except Exception as error:  # what is raised over cut or changed bytes has no one class
+        told = f"damaged, cut off or of another kind ({type(error).__name__}: {first_words(error)})"
+        raise ConfigError(f"{where}: cannot be loaded, since it is {told}; fetch it again") from error

@@ -95,6 +95,12 @@ class Cluster:
         ledger: gets what the calls take.   samples: by key, whose pictures are kept.
         width: tasks at once.   tools: whether tasks may call tools, whose weights are then loaded first.
         """
+        in_process = [one.backend for one in setup.respondents.values() if one.backend.endpoint == "in process"]
+        if ledger.budget.max_tokens is not None and any(backend.traits.is_lmm for backend in in_process):
+            raise ConfigError(
+                "--executor ray: tokens of a model that runs in its processes are not counted; bound it by --set "
+                "run_seconds=… in place of run_tokens"
+            )
         ray, self._setup, self._ledger, self._samples = self._ray, setup, ledger, samples
         self._images = ImageStore(run / "blobs")
         self._mark = run.resolve() / "cache" / f"ray-{secrets.token_hex(8)}"

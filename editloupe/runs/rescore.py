@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
-from editloupe.answers import AnswerSpec, OneOf, reason_in
+from editloupe.answers import AnswerSpec, Number, OneOf, Scale, reason_in
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, ProtocolError, ReplyError, TraceError, UnknownPlugin
 from editloupe.findings import Finding
@@ -184,10 +185,15 @@ def _end_again(run: Path, path: Path, finding: Finding) -> None:
 
 
 def _read(folder: Path, finding: Finding, spec: AnswerSpec) -> Finding:
-    """Return a finding with what the last words of its trace say now."""
-    if finding.trace is None or finding.status not in _OF_WORDS:
-        return finding
-    return _read_trace(read_whole(folder, folder / finding.trace), finding, spec)
+    """Return a finding with what its last words say now: those of its trace, else its number, such as an imported one."""
+    if finding.trace is not None and finding.status in _OF_WORDS:
+        return _read_trace(read_whole(folder, folder / finding.trace), finding, spec)
+    if isinstance(finding.answer, Number) and isinstance(spec, Scale):
+        try:
+            spec.parse(f"{Decimal(repr(finding.answer.value)):f}")
+        except ReplyError as error:
+            return _unusable(finding, error.status, str(error), finding.reason)
+    return finding
 
 
 def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.stats.detection import ImageBoxes, Precision
+from editloupe.stats.detection import ImageBoxes, average_precision
 from editloupe.stats.pivot import Rows
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 
@@ -52,7 +52,7 @@ class Average:
 
     title: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of `Precision.ap`."""
+    """Of `average_precision`."""
     keys: Mapping[str, str]
     """What the figure is, for files."""
     by_class: bool = True
@@ -103,10 +103,8 @@ def precision_table(
 
 
 def _averages(boxes: Sequence[ImageBoxes], figures: Sequence[Average]) -> list[Cell]:
-    found = {True: Precision(images=boxes)}
-    if not all(figure.by_class for figure in figures):
-        found[False] = Precision(images=[one.without_classes() for one in boxes])
-    values = [found[figure.by_class].ap(**figure.arguments) for figure in figures]
+    alike = [one.without_classes() for one in boxes]
+    values = [average_precision(boxes if figure.by_class else alike, **figure.arguments) for figure in figures]
     return [
         Cell(value=None if v is None else 100 * v, name="ap", digits=1, why="no such area" if v is None else "")
         for v in values

@@ -1,8 +1,8 @@
 """Average precision of detected boxes by COCO's rules: equal to pycocotools' COCOeval, without its data sets.
 
-Covered: precision and recall by class, IoU threshold, range of areas and limit of detections. A class without truth has
-neither and is no part of a mean. Not covered: crowds, masks and truth that is to be ignored. Without confidences AP is
-another figure: all detections are equally sure, in the order of images and, within one, of the detector.
+Covered: precision by class, IoU threshold and range of areas, of the 100 surest detections of an image and class. A class
+without truth has none and is no part of a mean. Not covered: crowds, masks and truth that is to be ignored. Without
+confidences AP is another figure: all detections are equally sure, in the order of images and, within one, of the detector.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AREAS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {"all": (0, 1e10), "small": (0, 32**2), "medium": (32**2, 96**2), "large": (96**2, 1e10)}
 )
 """Name → least and largest area of a box in square px, both included."""
-LIMITS: Final = (1, 10, 100)
+_LIMIT: Final = 100
 """The surest detections of an image and class that count."""
 
 
@@ -49,10 +49,9 @@ class ImageBoxes:
     """One for each true box; None where classes are not told apart."""
 
     def __post_init__(self) -> None:
-        for boxes in (self.found, self.truth):
-            for box in boxes:
-                if len(box) != 4 or not np.isfinite(box).all() or box[2] < box[0] or box[3] < box[1]:
-                    raise ValueError(f"expected finite numbers [x0, y0, x1, y1] with x0 ≤ x1 and y0 ≤ y1, found {[*box]}")
+        for box in (*self.found, *self.truth):
+            if len(box) != 4 or not np.isfinite(box).all() or box[2] < box[0] or box[3] < box[1]:
+                raise ValueError(f"expected finite numbers [x0, y0, x1, y1] with x0 ≤ x1 and y0 ≤ y1, found {[*box]}")
         given = (self.confidences, self.found), (self.found_classes, self.found), (self.truth_classes, self.truth)
         for values, boxes in given:
             if values is not None and len(values) != len(boxes):
@@ -81,57 +80,41 @@ class ImageBoxes:
         return list(dict.fromkeys([""] * len(self.truth) if self.truth_classes is None else self.truth_classes))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Precision:
-    """Precision and recall of a detector over images, by class. A detection takes the true box of its class that it
-    overlaps most, of those that no surer one has taken, if their IoU reaches the threshold. True boxes outside a range of
-    areas neither count nor punish a detection that takes one, nor does an unmatched detection outside it.
+def average_precision(
+    images: Sequence[ImageBoxes], *, iou: float | None = None, area: str = "all", of: Hashable | None = None
+) -> float | None:
+    """Return average precision, 0 to 1 (higher is better): the mean over recalls, thresholds and classes.
+
+    A detection takes the true box of its class that it overlaps most, of those that no surer one has taken, if their IoU
+    reaches the threshold. True boxes outside a range of areas neither count nor punish a detection that takes one, nor does
+    an unmatched detection outside it.
+    iou: one threshold; None for all of `IOUS`.   area: of `AREAS`.   of: one class; None for the mean of all.
+    None where there is no truth of that class and area.
     """
+    classes = dict.fromkeys(name for image in images for name in image.classes if of in (None, name))
+    found = [_curve(images, one, t, area) for one in classes for t in ((iou,) if iou else IOUS)]
+    known = [curve.mean() for curve in found if curve is not None]
+    return float(np.mean(known)) if known else None
 
-    images: Sequence[ImageBoxes]
 
-    def ap(
-        self, *, iou: float | None = None, area: str = "all", limit: int = LIMITS[-1], of: Hashable | None = None
-    ) -> float | None:
-        """Return average precision, 0 to 1 (higher is better): the mean over recalls, thresholds and classes.
-
-        iou: one threshold; None for all of `IOUS`.   of: one class; None for the mean of all.
-        None where there is no truth of that class and area.
-        """
-        found = [self._curve(one, t, area, limit)[0] for one in self._classes(of) for t in ((iou,) if iou else IOUS)]
-        known = [curve.mean() for curve in found if curve is not None]
-        return float(np.mean(known)) if known else None
-
-    def ar(self, *, area: str = "all", limit: int = LIMITS[-1], of: Hashable | None = None) -> float | None:
-        """Return average recall, 0 to 1 (higher is better): the mean over thresholds and classes. Arguments as in `ap`."""
-        found = [self._curve(one, t, area, limit)[1] for one in self._classes(of) for t in IOUS]
-        known = [recall for recall in found if recall is not None]
-        return float(np.mean(known)) if known else None
-
-    def _classes(self, of: Hashable | None) -> list[Hashable]:
-        known = list(dict.fromkeys(name for image in self.images for name in image.classes))
-        return known if of is None else [name for name in known if name == of]
-
-    def _curve(self, of: Hashable, least: float, area: str, limit: int) -> tuple[Floats | None, float | None]:
-        """Precision at `RECALLS` and the highest recall of one class and threshold; None twice without truth."""
-        truths, sure, hits = 0, list[float](), list[bool]()
-        for image in self.images:
-            found, truth = image.of(of)
-            inside = [_inside(image.truth[i], area) for i in truth]
-            truths += sum(inside)
-            for place, taken in zip(found, _taken(image, found[:limit], truth, least, inside), strict=False):
-                if inside[taken] if taken is not None else _inside(image.found[place], area):
-                    sure.append(1.0 if image.confidences is None else image.confidences[place])
-                    hits.append(taken is not None)
-        if not truths:
-            return None, None
-        right = np.array(hits, dtype=float)[np.argsort(-np.array(sure), kind="stable")] if hits else np.zeros(0)
-        reached = np.cumsum(right) / truths
-        # The best precision at this recall or a higher one.
-        best = np.maximum.accumulate((np.cumsum(right) / np.arange(1, len(right) + 1))[::-1])[::-1]
-        places = np.searchsorted(reached, RECALLS, side="left")
-        curve = np.array([best[place] if place < len(best) else 0.0 for place in places])
-        return curve, float(reached[-1]) if len(reached) else 0.0
+def _curve(images: Sequence[ImageBoxes], of: Hashable, least: float, area: str) -> Floats | None:
+    """Precision at `RECALLS` of one class and threshold; None without truth."""
+    truths, sure, hits = 0, list[float](), list[bool]()
+    for image in images:
+        found, truth = image.of(of)
+        inside = [_inside(image.truth[i], area) for i in truth]
+        truths += sum(inside)
+        for place, taken in zip(found, _taken(image, found[:_LIMIT], truth, least, inside), strict=False):
+            if inside[taken] if taken is not None else _inside(image.found[place], area):
+                sure.append(1.0 if image.confidences is None else image.confidences[place])
+                hits.append(taken is not None)
+    if not truths:
+        return None
+    right = np.array(hits, dtype=float)[np.argsort(-np.array(sure), kind="stable")] if hits else np.zeros(0)
+    reached = np.cumsum(right) / truths
+    # The best precision at this recall or a higher one.
+    best = np.maximum.accumulate((np.cumsum(right) / np.arange(1, len(right) + 1))[::-1])[::-1]
+    return np.append(best, 0.0)[np.searchsorted(reached, RECALLS, side="left")]
 
 
 def matches(image: ImageBoxes, *, iou: float = 0.5) -> list[int | None]:

@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 from editloupe.values import Serialisable
 
-CellKind: TypeAlias = Literal["mean", "macro", "micro", "rate", "geometric_mean", "count"]
+CellKind: TypeAlias = Literal["mean", "macro", "rate"]
 """How the scores of a cell become one number.
 
-mean, micro: their mean.   macro: their mean; the summary row counts every listed row alike, beside the mean of all samples.
-rate: their mean in percent.   geometric_mean: of values that are not negative.   count: how many were judged.
+mean: their mean.   macro: their mean; the summary row counts every listed row alike, beside the mean of all samples.
+rate: their mean in percent.
 """
 
 

@@ -382,13 +382,4 @@ class HeatPlot(_Named):
     that was not asked about."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RadarPlot(_Named):
-    """Figures of 0 (worst, in the middle) to 100 (best) on axes of their own, a line a series."""
-
-    axes: tuple[str, ...]
-    series: tuple[tuple[str, tuple[float | None, ...]], ...]
-    """(name, a figure an axis); None leaves a gap in the line."""
-
-
-Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | HeatPlot | RadarPlot
+Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | HeatPlot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
@@ -33,9 +33,7 @@ class FunctionTool:
         self.version = f"{version}+{source_digest(function)}".rstrip("+")
         if not self.description:
             raise ConfigError(f"tool {name!r}: expected a docstring; the model reads its first paragraph")
-        hints = _hints(function, name)
-        _check_returned(hints.get("return"), name)
-        self._parameters = _parameters(function, name, hints)
+        self._parameters = _parameters(function, name)
         self.Args = _model(name, self._parameters)
 
     def __call__(self, args: Any, context: ToolContext | None = None, **more: Any) -> Any:
@@ -105,7 +103,7 @@ def tool(
 
     name: as the model calls it; "" for the function's.   version: part of the judge's identity, beside the source's digest.
     repeatable: whether equal calls have equal results, so that a run answers them from the first one.
-    Raises ConfigError for a function without a docstring, or with a parameter or a result of another type.
+    Raises ConfigError for a function without a docstring, or with a parameter of another type.
     """
 
     def made(one: Callable[..., Any]) -> FunctionTool:
@@ -148,40 +146,22 @@ class _Parameter:
         return None if self.kind == "context" else (self.annotation, self.default)
 
 
-def _hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise ConfigError(f"tool {name!r}: its types cannot be read: {error}") from error
-
-
 def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) is typing.Union or type(annotation).__name__ == "UnionType"
 
 
-def _check_returned(annotation: Any, name: str) -> None:
-    """Raise ConfigError for a type of which no observation can be made; a missing one is tried when the tool runs."""
-    plain = typing.get_origin(annotation) or annotation
-    if plain is tuple or _is_union(annotation):
-        for part in typing.get_args(annotation):
-            _check_returned(part, name)
-    elif inspect.isclass(plain) and issubclass(plain, (int, float, complex, dict, list, set, Box, type(None))):
-        raise ConfigError(
-            f"tool {name!r} returns {plain.__name__}; expected str, PIL.Image.Image, numpy.ndarray, or a tuple of these: "
-            "the model reads a text, so write the value as one"
-        )
-
-
-def _parameters(function: Callable[..., Any], name: str, hints: Mapping[str, Any]) -> list[_Parameter]:
+def _parameters(function: Callable[..., Any], name: str) -> list[_Parameter]:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"tool {name!r}: its types cannot be read: {error}") from error
     found = []
     for one in inspect.signature(function).parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or one.name not in hints:
-            raise ConfigError(
-                f"tool {name!r}: the parameter {one.name!r} needs a type, such as PIL.Image.Image, Box or int"
-            )
+            raise ConfigError(f"tool {name!r}: the parameter {one.name!r} needs a type, such as PIL.Image.Image or Box")
         default = ... if one.default is inspect.Parameter.empty else one.default
-        annotation = hints[one.name]
-        found.append(_Parameter(name=one.name, kind=_kind(annotation), annotation=annotation, default=default))
+        kind = _kind(hints[one.name])
+        found.append(_Parameter(name=one.name, kind=kind, annotation=hints[one.name], default=default))
     return found
 
 

@@ -12,10 +12,9 @@ from typing import Final
 from editloupe import files
 from editloupe.errors import ConfigError, StorageError
 from editloupe.viewer.pages import Site
-from editloupe.viewer.reader import RunSample
+from editloupe.viewer.reader import RunSample, SiteRun
 from editloupe.viewer.render import assets
 from editloupe.viewer.rows import thumbs
-from editloupe.viewer.site_run import SiteRun
 
 MARKER: Final = ".editloupe-pages"
 """Names every file that was written here, a line each; the next export deletes these, and nothing else."""

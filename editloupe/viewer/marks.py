@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,17 +34,6 @@ class Mark:
     """Id of the step that it belongs to."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Home:
-    """The place that a sample's page is about."""
-
-    box: tuple[float, float, float, float]
-    """Shares of the image, 0 to 1: x0, y0, x1, y1."""
-    name: str
-    opens: bool
-    """Whether it is so small that the page opens there."""
-
-
 def targets(edit: Sample | None) -> list[Mark]:
     """Return the targets' boxes on source and edited image. A box not given for the edited image is scaled."""
     found: list[Mark] = []
@@ -65,19 +54,18 @@ def targets(edit: Sample | None) -> list[Mark]:
     return found
 
 
-def home(edit: Sample | None, marks: Sequence[Mark]) -> Home | None:
-    """Return where the targets are; None where that is not known."""
-    if edit is None:
-        return None
-    found = [m for m in marks if m.kind == "target" and m.image == edit.source]
+def home(edit: Sample | None) -> tuple[float, float, float, float] | None:
+    """Return where the targets are, in shares of the source: x0, y0, x1, y1; None where that is not known."""
+    found = [m.box.scaled(1 / m.image.width, 1 / m.image.height) for m in targets(edit) if edit and m.image == edit.source]
     if not found:
         return None
-    boxes = [m.box.scaled(1 / m.image.width, 1 / m.image.height) for m in found]
-    x0, y0 = min(b.x0 for b in boxes), min(b.y0 for b in boxes)
-    x1, y1 = max(b.x1 for b in boxes), max(b.y1 for b in boxes)
-    return Home(
-        box=(x0, y0, x1, y1), name="the target" if len(found) == 1 else "the targets", opens=(x1 - x0) * (y1 - y0) < SMALL
-    )
+    return min(b.x0 for b in found), min(b.y0 for b in found), max(b.x1 for b in found), max(b.y1 for b in found)
+
+
+def is_small(place: tuple[float, float, float, float]) -> bool:
+    """Return whether a place, in shares, is so small that a page opens there."""
+    x0, y0, x1, y1 = place
+    return (x1 - x0) * (y1 - y0) < SMALL
 
 
 def evidence(finding: Finding, inputs: Mapping[str, ImageRef], verdict: str) -> Iterator[Mark]:

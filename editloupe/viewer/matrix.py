@@ -13,10 +13,9 @@ from editloupe.findings import Finding
 from editloupe.tasks import STATUSES
 from editloupe.values import Json
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunReader, RunSample
+from editloupe.viewer.reader import RunReader, RunSample, SiteRun
 from editloupe.viewer.render import compact
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, questions, row, tone
-from editloupe.viewer.site_run import SiteRun
 
 _FIRST: Final = 24
 """Rows of a large run that a page shows before it has all: more than a tall window does."""
@@ -70,7 +69,7 @@ class _List:
     def __init__(self, numbers: Numbers, runs: Sequence[SiteRun], *, at_root: bool = False) -> None:
         self._numbers, self._runs, self._at_root = numbers, runs, at_root
         self._metrics = {id_: metric for run in reversed(runs) for id_, metric in run.metrics.items()}
-        self._mains = {f"{n} {id_}" for n, run in enumerate(runs) for id_ in run.reader.info.judges()}
+        self._mains = {self._key(n, id_) for n, run in enumerate(runs) for id_ in run.reader.info.judges()}
         self._single = len(self._mains) == 1
         often = Counter(name for run in runs for name in run.reader.judge_names().values())
         self._uris: dict[str, str] = {}
@@ -78,12 +77,16 @@ class _List:
         for n, run in enumerate(runs):
             titles = run.reader.titles()
             for id_, name in run.reader.judge_names().items():
-                key = f"{n} {id_}"
+                key = self._key(n, id_)
                 self._uris[key] = str(run.reader.info.listed_judge(id_).get("backend") or "")
                 if key in self._mains or not self._single:
                     shown = name if often[name] == 1 else f"{name} · {run.reader.name}"
                     where = {"at": run.folder} if at_root else {}
                     self._judges[key] = {"name": safe(shown), "title": safe(titles[id_]), **where}
+
+    def _key(self, number: int, judge: str) -> str:
+        """What a judge of the run of that number is called here; "" for nobody."""
+        return f"{number} {judge}" if judge and len(self._runs) > 1 else judge
 
     def whole(self) -> str:
         """Return the list of all samples, with scores and means."""
@@ -92,9 +95,9 @@ class _List:
         numbered, problems, spent = list(self._judges), list[str](), Usage()
         for n, run in enumerate(self._runs):
             for key, own in self._numbers.scores(run.reader).items():
-                scores.setdefault(key, []).extend((f"{n} {id_}" if id_ else "", score) for id_, score in own)
+                scores.setdefault(key, []).extend((self._key(n, id_), score) for id_, score in own)
             for one in self._numbers.overview(run.reader):
-                key = f"{n} {one['judge']}"
+                key = self._key(n, one["judge"])
                 overview.append({**one, "judge": numbered.index(key) if key in numbered else -1})
             problems += run.reader.store.problems[:20]
             spent += sum((f.usage for sample in run.reader.samples() for f in sample.findings), Usage())
@@ -107,9 +110,11 @@ class _List:
         first: dict[str, SiteRun] = {}
         for n, (run, samples) in enumerate(zip(self._runs, listed, strict=True)):
             for sample in samples:
-                before = merged.get(sample.key, replace(sample, findings=()))
-                findings = tuple(replace(f, judge_id=f"{n} {f.judge_id}") for f in sample.findings)
-                merged[sample.key] = replace(before, findings=(*before.findings, *findings))
+                if len(self._runs) > 1:
+                    before = merged.get(sample.key, replace(sample, findings=()))
+                    findings = tuple(replace(f, judge_id=self._key(n, f.judge_id)) for f in sample.findings)
+                    sample = replace(before, findings=(*before.findings, *findings))
+                merged[sample.key] = sample
                 first.setdefault(sample.key, run)
         columns = questions(merged.values(), self._metrics)
         by = {} if self._single else {key: n for n, key in enumerate(self._judges)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, TypeVar
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
@@ -55,6 +56,16 @@ class RunFacts:
         return self.wall_s * self.waiting / self.scored if self.scored and self.waiting else None
 
 
+def _remembered(make: Callable[[Numbers, RunReader], Made]) -> Callable[[Numbers, RunReader], Made]:
+    """Let a method make what it returns anew only after a change of the run."""
+
+    @wraps(make)
+    def remembered(self: Numbers, reader: RunReader) -> Made:
+        return self.once(make.__name__, lambda: make(self, reader), reader)
+
+    return remembered
+
+
 @dataclass(kw_only=True)
 class Numbers:
     """Tables and plots of runs."""
@@ -63,46 +74,40 @@ class Numbers:
     _kept: dict[tuple[object, ...], tuple[list[int], Any]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @_remembered
     def overview(self, reader: RunReader) -> list[dict[str, Any]]:
         """Return the means of every judge of a run, or why there are none, as JSON.
 
         A judge has `rows`: all samples together (its name is "") if its protocol ever puts them together, then each editor.
         """
+        known, problem = self._judges(reader)
+        return [
+            {
+                "judge": id_,
+                "rows": _means(known[id_]) if id_ in known else [],
+                "problem": "" if id_ in known else problem,
+            }
+            for id_ in reader.info.judges() or known
+        ]
 
-        def made() -> list[dict[str, Any]]:
-            known, problem = self._judges(reader)
-            return [
-                {
-                    "judge": id_,
-                    "rows": _means(known[id_]) if id_ in known else [],
-                    "problem": "" if id_ in known else problem,
-                }
-                for id_ in reader.info.judges() or known
-            ]
-
-        return self.once("overview", made, reader)
-
+    @_remembered
     def facts(self, reader: RunReader) -> RunFacts:
         """Return what the list of runs says of one."""
-
-        def made() -> RunFacts:
-            overview, known = self.overview(reader), self._judges(reader)[0]
-            findings = [f for sample in reader.samples() for f in sample.findings]
-            costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
-            missing = [score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores]
-            return RunFacts(
-                scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
-                cost=sum(costs) if costs else None,
-                wall_s=reader.wall_s(),
-                scored=len(missing) - sum(missing),
-                waiting=sum(missing),
-                failed=sum(f.status not in ("ok", "not_defined") for f in findings),
-                problem="nothing judged yet"
-                if not findings
-                else next((one["problem"] for one in overview if one["problem"]), ""),
-            )
-
-        return self.once("facts", made, reader)
+        overview, known = self.overview(reader), self._judges(reader)[0]
+        findings = [f for sample in reader.samples() for f in sample.findings]
+        costs = [usd for f in findings if (usd := self.cost(reader, f)) is not None]
+        missing = [score.missing == NOT_JUDGED for judged in known.values() for score in judged.scores]
+        return RunFacts(
+            scores={one["judge"]: one["rows"][0]["cells"] for one in overview if one["rows"]},
+            cost=sum(costs) if costs else None,
+            wall_s=reader.wall_s(),
+            scored=len(missing) - sum(missing),
+            waiting=sum(missing),
+            failed=sum(f.status not in ("ok", "not_defined") for f in findings),
+            problem="nothing judged yet"
+            if not findings
+            else next((one["problem"] for one in overview if one["problem"]), ""),
+        )
 
     def cost(self, reader: RunReader, finding: Finding) -> float | None:
         """Return what a finding cost in USD; None for a judge without a price, and for one that is no model."""
@@ -116,40 +121,31 @@ class Numbers:
         except ConfigError:
             return None
 
+    @_remembered
     def scores(self, reader: RunReader) -> dict[str, list[tuple[str, Score]]]:
         """Return every judge's scores of each sample: sample key → (judge id, score); empty if there are none."""
+        found: dict[str, list[tuple[str, Score]]] = {}
+        for judged in self._judges(reader)[0].values():
+            for score in judged.scores:
+                found.setdefault(score.key, []).append((judged.judge_id, score))
+        return found
 
-        def by_sample() -> dict[str, list[tuple[str, Score]]]:
-            found: dict[str, list[tuple[str, Score]]] = {}
-            for judged in self._judges(reader)[0].values():
-                for score in judged.scores:
-                    found.setdefault(score.key, []).append((judged.judge_id, score))
-            return found
-
-        return self.once("scores", by_sample, reader)
-
+    @_remembered
     def report(self, reader: RunReader) -> Report | None:
         """Return the report of a run; None if nothing can be said yet."""
+        judged = self._judges(reader)[0]
+        return make_report(list(judged.values())) if judged else None
 
-        def made() -> Report | None:
-            judged = self._judges(reader)[0]
-            return make_report(list(judged.values())) if judged else None
-
-        return self.once("report", made, reader)
-
+    @_remembered
     def plots(self, reader: RunReader) -> dict[str, str]:
         """Return the report's plots as SVG, by the name of their file without its ending; of each a narrow one, too."""
-
-        def made() -> dict[str, str]:
-            report = self.report(reader)
-            return {
-                f"{n}-{name}{kind}": svg
-                for n, section in enumerate(report.sections if report else (), start=1)
-                for kind, width in (("", WIDTH), ("-narrow", NARROW))
-                for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
-            }
-
-        return self.once("plots", made, reader)
+        report = self.report(reader)
+        return {
+            f"{n}-{name}{kind}": svg
+            for n, section in enumerate(report.sections if report else (), start=1)
+            for kind, width in (("", WIDTH), ("-narrow", NARROW))
+            for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
+        }
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
         """Return all judges of all runs against each other, or why they cannot be compared."""
@@ -166,16 +162,13 @@ class Numbers:
 
         return self.once("comparison", made, *readers)
 
+    @_remembered
     def _judges(self, reader: RunReader) -> tuple[dict[str, Judged], str]:
         """The judges of a run by id with their scores, or why there are none."""
-
-        def read() -> tuple[dict[str, Judged], str]:
-            try:
-                return {j.judge_id: j for j in judged_in(reader.store)}, ""
-            except EditLoupeError as error:
-                return {}, str(error)
-
-        return self.once("judges", read, reader)
+        try:
+            return {j.judge_id: j for j in judged_in(reader.store)}, ""
+        except EditLoupeError as error:
+            return {}, str(error)
 
     def has(self, what: str, *readers: RunReader) -> bool:
         """Return whether `once` would have it at once. Waits for nobody who is making something."""

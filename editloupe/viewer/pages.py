@@ -30,10 +30,9 @@ from editloupe.errors import ConfigError
 from editloupe.figures.compare_tables import tables
 from editloupe.viewer.matrix import all_rows, first_rows, other_data
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunReader, RunSample, slug
+from editloupe.viewer.reader import RunReader, RunSample, SiteRun, slug
 from editloupe.viewer.render import ASSET_TYPES, PLAIN_CSP, Response, assets, rendered, text
 from editloupe.viewer.sample_page import sample_values
-from editloupe.viewer.site_run import SiteRun
 
 _FOREVER: Final = "private, max-age=31536000, immutable"
 

@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from editloupe import files
 from editloupe.data.human import of_turn
 from editloupe.errors import ConfigError, TraceError
-from editloupe.figures.columns import Key, RatedItem, join
+from editloupe.figures.columns import Readings, join
 from editloupe.figures.human_labels import read_human
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.index import RunIndex
@@ -27,9 +28,11 @@ from editloupe.runs.lock import is_written
 from editloupe.runs.people import FILE as PEOPLE
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
 from editloupe.traces.events import Header
 from editloupe.traces.read import parse_lines, read_trace
 from editloupe.values import Json, Sample, sample_key
+from editloupe.viewer.pictures import Pictures
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
 
@@ -243,19 +246,19 @@ class RunReader:
     def _read_people(self, human: Path) -> dict[str, dict[str, dict[str, float | str]]]:
         """The labels of a table by sample: metric of a turn → rater → label. Raises ConfigError, SampleError."""
         people = read_human(human, list(self.info.metrics().values()), self.columns)
-        turns = {turn for _, _, turn, _ in people.items}
+        turns = people.frame["turn"].unique().to_list()
         # An editor's name stands in a key as `sample_key` writes it.
         named = [(key[: -len(id_) - 1].replace("%2F", "/").replace("%25", "%"), id_) for key, id_ in self._keys.values()]
-        keys: list[Key] = [(editor, id_, turn, "") for editor, id_ in named for turn in turns]
-        items = {key: RatedItem(key=key, source=key[1]) for key in keys}
+        keys = ({"editor": editor, "sample": id_, "turn": turn, "part": ""} for editor, id_ in named for turn in turns)
+        ours = Readings.of_rows(self.name, ({**key, "answer": None} for key in keys))
         try:
-            _, joined = join(items, people, where=f"the run {self.name}", closed=True)
+            joined = join(ours, people, where=f"the run {self.name}", closed=True)
         except ConfigError as error:
             self.stranger = str(error)
             return {}
         found: dict[str, dict[str, dict[str, float | str]]] = {}
-        for (editor, id_, turn, _), ratings in joined.ratings.items():
-            for metric, by_rater in ratings.items():
+        for metric in joined.metrics:
+            for (editor, id_, turn, _), by_rater in joined.rated(metric).items():
                 found.setdefault(sample_key(editor, id_), {}).setdefault(of_turn(turn, metric), {}).update(by_rater)
         return found
 
@@ -286,6 +289,44 @@ class RunReader:
         self.version += 1
         self._keys = {slug(key): (key, id_) for key, id_ in dict(self._index.keys()).items()}
         """Name in addresses → (key, id)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRun:
+    """One run on a site."""
+
+    reader: RunReader
+    folder: str = ""
+    """Its part of every address: "" or "NAME/"."""
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        return Pictures(self.reader.folder, self.reader.inside)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """As the run wrote them down; empty if they cannot be read, which its tables then say."""
+        try:
+            return self.reader.info.metrics()
+        except ConfigError:
+            return {}
+
+    @property
+    def judges(self) -> dict[str, str]:
+        """Short names by id of those who have the role "judge", else of everybody."""
+        names, mains = self.reader.judge_names(), self.reader.info.judges()
+        return {id_: name for id_, name in names.items() if id_ in mains} or names
+
+    @property
+    def asked(self) -> str:
+        """The protocol, its rubric if that has another name, and its mode."""
+        info = self.reader.info
+        try:
+            rubric = info.metric_set().id
+        except ConfigError:
+            rubric = ""
+        named = "" if rubric in ("", info.protocol) else f"rubric {rubric}"
+        return ", ".join(filter(None, (info.protocol, named, f"mode {info.mode}" if info.mode else "")))
 
 
 def slug(key: str) -> str:

@@ -20,7 +20,7 @@ from editloupe.scores import Metric
 from editloupe.values import Json
 from editloupe.version import VERSION
 from editloupe.viewer.numbers import RunFacts
-from editloupe.viewer.site_run import SiteRun
+from editloupe.viewer.reader import SiteRun
 
 CSP: Final = (
     "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "

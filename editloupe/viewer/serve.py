@@ -8,7 +8,6 @@ can read a run through a name that leads to loopback (DNS rebinding).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import ipaddress
 import os
 import signal
@@ -133,10 +132,6 @@ class Viewer:
         headers = {**_HEADERS, "Cache-Control": found.cache, "Content-Security-Policy": found.csp}
         if found.location:
             headers["Location"] = found.location
-        if found.status == HTTPStatus.OK:
-            headers["ETag"] = f'"{hashlib.sha256(found.body).hexdigest()[:32]}"'
-            if request.headers.get("if-none-match") == headers["ETag"]:
-                return responses.Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return responses.Response(found.body, found.status, {**headers, "Content-Type": found.type})
 
 

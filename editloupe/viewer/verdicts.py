@@ -19,9 +19,8 @@ from editloupe.traces.read import Step, Trace, read_trace
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 from editloupe.viewer.marks import Mark, evidence, places
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunSample
+from editloupe.viewer.reader import RunSample, SiteRun
 from editloupe.viewer.rows import finding_tone, question_name, short_answer
-from editloupe.viewer.site_run import SiteRun
 
 _REASON: Final = 400
 """Characters of a reason beside its label; the verdict below has all of it."""
@@ -59,8 +58,6 @@ class TimelineStep:
     parsed: Parsed
     """The reply in its parts."""
     calls: tuple[Call, ...]
-    cost: float | None
-    """USD; None if no price is known."""
 
 
 @dataclass(kw_only=True)
@@ -100,6 +97,8 @@ class VerdictView:
     """For a fork, the verdict that it continues."""
     problems: tuple[str, ...]
     """What is wrong with the trace."""
+    cost: float | None = None
+    """USD; None if no price is known."""
     steps: list[TimelineStep] = field(default_factory=list)
     """Of a fork its own only."""
     marks: list[Mark] = field(default_factory=list)
@@ -139,12 +138,6 @@ class VerdictView:
     @property
     def usage(self) -> Usage:
         return sum((step.step.usage for step in self.steps), Usage())
-
-    @property
-    def cost(self) -> float | None:
-        """USD of all steps; None if one of them has no price."""
-        costs = [step.cost for step in self.steps if step.cost is not None]
-        return sum(costs) if costs and len(costs) == len(self.steps) else None
 
 
 def verdicts(
@@ -236,6 +229,7 @@ class _Maker:
         if trace is not None:
             kept = parent.get("step")
             made.steps = list(self._steps(made, trace, inputs, 1 + (kept if isinstance(kept, int) else 0)))
+        made.cost = self.numbers.price(uri, made.usage)
         if finding is not None:
             made.marks += evidence(finding, inputs, made.id)
             made.marks += places(finding, task, self.sample.sample, made.id)
@@ -264,8 +258,7 @@ class _Maker:
                 Call(call=c, observation=o, cached=cached, pictures=tuple(_pictures(o, aliases, made.id, id_, names)))
                 for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
             ]
-            cost = self.numbers.price(made.judge, step.usage)
-            yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls), cost=cost)
+            yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls))
 
 
 def _pictures(

@@ -174,28 +174,6 @@ def test_the_reference_and_the_crops_that_a_judge_gets_are_shown(annotate: Sessi
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_picture_that_cannot_be_made_is_said_and_the_question_can_be_skipped(annotate: Session, tmp_path: Path) -> None:
-    edits = draw_edits(tmp_path / "edits", 1)
-    rows = (edits / "metadata.jsonl").read_text().replace('"id": "s00"', '"id": "b"')
-    (edits / "metadata.jsonl").write_text(rows)
-
-    def do(desk: Open) -> None:
-        asked = desk("anna").question("b", "right")
-        assert asked["views"] == [] and "op 'crop'" in asked["problem"]
-        assert desk("anna").answer(asked, None, "A picture is broken")[0] == 200
-
-    assert annotate(edits, "--protocol", "faulty", "--set", "fault=crop", "--out", "run", do=do)[0] == 0
-
-
-@pytest.mark.usefixtures("toys")
-def test_an_instruction_that_a_judge_is_not_told_is_not_shown(annotate: Session, tmp_path: Path) -> None:
-    def do(desk: Open) -> None:
-        assert desk("anna").question("s00", "differences")["instructions"] == []
-
-    assert annotate(draw_edits(tmp_path / "edits", 1), "--protocol", "changes", "--out", "run", do=do)[0] == 0
-
-
-@pytest.mark.usefixtures("toys")
 def test_what_another_role_found_is_not_asked_and_what_rests_on_it_is(
     annotate: Session, editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,18 +262,6 @@ def test_pairs_are_shown_in_both_orders_and_stored_as_if_they_were_not_exchanged
     ratings = {key[0]: by_metric["instruction_following"] for key, by_metric in found.items()}
     # The share of pairs that are won; one that is won in one order only is a tie.
     assert ratings == {"left": {"anna": 0.0, "ben": 0.5}, "right": {"anna": 1.0, "ben": 0.5}}
-
-
-def test_what_cannot_be_meant_is_refused(annotate: Session, tmp_path: Path) -> None:
-    edits = draw_edits(tmp_path / "edits", 1)
-    for words, why in (
-        (("--raters", "x" * 81), "expected a name of 1 to 80 printable characters"),
-        (("--labels", "people.csv"), "nobody has answered a question yet"),
-    ):
-        code, _, err = annotate(edits, "--out", "run", *words)
-        assert code == 2 and why in " ".join(err.split()), words
-    code, _, err = annotate("run", "--criteria", "beauty")
-    assert code == 2 and "--criteria beauty: no such question is asked here; there are IF, VC" in err
 
 
 def test_only_named_raters_may_answer_and_any_name_where_none_is_given(annotate: Session, tmp_path: Path) -> None:

@@ -63,14 +63,13 @@ def test_rows_that_cannot_be_used_are_counted(editloupe: Run, tmp_path: Path, sc
     code, out, _ = editloupe("compare", "--scores", scores, "--human", human, "--format", "json", *QUICK)
     assert code == 0
     assert json.loads(out)["notes"] == [
+        "h.csv: line 5 left out: rates again, in another way, what a line above rates (a column rater names several)",
         "h.csv: line 6 left out: names no item",
         "h.csv: line 7 left out: has 2 fields where the header has 3; put text with commas in quotes",
         "h.csv: line 8 left out: holds no rating: expected a label or a finite number, found text 'inf'",
-        "h.csv: repeated, and counted once: line 3",
-        "h.csv: given again with another value, and left out both times: 1 (line 5)",
         f"rated, but without a row in {scores}, and counted as not judged: 1 (x)",
     ]
-    assert (figures(out)["exact"]["judged"], figures(out)["exact"]["asked"]) == (2, 3)
+    assert (figures(out)["exact"]["judged"], figures(out)["exact"]["asked"]) == (3, 4)
 
 
 def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
@@ -85,7 +84,6 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
     assert (exact["value"], exact["asked"]) == (1.0, 1)
     assert found["all"]["figures"]["spearman"]["why"] == "fewer than 2 pairs"
     assert "no label of the metric and left out: people's 'Perfect' (1), people's 5 (1)" in found["notes"][0]
-    assert found["notes"][1] == "instruction_following: 1 judged item without a human rating"
 
 
 def test_tables_that_do_not_fit_say_why(editloupe: Run, tmp_path: Path, scores: Path):
@@ -235,6 +233,18 @@ def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tm
     assert by["color"]["value"] == pytest.approx(0.4)
     assert (by["count"]["value"], by["count"]["why"]) == (None, "fewer than 2 raters share an item")
     assert second["all"]["ceiling"]["alpha_ordinal"]["value"] == 1.0
+
+
+def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, tmp_path: Path):
+    human = write(tmp_path / "people.csv", RATERS)
+    code, out, _ = editloupe("compare", "--human", human, "--rubric", "dlebench", "--format", "md", *QUICK)
+    assert code == 0
+    lines = out.splitlines()
+    assert "| Edit type | IF, α ordinal | VC, α ordinal |" in lines
+    assert "| color | 0.83 (2/2) | – (1/1; fewer than 2 items are shared by raters) |" in lines
+    # Nobody rated the VC of "count".
+    assert "| count | – (0/1; fewer than 2 raters share an item) | – |" in lines
+    assert any(line.startswith("| **Overall** | 0.73 [") and line.endswith("(4/5) | 1.00 (2/2) |") for line in lines)
 
 
 def test_raters_that_cannot_be_compared_say_why(editloupe: Run, tmp_path: Path):

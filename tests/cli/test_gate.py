@@ -71,9 +71,6 @@ FIGURES = (
     # Off by one in one of five.
     ("mae(human, if)", 0.2),
     ("bias(human, if)", -0.2),
-    # From Wrong Action on: the judge calls 4 good, people 5, 4 of them in common.
-    ("f1(human, if, Wrong Action)", 8 / 9),
-    ("accuracy(human, if, wrong action)", 0.8),
 )
 """What may be required, and its value in the run."""
 
@@ -113,37 +110,20 @@ def test_what_fails_is_named_with_what_was_found(editloupe: Run, run: Path, tmp_
     }
 
 
-WORST = (
-    # The judge gave 4, 4, 3, 2, 1 and no label: 100, 100, 66.7, 33.3, 0; the mean is 60.
-    ("mean(if)>=99", ["s04", "s03"]),
-    ("mean(if)<=1", ["s00", "s01", "s02"]),
-    ("unjudged<=0.02", ["s05"]),
-    ("judged(if)>=6", ["s05"]),
-    ("status(refused)<=0", ["s05"]),
-    ("status(refused)>=1", []),
-    ("asked<=1", []),
-    ("share(if, Flawless Execution)>=0.9", ["s02", "s03", "s04"]),
-    ("share(if, Flawless Execution)<=0.1", ["s00", "s01"]),
-    # People say 2 of s04, the judge 1; of all others they say the same.
-    ("exact(human, if)>=0.9", ["s04"]),
-    ("mae(human, if)<=0.1", ["s04"]),
-    ("bias(human, if)>=0", ["s04"]),
-)
-"""A requirement that fails, and the samples that it fails by."""
-
-
-def test_a_failed_requirement_names_the_samples_that_it_failed_by(editloupe: Run, run: Path, tmp_path: Path) -> None:
-    for require, worst in WORST:
-        words = ("gate", run, "--require", require, *human_of(run, require))
-        code, out, err = editloupe(*words, "--format", "json")
-        (found,) = json.loads(out)["checked"]
-        assert (code, found["verdict"], found["worst"]) == (100, "failed", worst), require
-        _, _, err = editloupe(*words, "--junit", tmp_path / "junit.xml")
-        if worst:
-            assert f"by {', '.join(worst)}; look at the first: editloupe show {run} {worst[0]}" in err
-            assert f"failed by {', '.join(worst)}" in (tmp_path / "junit.xml").read_text()
-        else:
-            assert "look at" not in err
+def test_undefined_never_passes_and_says_why(editloupe: Run, run: Path, tmp_path: Path) -> None:
+    human = ("--human", run.parent / "human.csv")
+    for require, why in (
+        ("kappa(human, vc)>=-1", "gave one value only"),
+        ("spearman(human, vc)>=-1", "gave one value only"),
+        ("f1(human, if)>=0", "instruction_following has no f1"),
+    ):
+        code, _, err = editloupe("gate", run, "--require", require, *human, "--junit", tmp_path / "j.xml")
+        assert code == 2 and "undefined" in err and why in err, err
+        (case,) = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+        assert [child.tag for child in case] == ["error"]
+    # Beside a requirement that fails, that one decides.
+    code, _, err = editloupe("gate", run, "--require", "kappa(human, vc)>=0", "--require", "mean(if)>=99", *human)
+    assert code == 100 and err.count("error:") == 2
 
 
 REFUSED = (
@@ -151,7 +131,7 @@ REFUSED = (
     ("mean(if)", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)==60", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=nan", "expected METRIC OPERATOR NUMBER"),
-    ("mean(if)>=1e999", "the bound is not finite"),
+    ("mean(if)>=1e999", "mean is a number from -inf to inf"),
     ("mean(if)>=60%", "expected METRIC OPERATOR NUMBER"),
     ("mean(if)>=60; rm", "expected METRIC OPERATOR NUMBER"),
     ("mean>=60", "expected mean(C), mean(overall)"),
@@ -164,10 +144,9 @@ REFUSED = (
     ("kappa>=0.6", "expected kappa(human)"),
     ("kappa(people)>=0.6", "expected kappa(human)"),
     ("kappa(human)>=0.6", "carry no human labels"),
-    ("mean(if)>=101", "mean(if) is a number of 0 to 100, so that nothing can meet it"),
-    ("mean(overall)>=-1", "mean(overall) is a number of 0 to 100, so that nothing can break it"),
-    ("kappa(human)>=60", "kappa(human) is a number of -1 to 1, so that nothing can meet it"),
-    ("asked>=-1", "asked is a count, 0 or more, so that nothing can break it"),
+    ("kappa(human)>=60", "kappa is a number from -1 to 1"),
+    ("unjudged<=2", "2 % is 0.02"),
+    ("asked>=-1", "asked is a number from 0 to inf"),
 )
 """What cannot be required, and why."""
 

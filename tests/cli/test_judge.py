@@ -41,8 +41,8 @@ def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: 
         f"Look at the verdicts: editloupe view {out}",
     ]
     summary = json.loads((out / "report" / "summary.json").read_text())
-    followed = summary["editors"][0]["micro"]["instruction_following"]
-    assert (followed["value"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
+    (followed,) = summary["means"]
+    assert (followed["mean"], followed["judged"], followed["asked"]) == (pytest.approx(100 / 3), 3, 3)
     assert "| 33.33 (3/3) |" in (out / "report" / "summary.md").read_text()
     shown = editloupe("show", out, "s01")[1]
     for word in ("Make square 1 red.", "Call localize_differences", "Verdict: Wrong Action (2)"):
@@ -58,7 +58,7 @@ def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Sc
     assert [e["status"] for e in events if e["event"] == "finding"] == ["backend_failed", "backend_failed"]
     done = events[-1]
     assert (done["event"], done["asked"], done["judged"], done["failed"]) == ("done", 2, 0, 2)
-    assert done["summary"]["editors"][0]["micro"]["instruction_following"]["value"] is None
+    assert done["summary"]["means"][0]["mean"] is None
 
 
 def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: Run, edits: Edits, script: Script) -> None:

@@ -78,7 +78,7 @@ def test_a_usual_mistake_is_answered_with_its_cure(words: str, editloupe: Run, e
 
 
 def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
-    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "gc", "protocols", "rubrics", "backends"} <= set(_OLD)
+    assert {"retry", "runs", "targets", "masks", "fork", "rescore", "protocols", "rubrics", "backends"} <= set(_OLD)
     for old, new in _OLD.items():
         code, said, told = editloupe(*old.split(), "x")
         assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old

@@ -134,8 +134,8 @@ def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labe
     assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
     # No model is asked, so no judge names the folder.
     assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
-    (editor,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["editors"]
+    (mean,) = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["means"]
     # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
-    assert editor["micro"]["share"]["value"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
+    assert mean["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
     code, _, told = editloupe("judge", folder, "--protocol", "objects")
     assert code == 2 and "--set role.parser=provider/model" in told

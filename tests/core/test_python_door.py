@@ -263,14 +263,10 @@ def test_what_the_model_reads_of_a_tool_and_what_is_no_tool() -> None:
     check_tool(mirrored)
     assert brightness(AFTER, digits=1).startswith("mean "), "it is still the function that it was"
 
-    def optional(image: np.ndarray) -> tuple[str, Image.Image] | None:
-        """Show a picture, or nothing."""
-
     def looks(image) -> str:  # type: ignore[no-untyped-def]
         """Look."""
 
     cases = (
-        (optional, r"tool 'optional' returns NoneType; expected str, PIL\.Image\.Image"),
         (looks, "the parameter 'image' needs a type"), (lambda image: "x", "expected a docstring"),
         (7, "expected names, functions with @tool"), ("no_such_tool", "unknown tool"),
     )  # fmt: skip

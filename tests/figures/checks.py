@@ -56,8 +56,7 @@ class Checks(BaseProtocol):
                 TableSpec(
                     title="Grades", metrics=("grade",), rows="task", cell="macro", order=("add", "swap"), normalise=True
                 ),
-                TableSpec(title="Errors", metrics=("error",), rows="editor", cell="geometric_mean", overall=False),
-                TableSpec(title="Asked", rows="part", cell="count"),
+                TableSpec(title="Errors", metrics=("error",), rows="editor", overall=False),
             ),
             "computed": (largest,),
             "broken": (broken,),

@@ -14,7 +14,7 @@ import pytest
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
 from tests.conftest import final
-from tests.figures.runs import IF, LEVELS, VC, Row, finding, sample, write_run
+from tests.figures.runs import IF, LEVELS, Row, finding, sample, write_run
 from tests.setups import open_with, run_over
 
 Found = dict[str, Any]
@@ -108,12 +108,6 @@ def test_two_judges_by_hand(compared: Comparer):
     assert b["label_entropy_bits"] == pytest.approx(bits)
 
 
-def test_correlation_is_scipys(compared: Comparer):
-    stats = pytest.importorskip("scipy.stats")
-    (pair,) = compared({"a": said(A), "b": said(B)})["pairs"]
-    assert values(pair["figures"])["spearman"] == pytest.approx(stats.spearmanr(A, B).statistic)
-
-
 def test_what_one_could_not_judge_is_in_its_coverage_and_in_no_pair(compared: Comparer):
     found = compared({"a": said([None, *A[1:]]), "b": said(B)})
     (pair,) = found["pairs"]
@@ -146,15 +140,6 @@ def test_a_judge_without_any_verdict_empties_nobodys_mean(compared: Comparer):
     versus = found["human_agreement"][0]["versus"]
     assert versus["none, tool"]["why"] == "no sample that both judged"
     assert versus["b, tool"]["p"] is not None
-
-
-def test_a_criterion_that_a_judge_was_not_asked_is_told_of_the_others(compared: Comparer):
-    both = [*said(A), *(finding(edit(i), "Perfect Consistency", criterion=VC) for i in range(8))]
-    found = compared({"a": both, "b": both, "if only": said(B)})
-    assert "if only, tool has no verdict on VC; the means of what all judged leave it out there" in found["notes"]
-    common = {(s["judge"].removesuffix(", tool"), s["criterion"]): s["common"]["judged"] for s in found["summaries"]}
-    assert common["a", VC] == common["b", VC] == common["if only", IF] == 8
-    assert common["if only", VC] == 0
 
 
 def test_three_judges_against_people_with_holms_correction(compared: Comparer):
@@ -217,21 +202,6 @@ def test_disagreements_come_furthest_apart_first(compared: Comparer):
     found = compared({"a": said(A), "b": said([4, *B[1:]])})["disagreements"]
     assert [(d["sample"], d["spread"]) for d in found][:2] == [("s0", 100.0), ("s4", pytest.approx(100 / 3, abs=1e-4))]
     assert found[0]["labels"] == {"a, tool": "Localization Failure", "b, tool": "Flawless Execution"}
-
-
-def test_of_samples_as_far_apart_the_one_with_more_metrics_apart_comes_first(compared: Comparer):
-    """s0 is 100 apart on one of two metrics, s1 100 on one and 33 on the other, s2 and s3 100 on both."""
-
-    def judge(labels: Sequence[int], consistency: Sequence[int]) -> list[Row]:
-        names = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
-        return said(labels) + [finding(edit(i), names[v - 1], criterion=VC) for i, v in enumerate(consistency)]
-
-    found = compared({"a": judge([1, 1, 1, 1], [4, 4, 4, 4]), "b": judge([4, 4, 4, 4], [4, 3, 1, 1])})["disagreements"]
-    apart = [(d["sample"], d["criterion"], round(d["spread"])) for d in found]
-    assert apart == [
-        *(("s2", IF, 100), ("s2", VC, 100), ("s3", IF, 100), ("s3", VC, 100)),
-        *(("s1", IF, 100), ("s0", IF, 100), ("s1", VC, 33)),
-    ]
 
 
 def test_other_data_no_overlap_and_one_judge_are_refused(
@@ -311,7 +281,7 @@ def test_runs_of_one_folder_name_are_told_apart_by_their_parents(
     assert code == 0, said
     data = json.loads(told)
     jan, feb = (j["name"] for j in data["judges"])
-    assert (jan, feb) == ("one, tool (jan/run)", "one, tool (feb/run)")
+    assert (jan, feb) == (f"one, tool ({made[0]})", f"one, tool ({made[1]})")
     # Exact agreement of A and B is 5 of 8; a judge beside itself would have 1.
     assert data["pairs"][0]["figures"]["exact"]["value"] == 5 / 8
     assert {tuple(d["labels"]) for d in data["disagreements"]} == {(jan, feb)}
@@ -332,11 +302,9 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
     code, out, err = editloupe("compare", runs["both"], runs["if"], "--format", "json")
     told = json.loads(out)
     assert code == 0 and {pair["criterion"] for pair in told["pairs"]} == {IF}
-    assert "compared on what all runs have: Instruction Following (IF)" in told["notes"]
-    assert f"left out: Visual Consistency (VC), only in {runs['both']}" in told["notes"]
+    assert told["notes"][0].startswith("compared on what all runs have, Instruction Following (IF): ")
     # Two samples, two questions each; of the cost those on the shared metric alone.
     assert [cost["findings"] for cost in told["costs"]] == [2, 2]
-    assert "only in" in editloupe("compare", runs["both"], runs["if"])[2]
     code, _, err = editloupe("compare", runs["if"], runs["vc"])
     assert code == 2 and "no metric in common" in err
     assert f"{runs['if']} has Instruction Following (IF)" in err and f"{runs['vc']} has Visual Consistency (VC)" in err
@@ -346,8 +314,3 @@ def test_runs_of_different_criteria_are_compared_on_what_they_share(
     (runs["both"] / "run.json").write_text(json.dumps(info))
     code, _, err = editloupe("compare", runs["both"], runs["if"])
     assert code == 2 and "no metric in common" in err and "Another (IF)" in err
-
-
-def test_nothing_in_the_json_is_infinite_or_nan(compared: Comparer):
-    # The fixture refuses such a number.
-    assert compared({"a": said([None] * 8), "b": said([2] * 8)})["pairs"]

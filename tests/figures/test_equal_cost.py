@@ -113,11 +113,3 @@ def test_what_cannot_be_set_equal_is_refused(
 ):
     code, _, said = compare(tool, plain)
     assert (code, told in said) == (2, True), said
-
-
-def test_spend_is_of_the_questions_that_all_were_asked(compared: Compared):
-    # A third sample of 9,650 tokens, which only the measure was asked, would make it 3,450 a question.
-    *two, third = once([4, 4, 4], tokens=350)
-    plain, notes = compared([*two, third | {"usage": {"input_tokens": 9650}}], repeated(PLAIN, tokens=100))
-    assert "350 tokens a question, which is the measure" in notes[0]
-    assert plain["findings"] == 6

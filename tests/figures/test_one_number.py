@@ -139,18 +139,8 @@ def test_all_failed_all_equal_and_one_sample_are_told_without_nan(
     judges = {n: [finding(row, label) for row, label in zip(rows, given, strict=True)] for n in ("a", "b")}
     folder = write_run(tmp_path / "run", rows, judges)
     for command in ("report", "compare"):
-        for form in (
-            (),
-            (
-                "--format",
-                "json",
-            ),
-            (
-                "--format",
-                "md",
-            ),
-        ):
-            code, out, err = editloupe(command, folder, *form)
+        for form in ("table", "json", "md"):
+            code, out, err = editloupe(command, folder, "--format", form)
             assert code == 0 and "nan" not in out.replace("Perfect", "").lower().split(), err
             assert "NaN" not in out and "Infinity" not in out and "Traceback" not in err
     code, out, _ = editloupe("gate", folder, "--require", "mean(if)>=1", "--format", "json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.figures import plots
-from editloupe.figures.plots import NARROW, WIDTH, Shares, cumulative, draw, histogram, picture
+from editloupe.figures.plots import NARROW, WIDTH, draw, picture
 from editloupe.stats.table import (
     BarPlot,
     Cell,
@@ -17,7 +17,6 @@ from editloupe.stats.table import (
     HistogramPlot,
     MeansPlot,
     Plot,
-    RadarPlot,
     ScatterPlot,
     SizePlot,
 )
@@ -37,7 +36,6 @@ def every(name: str = "alpha") -> list[Plot]:
         BarPlot(name="b", title="Labels", rows=((name, ((name, 3), ("bad", 1))),), goods=(100, 0)),
         HeatPlot(name="h", title="Heat", rows=(name,), columns=("x", "y", "z"), columns_title="c",
                  cells=(((50.0, 2, 3), (None, 0, 3), None),)),
-        RadarPlot(name="r", title="Radar", axes=(name, "b", "c"), series=((name, (50.0, None, 80.0)),)),
         HistogramPlot(name="a", title="Areas", shares=(0.0002, 0.02), unknown=1),
         HistogramPlot(name="none", title="No area", shares=(), unknown=2),
         ScatterPlot(name="s", title="Scatter", groups=dots, trend=((0.01, 50.0), (0.1, 60.0)), trend_title=name,
@@ -69,29 +67,10 @@ def test_what_is_seen_is_said_in_words() -> None:
     # 0.02 % and 2 %, in thirds of a power of ten.
     assert told["a"] == "Areas: 2 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 1."
     assert told["z"].startswith("Sizes: alpha 1.")
-    svg = cumulative(
-        [Shares(name="small", values=(0.0005, 0.005, 0.05, 0.5), unknown=2), Shares(name="none", values=(), unknown=1)]
-    )
-    # Under 0.1 %: 1 of 4; under 1 %: 2 of 4; under 10 %: 3 of 4.
-    told_of = ET.fromstring(svg).findtext(f"{_SVG}desc", "")
-    assert (
-        "small: 4 targets, 2 more of unknown area; 25 % are under 0.1 %, 50 % are under 1 %, 75 % are under 10 %" in told_of
-    )
-    assert "none: 0 targets, 1 more of unknown area; no line." in told_of
-    assert "a: 1 target" in (
-        ET.fromstring(histogram([Shares(name="a", values=(0.5,))], title="t")).findtext(f"{_SVG}desc") or ""
-    )
-    assert cumulative([]).startswith("<svg")
-
-
-@pytest.mark.parametrize("value", [0.0, -0.1, 1.5, float("nan")])
-def test_what_is_no_share_of_an_image_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="at most 1"):
-        Shares(name="a", values=(value,))
 
 
 def test_without_matplotlib_a_report_has_its_tables_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from editloupe.figures.report import drawable
+    from editloupe.figures.write import drawable
     from editloupe.stats.table import simple
 
     table = simple("t", "T", ("A",), [("x",)], plots=tuple(every()))

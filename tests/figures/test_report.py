@@ -19,11 +19,9 @@ from editloupe.figures.frame import score_frame
 from editloupe.figures.judged import read_judged
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
-from editloupe.imaging.targets import area_name
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.dlebench.tables import EDIT_TYPES
 from editloupe.scores import Score
-from editloupe.stats.areas import correlation
 from tests.conftest import final
 from tests.figures.runs import IF, VC, Row, finding, sample, write_run
 from tests.protocols.dlebench_folder import EDITORS, draw_folder, edited_options
@@ -151,8 +149,6 @@ def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_me
     found = figures(records(report, "scores-overall"), "mean over types")
     # Colour alone has both: 100. IF over two types and VC over one would be 50 and 100: 75.
     assert (found["mean"], found["judged"], found["asked"]) == (100.0, 8, 16)
-    caption = report["judges"][0]["tables"]["scores-overall"]["caption"]
-    assert "The mean leaves out Change Count: not every metric has a number there." in caption
 
 
 def test_labels_by_editor_tell_what_fails(write: Callable[..., Path], editloupe: Program):
@@ -246,19 +242,6 @@ def test_the_mean_of_the_benchmark_s_types_leads_for_data_of_exactly_these_types
         assert (found[0], set(found)) == (leads, {"Mean of all 7 types", "Mean of all samples"})
 
 
-def test_figures_of_areas_by_hand():
-    for x, y, why in (
-        ([], [], "no points"),
-        ([1.0, 2.0], [0.0, 1.0], "2 points"),
-        ([1.0, 2.0, 3.0], [5.0, 5.0, 5.0], "one score"),
-        ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], "one area"),
-    ):
-        cell = correlation(list(zip(x, y, strict=True)))
-        assert (cell.value, cell.more["p"], cell.why) == (None, None, why)
-    names = [area_name(area) for area in (0.0001, 0.0007, 0.008, 0.1, 1.0)]
-    assert names == ["under 0.07 %", "0.07 to 0.8 %", "0.8 to 10 %", "10 % and more", "10 % and more"]
-
-
 def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     write: Callable[..., Path], reported: Callable[..., dict[str, Any]]
 ):
@@ -266,26 +249,14 @@ def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     second = write({("a", IF): BEST, ("b", IF): "(refused)", ("c", IF): BEST}, name="second")
     none = write({("a", IF): "(refused)", ("b", IF): "(refused)"}, name="none")
     together = reported(none, first, second)["together"]
-    told = {r["judge"].removesuffix(", tool"): (r["mean"], r["common"], r["judged"]) for r in together["records"]}
+    told = {r["judge"].removesuffix(", tool"): (r["mean"], r["common"]) for r in together["records"]}
     # A judge without a verdict would leave nothing that all judged.
-    assert told == {"none": (None, 0, 0), "first": (0.0, 1, 2), "second": (100.0, 1, 2)}
-    assert "Without any verdict and not among all: none, tool (IF)." in together["caption"]
+    assert told == {"none": (None, None), "first": (50.0, 0.0), "second": (100.0, 100.0)}
     assert reported(first)["together"] is None
-
-
-def test_samples_of_other_content_do_not_stand_side_by_side(
-    write: Callable[..., Path], reported: Callable[..., dict[str, Any]], editloupe: Program
-):
-    here, there = [edit(id, (0, 0, 9, 9)) for id in "ab"], [edit("a", (0, 0, 9, 9)), edit("b", (0, 0, 10, 9))]
-    first = write({("a", IF): LOST, ("b", IF): LOST}, name="first", samples=here)
-    second = write({("a", IF): BEST, ("b", IF): LOST}, name="second", samples=there)
-    together = reported(first, second)["together"]
-    assert [(r["common"], r["judged"]) for r in together["records"]] == [(1, 2), (1, 2)]
-    assert "1 sample has the same name and other content: left out." in together["caption"]
-    third = write({("z", IF): LOST}, name="third")
-    report = reported(first, third)
-    assert report["together"] is None and "no sample was given to all of them" in report["notes"][0]
-    assert f"> {report['notes'][0]}" in editloupe("report", first, third, "--format", "md")[1]
+    # Other data.
+    third = write({("z", IF): LOST}, name="third", samples=[edit("z")])
+    (note,) = reported(first, third)["notes"]
+    assert "side by side: the judges have no sample in common" in note
 
 
 @pytest.fixture(scope="module")
@@ -338,42 +309,8 @@ def test_plots_for_a_paper_are_written_whatever_is_printed(
     assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
     assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
-    code, out, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
-    assert (code, out, (tmp_path / "none").exists()) == (2, "", False) and "--figures: No plots: they need" in said
-    code, out, _ = editloupe("report", runs["plain"])
-    assert code == 0 and "tables as CSV, and no plots, which need matplotlib" in out and "plots as SVG" not in out
-
-
-def test_a_new_report_removes_what_only_the_old_one_had(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    out = tmp_path / "reports"
-    assert editloupe("report", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    (out / "judge-1" / "mine.txt").write_text("kept")
-    (out / "summary.json").write_text("{}")
-    assert (out / "judge-2" / "scores-overall.csv").is_file() and (out / "side-by-side.csv").is_file()
-    code, _, _ = editloupe("report", runs["plain"], "--out", out)
-    assert code == 0
-    assert not (out / "judge-2").exists() and not (out / "side-by-side.csv").exists()
-    assert [p.name for p in (out / "judge-1").iterdir()] == ["mine.txt"]
-    assert all((out / name).is_file() for name in ("summary.json", "compare.json", "report.json", "scores-overall.csv"))
-    assert editloupe("compare", runs["plain"], runs["oracle"], "--out", out)[0] == 0
-    assert (out / "scores-overall.csv").is_file()
-
-
-def test_a_list_of_files_from_elsewhere_removes_nothing_outside(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    out = tmp_path / "out"
-    out.mkdir()
-    (tmp_path / "mine.txt").write_text("kept")
-    (out / ".files.json").write_text(json.dumps({"report": ["../mine.txt", "nowhere.csv", 3], "x": 1}))
-    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
-    assert (tmp_path / "mine.txt").is_file()
-    (out / ".files.json").write_text("cut off {")
-    assert editloupe("report", runs["plain"], "--out", out)[0] == 0
-    assert "report.md" in json.loads((out / ".files.json").read_text())["report"]
+    code, _, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
+    assert code == 2 and "--figures: No plots: they need" in said
 
 
 def test_what_cannot_be_reported_is_said(

@@ -31,7 +31,6 @@ VERDICTS_ALONE: Json = {"cc": "none", "quality": "none"}
 REMOVE = Edit(edit_type="subject_remove", target="red cup")
 ADD = Edit(edit_type="subject_add", new="lamp", position="left", reference="jar")
 REPLACE = Edit(edit_type="subject_replace", target="cups", new="jar")
-MOVE = Edit(edit_type="position_change", target="red cup", position="left", reference="glass jar")
 COUNT = Edit(edit_type="count_change", target="cup", count=3)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,28 +80,6 @@ def edits(editor: str, correct: int, unwanted: float, no_change: int, of: int = 
             score("no_change", sample, float(i >= of - no_change), editor=editor),
         ]
     return made
-
-
-def test_editors_have_percentages_of_their_judged_images() -> None:
-    made = edits("HIVE", 22, 0.405, 109)
-    table = report(made)["editors"]
-    assert figures(table) == {
-        ("HIVE", "correct", "judge"): pytest.approx(11.0),
-        ("HIVE", "unwanted", "judge"): pytest.approx(40.5),
-        ("HIVE", "no_change", "judge"): pytest.approx(54.5),
-    }
-    (row,) = table.rows
-    assert row.cells[1].text.startswith("11.0 [") and row.cells[1].text.endswith("(200/200)")
-    assert "detector=lmm" in table.caption and "it may have missed one" in table.caption
-    # Without an answer of the detector an image has no score; the others stand.
-    lost = [replace(s, value=None, missing="refused") if s.sample_id == "0" else s for s in made]
-    (row,) = report(lost, "localize")["editors"].rows
-    assert [cell.text.split("(")[-1] for cell in row.cells[1:]] == ["199/200)"] * 3
-    assert row.cells[1].value == pytest.approx(100 * 21 / 199)
-    assert "missed" not in report(made, "given")["editors"].caption
-    typed = [replace(s, dims={"edit_type": "counting" if int(s.sample_id) < 44 else "removal"}) for s in made]
-    # 22 of the first 44, none of the others.
-    assert [row.cells[1].value for row in report(typed)["correct-by-type"].rows] == [50.0, 0.0, 11.0]
 
 
 def published(name: str) -> list[dict[str, str]]:

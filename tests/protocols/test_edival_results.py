@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from editloupe.figures.run import Run
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.results import EDIVAL, followed
 from editloupe.protocols.result_mapping import ResultSaid, read_said
@@ -131,29 +130,6 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     run = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
     assert run["record"]["imported"]["rules"]["like"] == "official"
     assert run["identity"]["options"]["rules"] == {"like": "paper", "chains": "complete"}
-
-
-def test_consistency_and_quality_come_along_and_no_box_is_no_0(folder: Path, editloupe: Program) -> None:
-    nothing = {"object_dinov3_consistency": [], "object_l1_consistency": []}
-    turn = entry(2, object_dinov3_consistency_mean=0.0, object_l1_consistency_mean=0.0, object_details=nothing)
-    base = {"base_image_quality": {"base_image_human_preference_score": 4.5}}
-    # A number off its scale takes no other along.
-    last = entry(3, p99=70.5, contrast=0.4, human_preference_score="high")
-    put(folder / "results" / "bagel" / "multipass" / "0_input_raw.json", {**base, "1": entry(1), "2": turn, "3": last})
-    code, _, err = editloupe(*IMPORT)
-    assert code == 0 and "scores that are not_defined (no box of an unchanged object): 2" in words(err)
-    for metric in ("luminance_p99", "preference"):
-        assert f"{metric} that is no number on its scale): 1" in words(err)
-    found = {
-        (one["metric"], one["turn"]): one["missing"] or one["value"]
-        for one in Run("run").frame().to_dicts()
-        if one["sample"] == "0"
-    }
-    assert [found["object_consistency", n] for n in (1, 2, 3)] == [0.8, "not_defined", "not_defined"]
-    assert [found["background_consistency", n] for n in (1, 2, 3)] == [0.95, 0.95, "not_defined"]
-    assert [found["content_consistency", n] for n in (1, 2)] == [pytest.approx(0.875), 0.95]
-    assert (found["preference", 1], found["preference_change", 1]) == (5.0, 0.5)
-    assert (found["contrast", 3], found["luminance_p99", 3], found["preference", 3]) == (0.4, "not_defined", "unparsed")
 
 
 @pytest.mark.parametrize(

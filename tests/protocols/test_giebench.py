@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars
 import pytest
 
 from editloupe.answers import Choice, OneOf
@@ -17,9 +16,8 @@ from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ReplyError
-from editloupe.protocols.base import make_protocol
 from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
-from editloupe.protocols.giebench.tables import EDIT_TYPES, preservation
+from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -129,34 +127,6 @@ def score(editor: str, sample: str, metric: str, value: float | None, reason: st
     missing = None if value is not None else "not_defined"
     known = {"editor": editor, "sample": sample, "source": sample, "metric": metric}
     return {**known, "value": value, "missing": missing, "reason": reason}
-
-
-def test_preservation_of_correct_edits_stands_beside_that_of_all_and_mse_is_scaled_over_all_editors() -> None:
-    values = {"a": [(1.0, 100.0, 0.9), (0.0, 300.0, 0.5)], "b": [(1.0, 500.0, 0.7), (1.0, None, None)]}
-    rows = [
-        score(editor, str(n), metric, value)
-        for editor, edits in values.items()
-        for n, measured in enumerate(edits)
-        for metric, value in zip(("accuracy", "masked_mse", "masked_ssim"), measured, strict=True)
-    ]
-    rows.append(score("b", "1", "masked_psnr", None, "PSNR is infinite"))
-    metrics = make_protocol("giebench", {"measures": "ssim,psnr,mse"}).metrics[1:]
-    table = preservation(polars.DataFrame(rows, infer_schema_length=None), metrics=metrics)
-    assert table is not None
-    heads = [column.title for column in table.columns]
-    a, b = (dict(zip(heads, line.cells, strict=True)) for line in table.rows)
-    assert (a["SSIM, all"].value, a["SSIM, correct"].value) == (pytest.approx(0.7), 0.9)
-    assert (a["SSIM, correct"].judged, a["SSIM, all"].judged) == (1, 2)
-    assert (b["MSE, correct"].value, b["MSE, correct"].judged, b["MSE, correct"].asked) == (500.0, 1, 2)
-    # The least MSE is 100 and the largest 500, so that 300 is 0.5.
-    assert (a["Inverted MSE, all"].value, a["Inverted MSE, correct"].value) == (0.75, 1.0)
-    assert b["Inverted MSE, all"].value == 0.0 and b["PSNR (dB), all"].value is None
-    for said in ("Inverted MSE is 1 at 100 and 0 at 500", "PSNR is infinite, and counted apart, 1"):
-        assert said in table.caption
-    same = [row for row in rows if row["metric"] != "masked_mse"]
-    same += [score(editor, "0", "masked_mse", 7.0) for editor in values]
-    table = preservation(polars.DataFrame(same, infer_schema_length=None), metrics=metrics)
-    assert table is not None and "All MSE are 7, so that there is no inverted MSE" in table.caption
 
 
 def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, editloupe: Cli) -> None:

@@ -17,8 +17,7 @@ from editloupe.findings import Finding
 from editloupe.protocols.imported import Imported
 from editloupe.protocols.result_mapping import read_said
 from editloupe.protocols.unicbench.results import UNICBENCH
-from tests.data.benchmarks import draw, gedit, imgedit, kris
-from tests.data.benchmarks import write as write_json
+from tests.data.benchmarks import gedit, imgedit, kris
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
@@ -131,30 +130,6 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
     # √(4 · 9) = 6.
     assert "bagel en subject-add O 6.0000 1 6.0000 (1/1) +0.0000" in read.out
     assert editloupe("report", "run")[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("replies", "drawn", "first", "second"),
-    [
-        ({"1082": {"error": "Connection error."}}, True, "backend_failed", "missing_output"),
-        ({"1082": "A: 7\nB: 4\nC: 4", "673": 3, "9": "A: 1\nB: 1\nC: 1"}, False, "off_menu", "unparsed"),
-    ],
-)
-def test_imgedit_replies_that_are_none_are_statuses(
-    editloupe: Program, tmp_path: Path, replies: dict[str, Any], drawn: bool, first: str, second: str
-) -> None:
-    write_json(tmp_path / "results/bagel/result.json", replies)
-    if drawn:
-        draw(tmp_path / "results/bagel/1082.png", 1, edited=True)
-    read = Imports(editloupe, tmp_path, "imgedit", imgedit)
-    assert read.found == {("1082", "overall"): (first, None), ("673", "overall"): (second, None)}
-    assert ("bagel/result.json, key '9': the data has no sample '9'" in read.err) == ("9" in replies)
-
-
-KRIS: dict[str, Any] = {
-    "instruction": "", "explain": "", "consistency_score": 4, "consistency_reasoning": "Same.", "instruction_score": 1,
-    "instruction_reasoning": "Nothing was asked.", "quality_score": 5, "quality_reasoning": None,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(

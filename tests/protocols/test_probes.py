@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
@@ -18,11 +14,10 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Ask, Measure
 from editloupe.values import Sample
-from tests.conftest import final, png
-from tests.protocols.probe_files import IF, VC, draw_probes, picture
+from tests.conftest import final
+from tests.protocols.probe_files import IF, VC, draw_probes
 from tests.setups import open_with, run_over
 
-Cli = Callable[..., tuple[int, str, str]]
 RIGHT_IF, RIGHT_VC = f"right_{IF}", f"right_{VC}"
 
 
@@ -94,44 +89,3 @@ def test_a_truth_is_a_finding_of_kind_key_and_a_verdict_is_right_or_wrong(tmp_pa
         "failure": "wrong_colour", "area": 0.1, "nuisance": None, "trap": None, "twin": None, "scene": "scene 1",
     }  # fmt: skip
     assert len(score.findings) == 2
-
-
-def change_row(folder: Path) -> None:
-    lines = (folder / "metadata.jsonl").read_text().splitlines()
-    row = json.loads(lines[0])
-    row["probe"]["truth"][IF] = "Wrong Action"
-    (folder / "metadata.jsonl").write_text("\n".join([json.dumps(row), *lines[1:]]) + "\n")
-
-
-def change_image(role: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        (folder / f"images/p00-{role}.png").write_bytes(png(picture((1, 2, 3), seed=9)))
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [(change_row, "its row"), (change_image("source"), "its source image"), (change_image("edited"), "its edited image"),
-     (change_image("mask"), "its mask image")],
-)  # fmt: skip
-def test_a_probe_that_was_changed_after_it_was_built_is_not_judged(
-    tmp_path: Path, change: Callable[[Path], None], what: str, editloupe: Cli
-) -> None:
-    folder = draw_probes(tmp_path / "p", ["flawless", "no_edit"])
-    change(folder)
-    loaded = load(folder, store=ImageStore())
-    assert [sample.id for sample in loaded.samples] == ["p01"]
-    (row,) = loaded.rejected
-    assert (row.id, row.kind) == ("p00", "changed_probe")
-    assert (
-        f"p00: the probe was changed after it was built: {what}. " in row.message
-        and "build the probes again" in row.message
-    )
-    backend = always(*FLATTERS)
-    outcome = judged(folder, tmp_path / "run", backend)
-    assert len(backend.requests) == 2  # of p01 alone
-    assert values(outcome.scores, RIGHT_IF) == {"p01": 0.0, "p00": "input_error"}
-    code, said, _ = editloupe("check", folder, "--format", "json")
-    (problem,) = (one for one in json.loads(said)["problems"] if one["severity"] == "error")
-    assert code == 1 and (problem["sample"], problem["kind"]) == ("p00", "changed_probe") and what in problem["message"]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from editloupe.traces.read import read_trace
 from tests.runs.test_resume import talker
-from tests.setups import open_with, run_over, summaries
+from tests.setups import means_of, open_with, run_over
 
 
 def png(width: int, height: int) -> bytes:
@@ -97,7 +97,7 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
     for line, told in [(20, "JSON"), (21, "instruction"), (22, "instruction"), (23, "NaN"), (24, "rgba.png")]:
         assert any(f"line {line}" in reason and told in reason for reason in reasons), (line, told, sorted(reasons))
     assert outcome.asked == len(BAD) + len(ODD) + 5
-    cell = summaries(outcome)[0].micro["instruction_following"]
+    cell = means_of(outcome)["instruction_following"]
     assert (cell.judged, cell.asked) == (len(ODD), outcome.asked)
     for name, told in (
         ("moving.gif", "Edited Image: first of 2 frames"),

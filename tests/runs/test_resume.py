@@ -20,7 +20,7 @@ from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
 from tests.conftest import LOOK, final, pixels
-from tests.setups import open_with, run_over, summaries
+from tests.setups import means_of, open_with, run_over
 
 Edits = Callable[..., Path]
 Program = Callable[..., tuple[int, str, str]]
@@ -94,7 +94,7 @@ def test_a_broken_file_costs_only_its_own_sample_and_is_judged_once_it_is_mended
     outcome = run(talker(), folder, out)
     (failed,) = [f for f in outcome.findings if f.status != "ok"]
     assert (failed.sample_id, failed.status, "s01.png" in failed.reason) == ("s01", "input_error", True)
-    mean = summaries(outcome)[0].micro["instruction_following"]
+    mean = means_of(outcome)["instruction_following"]
     assert (mean.judged, mean.asked) == (2, 3)
     file.write_bytes(whole)
     lmm = talker()

@@ -23,7 +23,7 @@ from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
 from tests.conftest import final
-from tests.service.loopback_judge import Client, edit, inline, needs_extra, number_of, png, serving, slow
+from tests.service.loopback_judge import Client, edit, inline, needs_extra, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
 Cli = Callable[..., tuple[int, str, str]]
@@ -326,33 +326,3 @@ def test_the_command_serves_and_stops_when_told(tmp_path: Path) -> None:
     assert process.returncode == 0, told
     assert "Traceback" not in told
     assert len((out / "findings.jsonl").read_text().splitlines()) == 1
-
-
-def test_what_is_under_way_is_finished_at_shutdown(tmp_path: Path) -> None:
-    gate = threading.Event()
-
-    def held(request: Request) -> Any:
-        gate.wait(20)
-        return final("Wrong Action", f"this is mug {number_of(request)}")
-
-    with ThreadPoolExecutor(2) as clients:
-        with serving(tmp_path / "run", held, criteria=("if",)) as client:
-            asked = clients.submit(client.ask, "/v1/judge", edit(1))
-            until(lambda: client.service.running == 1)
-            threading.Timer(0.5, gate.set).start()
-        status, _, said = asked.result()
-    assert (status, said["findings"][0]["label"]) == (200, "Wrong Action")
-
-
-def test_a_wrong_option_is_named_before_anything_is_served(editloupe: Cli) -> None:
-    needs_extra()
-    for option, value, told in (
-        ("--root", "nowhere", "--root nowhere: is not a folder"),
-        ("--token-file", "nowhere", "--token-file nowhere cannot be read"),
-        ("--backend", "no-such/model", "unknown backend"),
-        ("--mode", "guess", "Input should be 'tool', 'oracle' or 'plain'; found 'guess'"),
-        ("--host", "203.0.113.1", "cannot listen at"),
-    ):
-        code, _, said = editloupe("serve", "--out", "run", option, value)
-        assert code == 2 and told in said
-        assert not Path("run").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
+from tests.viewer.browsing import served
 from tests.viewer.runs import make_run
 
 
@@ -23,12 +24,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(run: Path) -> Iterator[Viewer]:
     """The run, served on a free port of loopback."""
-    with Viewer(Site.of([RunReader(run, live=True)], live=True)) as viewer:
-        thread = threading.Thread(target=viewer.serve_forever, daemon=True)
-        thread.start()
+    with served(run) as viewer:
         yield viewer
-        viewer.shutdown()
-        thread.join(5)
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +34,9 @@ def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "pages"
     export(Site.of([RunReader(run)]), out)
     return out
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    """The run, to be changed."""
+    return Path(shutil.copytree(run, tmp_path / "copy"))

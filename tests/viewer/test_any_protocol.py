@@ -231,17 +231,3 @@ def test_a_run_has_all_its_pages(made_by: str, tmp_path: Path) -> None:
         assert page.count('<section class="verdict"') == len(sample.findings)
         assert "cannot be shown" not in page and "an intermediate question" not in page
     assert len(rows_of(site)) == len(site.runs[0].reader.samples())
-
-
-def test_ratings_are_shown_whether_their_column_names_the_metric_by_id_or_short(edits: Path, tmp_path: Path) -> None:
-    for name in ("source", "first"):
-        (tmp_path / f"{name}.png").write_bytes((edits / f"{name}.png").read_bytes())
-    row = {"id": "s", "source_file_name": "source.png", "edited_file_name": "first.png", "instruction": "Make it red."}
-    rated = row | {"human_if_ann": "Wrong Action", "human_instruction_following_ben": "Flawless Execution"}
-    (tmp_path / "metadata.jsonl").write_text(json.dumps(rated) + "\n")
-    setup = open_setup(RunConfig(path=tmp_path, judge=JudgeConfig(backend=ScriptedLMM([final("x")])), concurrency=1))
-    drive(setup, tmp_path / "run")
-    grid = page_of(tmp_path / "run").partition('<table class="labels">')[2].partition("</table>")[0]
-    words = " ".join(re.sub(r"<[^>]*>", " ", grid).split())
-    assert "Question Answer ann person ben person Instruction Following" in words
-    assert "Wrong Action Flawless Execution Visual Consistency" in words

@@ -113,7 +113,7 @@ def test_a_call_that_the_cache_answered_has_a_badge_and_no_remark(tmp_path: Path
 )
 def test_a_page_opens_at_a_target_under_one_percent(tmp_path: Path, box: tuple[int, ...], opens: bool) -> None:
     page = page_of(tmp_path, judge("one", [final("Wrong Action")]), box=box)
-    found = re.search(r'data-home="([^"]*)" data-home-name="the target"', page)
+    found = re.search(r'data-home="([^"]*)"', page)
     assert found is not None and ("data-home-opens" in page) == opens
     shares = [float(v) for v in found[1].split()]
     assert shares == pytest.approx([box[0] / 320, box[1] / 240, box[2] / 320, box[3] / 240])

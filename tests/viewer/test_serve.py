@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import shutil
 import socket
 from pathlib import Path
 
@@ -114,9 +113,7 @@ def test_nothing_but_pages_pictures_and_traces_can_be_read(server: Viewer, targe
     assert ask(server, target)[0] == 404
 
 
-def test_a_link_out_of_the_run_folder_is_not_followed(run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+def test_a_link_out_of_the_run_folder_is_not_followed(copy: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"\x89PNG secret")
     sha = "ab" * 32
@@ -143,10 +140,8 @@ def test_a_port_that_is_taken_is_told(run: Path) -> None:
             Viewer(Site.of([RunReader(run)]), port=port)
 
 
-def test_a_run_that_grows_is_followed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_grows_is_followed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("editloupe.viewer.reader._LOOK_S", 0.0)
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
     path = copy / "findings.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:5]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from editloupe.build.probes.trial import FIGURES, SMALL, Trial, TrialFigure, TriedJudge, plain
 from editloupe.data.probes import FAILURES
 from editloupe.figures import render
-from editloupe.figures.report import table_files, write_files
+from editloupe.figures.write import table_files, write_files
 from editloupe.stats.bootstrap import DRAWING, Drawing, aggregate
 from editloupe.stats.table import NONE, Cell, Column, Row, Table, estimated, label_columns, words
 from editloupe.stats.threshold import Threshold
@@ -66,7 +66,7 @@ def markdown(found: Trial, made: list[Table]) -> str:
 def write_trial(found: Trial, made: list[Table], folder: Path) -> list[Path]:
     """Write trial.md, trial.json and a CSV a table. Raises StorageError."""
     whole = [("trial.md", markdown(found, made)), ("trial.json", render.json_text(to_json(found, made)))]
-    return write_files([*whole, *table_files(made)], folder, kind="trial")
+    return write_files([*whole, *table_files(made)], folder)
 
 
 def _figures(found: Trial, drawing: Drawing) -> Table:

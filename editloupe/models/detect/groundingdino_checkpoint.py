@@ -59,22 +59,22 @@ def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.T
     made: dict[str, torch.Tensor] = {}
     unknown: list[str] = []
     for name, tensor in original.items():
-        target = None if _SKIPPED.fullmatch(name) else _hub_name(name)
-        if target and "{}" in target:
-            for part, third in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
-                made[target.format(part)] = third.clone()
-        elif target:
-            made[target] = tensor
-        elif not _SKIPPED.fullmatch(name):
+        if _SKIPPED.fullmatch(name):
+            continue
+        if not (target := _hub_name(name)):
             unknown.append(name)
+        elif "{}" in target:
+            thirds = zip(("query", "key", "value"), tensor.chunk(3), strict=True)
+            made |= {target.format(part): third.clone() for part, third in thirds}
+        else:
+            made[target] = tensor
     return made, unknown
 
 
 def _hub_name(name: str) -> str:
     """Return a tensor's name on the hub, with {} for query, key and value; "" where GroundingDINO has no such tensor."""
     parts = _NUMBER.sub("#", name).replace("in_proj_", "in_proj.").split(".")
-    ends = (end for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in _names())
-    end = next(ends, None)
+    end = next((end for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in _names()), None)
     target = "" if end is None else ".".join([_names()[".".join(parts[:end])], *parts[end:]])
     for number in _NUMBER.findall(name):
         target = target.replace("#", number, 1)
@@ -114,16 +114,10 @@ def config_of(original: Mapping[str, torch.Tensor]) -> Any:
     }  # fmt: skip
     levels, d_model = sides("transformer.level_embed")
     heads = sides("transformer.encoder.layers.0.self_attn.attention_weights.bias")[0] // (levels * _POINTS)
-    both: dict[str, Any] = {}
+    both: dict[str, Any] = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
     for part in ("encoder", "decoder"):
         both[f"{part}_layers"] = layers(f"transformer.{part}.layers")
-        both[f"{part}_attention_heads"] = heads
         both[f"{part}_ffn_dim"] = sides(f"transformer.{part}.layers.0.linear1.bias")[0]
-    return GroundingDinoConfig(
-        backbone_config=SwinConfig(**swin, out_features=["stage2", "stage3", "stage4"]),
-        text_config=BertConfig(**bert),
-        d_model=d_model,
-        num_queries=sides("transformer.tgt_embed.weight")[0],
-        num_feature_levels=levels,
-        **both,
-    )
+    backbone = SwinConfig(**swin, out_features=["stage2", "stage3", "stage4"])
+    both |= {"d_model": d_model, "num_feature_levels": levels, "num_queries": sides("transformer.tgt_embed.weight")[0]}
+    return GroundingDinoConfig(backbone_config=backbone, text_config=BertConfig(**bert), **both)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from editloupe.models.detect.base import Detection, DetectionResult, clean_box
 from editloupe.models.devices import Device
 from editloupe.models.weights import digest_of, find_file
 
-BOX_THRESHOLD: Final = 0.35
-TEXT_THRESHOLD: Final = 0.25
-"""Those of the package's own examples."""
+BOX_THRESHOLD, TEXT_THRESHOLD = 0.35, 0.25  # those of the package's own examples
 _Item: TypeAlias = tuple[RGB, str, float, float]
 """An image, a phrase, the least scores of a box and of a word."""
 
@@ -43,17 +41,15 @@ class GroundingDinoPy(Network[_Item, DetectionResult, LoadedModel]):
     def __call__(
         self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None
     ) -> list[DetectionResult]:
-        box = BOX_THRESHOLD if box_threshold is None else box_threshold
-        text = TEXT_THRESHOLD if text_threshold is None else text_threshold
         self._ready()
-        return self._batcher.map((rgb, phrase, box, text) for rgb in images)
+        box, text = (BOX_THRESHOLD if box_threshold is None else box_threshold), text_threshold
+        return self._batcher.map((rgb, phrase, box, TEXT_THRESHOLD if text is None else text) for rgb in images)
 
     def _load(self, device: Device) -> LoadedModel:
         try:
             model = self._package.load_model(str(self._config), str(self._weights), device=device.name)
         except Exception as error:
-            where = f"detector groundingdino-py={self._config},{self._weights}"
-            raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
+            raise ConfigError(f"{self.name}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
         return LoadedModel(model=model, device=Device(device.name, half=False))
 
     def _run(self, items: list[_Item]) -> list[DetectionResult]:
@@ -61,11 +57,12 @@ class GroundingDinoPy(Network[_Item, DetectionResult, LoadedModel]):
         height, width = rgb.shape[:2]
         seen = self._package.Model.preprocess_image(np.ascontiguousarray(rgb[..., ::-1]))
         given = fitting(lambda: self._package.predict(loaded.model, seen, phrase, *least, device=loaded.device.name))
-        detections = []
-        for (cx, cy, w, h), score, words in zip(given[0].tolist(), given[1].tolist(), given[2], strict=True):
-            corners = ((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)
-            if (box := clean_box(corners, width=width, height=height)) is not None:
-                detections.append(Detection(box=box, score=score, label=words))
+        detections = [
+            Detection(box=box, score=score, label=words)
+            for (cx, cy, w, h), score, words in zip(given[0].tolist(), given[1].tolist(), given[2], strict=True)
+            for corners in [((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)]
+            if (box := clean_box(corners, width=width, height=height)) is not None
+        ]
         detections.sort(key=lambda d: (-d.score, *d.box))
         return [DetectionResult(detections=tuple(detections), width=int(seen.shape[-1]), height=int(seen.shape[-2]))]
 
@@ -75,8 +72,9 @@ def open_detector(weights: str | None, device: str) -> GroundingDinoPy:
     """Return the detector of CONFIG,WEIGHTS, not yet loaded. Raises ConfigError, MissingExtra without the package."""
     config, _, file = (weights or "").partition(",")
     if not Path(config).expanduser().is_file():
-        expected = "expected groundingdino-py=CONFIG,WEIGHTS, such as GroundingDINO_SwinT_OGC.py of the package"
-        raise ConfigError(f"detector groundingdino-py={weights or ''}: {expected}; found no file {config!r}")
+        raise ConfigError(
+            f"detector groundingdino-py={weights or ''}: expected groundingdino-py=CONFIG,WEIGHTS; found no file {config!r}"
+        )
     try:
         import groundingdino.util.inference as package
     except ImportError as error:

@@ -38,7 +38,7 @@ _EDITORS: Final = {
 _AP: Final[Mapping[str, Mapping[str, Any]]] = {
     "AP": {}, "AP50": {"iou": 0.5}, "AP75": {"iou": 0.75}, "AP_M": {"area": "medium"}, "AP_L": {"area": "large"},
 }  # fmt: skip
-"""Title of a figure → arguments of `Precision.ap`."""
+"""Title of a figure → arguments of `average_precision`."""
 _DETECTION: Final = (
     *(Average(title=t, arguments=of, keys={"classes": "agnostic", "figure": t}, by_class=False) for t, of in _AP.items()),
     *(Average(title=f"{t}, by op", arguments=of, keys={"classes": "aware", "figure": t}) for t, of in _AP.items()),

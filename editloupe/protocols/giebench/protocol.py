@@ -205,19 +205,11 @@ class GIEBench(BaseProtocol):
         """Return 1 where the answer is the key's, 0 where it is another."""
         given, key = known.finding(ACCURACY, sample), known.finding(KEY, sample)
         said, right = (None if finding is None else finding.answer for finding in (given, key))
-        dims = {**_dims(sample), **self._places(sample)}
+        dims = _dims(sample)
         if given is None or key is None or not isinstance(said, Choice) or not isinstance(right, Choice):
             # What is missing is the key, or else the answer.
             return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
         return _score(sample, ACCURACY, float(said.name == right.name), findings=(given.task_id, key.task_id), dims=dims)
-
-    def _places(self, sample: Sample) -> dict[str, int | None]:
-        """Return the place of the right option, from 1, in the data and as shown, and how many options there are."""
-        question = _question(sample)
-        if isinstance(question, str):
-            return {"key_in_data": None, "key_as_shown": None, "options": None}
-        as_shown = self._order(sample, question).index(question.key) + 1
-        return {"key_in_data": question.key + 1, "key_as_shown": as_shown, "options": len(question.options)}
 
     def _order(self, sample: Sample, question: MultipleChoice) -> tuple[int, ...]:
         given = self.options.shuffle_options

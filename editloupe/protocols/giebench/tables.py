@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
-from editloupe.stats.choices import positions
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
 from editloupe.stats.ranks import inverted
 from editloupe.stats.spec import TableSpec
@@ -42,7 +41,7 @@ edit_type_name: Final = Names(ALIASES)
 
 
 def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return Table 2, the places of the keys and, where something is measured, Table 3.
+    """Return Table 2 and, where something is measured, Table 3.
 
     measures: the metrics of what is measured.
     """
@@ -61,7 +60,7 @@ def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], 
         caption="The paper's Overall is the mean of all samples. It counts an abstention as wrong: abstain=wrong does so.",
     )
     of_measures = [partial(preservation, metrics=chosen)] if chosen else []
-    return (by_type, partial(positions, metric=ACCURACY), *of_measures)
+    return (by_type, *of_measures)
 
 
 def preservation(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:

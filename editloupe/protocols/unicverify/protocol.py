@@ -13,7 +13,7 @@ Differs:
 - Eq. 6 has no value where the reference has no task, as in a No Edit pair; the paper prints numbers there;
 - when two tasks are the same is open in the paper: a model matches them, or equal texts (`matching`);
 - which pair is a Hallucination by the model is open too (`hallucination`);
-- rules may settle No Edit without a model (`rules`).
+- a rule may settle No Edit in place of a model (`rules`).
 
 Not covered:
 - the third kind of noise, bad anatomy and low aesthetics, and the training of the verifier.
@@ -97,8 +97,8 @@ class UnicVerifyOptions(Options):
     """Eq. 6: what an extra task costs, in tasks."""
     hallucination: Literal["any", "all"] = "any"
     """any: one task that was left out or added makes a changed pair a Hallucination. all: only if no task was done."""
-    rules: Literal["off", "first", "only"] = "off"
-    """first: what shows the same by a rule on pixels is No Edit, and no model is asked. only: no model is asked at all."""
+    rules: Literal["off", "only"] = "off"
+    """only: what shows the same by a rule on pixels is No Edit, and no model is asked at all."""
     no_edit: Annotated[Words, AfterValidator(_methods)] = ("lmm", DIFFERENCES, SSIM)
     """Ways to find No Edit that the report compares, comma-separated: lmm, differences, ssim."""
     ssim_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.95
@@ -112,7 +112,6 @@ class Verified:
     changed: bool
     restated: str = ""
     """What was done; "" where nothing was, or nobody said."""
-    by: Literal["lmm", "rule"]
     finding: Finding
 
 
@@ -173,13 +172,7 @@ class UnicVerify(BaseProtocol):
                 yield self._measure(sample, name)
             if self.options.rules == "only":
                 continue
-            ruled = self._rule(sample, known)
-            if self.options.rules == "first" and (ruled is None or ruled.value == 0):
-                continue
-            verify = self._verification(
-                sample, rests_on=() if self.options.rules == "off" or ruled is None else (ruled.task_id,)
-            )
-            yield verify
+            yield self._verification(sample)
             found = self._verified(sample, known)
             if self.parses and found is not None and found.changed and found.restated:
                 for part, text in self._references(sample).items():
@@ -199,7 +192,7 @@ class UnicVerify(BaseProtocol):
             "edit_type": sample.edit_type,
             "class": people or (label if isinstance(label, str) else None),
             "human_class": people,
-            "settled_by": None if found is None else found.by,
+            "settled_by": None if found is None else "rule" if self.options.rules == "only" else "lmm",
             "reference": None if reference is None else written,
         }
         score = partial(Score, sample_id=sample.id, editor=sample.editor, dims=dims)
@@ -231,17 +224,14 @@ class UnicVerify(BaseProtocol):
 
     def _verified(self, sample: Sample, known: Known) -> Verified | None:
         """Return what settles whether an edit changed anything; None while nothing does."""
-        rules, ruled = self.options.rules, self._rule(sample, known)
-        if rules != "off" and ruled is not None and ruled.value is not None and (rules == "only" or ruled.value == 0):
-            return Verified(changed=ruled.value > 0, by="rule", finding=ruled)
+        if self.options.rules == "only":
+            ruled = known.finding(DIFFERENCES, sample)
+            return None if ruled is None or ruled.value is None else Verified(changed=ruled.value > 0, finding=ruled)
         finding = known.finding(VERIFICATION, sample)
         said = None if finding is None else said_of(finding.answer)
         if finding is None or said is None:
             return None
-        return Verified(changed=said[0], restated=said[1] if said[0] else "", by="lmm", finding=finding)
-
-    def _rule(self, sample: Sample, known: Known) -> Finding | None:
-        return None if self.options.rules == "off" else known.finding(DIFFERENCES, sample)
+        return Verified(changed=said[0], restated=said[1] if said[0] else "", finding=finding)
 
     def _class(self, sample: Sample, found: Verified | None, known: Known) -> str | Missing:
         """Return an edit's class, or why it has none."""
@@ -298,7 +288,7 @@ class UnicVerify(BaseProtocol):
         found = {} if reference is None else {"": reference}
         return found if reference == sample.instruction else {**found, AS_ASKED: sample.instruction}
 
-    def _verification(self, sample: Sample, rests_on: tuple[str, ...]) -> Ask:
+    def _verification(self, sample: Sample) -> Ask:
         images = {"Original Image": sample.source, "Edited Image": sample.edited}
         return Ask(
             protocol=self.name,
@@ -310,7 +300,6 @@ class UnicVerify(BaseProtocol):
             tools=self.tools,
             answer=VERIFICATION_ANSWER,
             budget=self.budget,
-            rests_on=rests_on,
             blocked=missing_output(sample),
         )
 

@@ -30,11 +30,7 @@ def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[
 
     means: ids of the metrics of which a mean says something. Of the classes, which have no order, it says nothing.
     """
-    settled = {
-        "off": "",
-        "first": " No Edit was settled by a rule on pixels where it could be, without a model (rules=first).",
-        "only": " A rule on pixels alone says what changed; no model was asked (rules=only).",
-    }
+    settled = {"off": "", "only": " A rule on pixels alone says what changed; no model was asked (rules=only)."}
     by_class = TableSpec(
         title="Verification, by class",
         name="verification",
@@ -98,8 +94,6 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
     """
     said = _said(frame.to_dicts(), threshold)
     asked = rows_of(frame, "is_changed")
-    ruled = sum(row.get("settled_by") == "rule" for row in asked)
-    unasked = f" {ruled} pairs were settled by the rule, and the LMM was not asked about them." if ruled else ""
     people = "people" in said
     left = _unclassed(asked) if people else ""
     truth = said.get("people" if people else "lmm", {})
@@ -126,7 +120,7 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
         ],
         by=("way",),
         shown={"way": {name: text.format(threshold) for name, text in _WAYS.items()}},
-        caption=(f"Against {'people' if people else 'the LMM, where it was asked'}.{left}{unasked} {_INTERVALS}",),
+        caption=(f"Against {'people' if people else 'the LMM'}.{left} {_INTERVALS}",),
     )
 
 

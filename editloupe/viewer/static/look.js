@@ -16,7 +16,6 @@ window.editloupeLook = (compare, goThere) => {
     view: { zoom: 1, x: 0.5, y: 0.5 },
     there: { on: "", back: null }, // what the view is on, in words; where it was before
     home: compare?.dataset.home?.split(" ").map(Number), // the place that the page is about, as shares
-    homeName: compare?.dataset.homeName,
   };
   const there = look.there;
 
@@ -78,7 +77,7 @@ window.editloupeLook = (compare, goThere) => {
   };
 
   // A place that small is seen with its surroundings.
-  look.goHome = () => { there.on = look.homeName; look.focusOn(...look.home, 1, 1, 1 / 3, 8); };
+  look.goHome = () => { there.on = "the target"; look.focusOn(...look.home, 1, 1, 1 / 3, 8); };
 
   // Closer: at the pointer, else at the place that the page is about where it is in view, else in the middle.
   look.closer = () => {
