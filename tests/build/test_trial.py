@@ -280,7 +280,7 @@ def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     with OpenAIServer(flatters) as server:
         code, told, _ = judge(editloupe, server.url)
         assert len(server.seen) == 2  # about p02 alone
-    told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain", "--full")[1].split())
+    told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain")[1].split())
     assert code == 3 and "p00: the probe was changed after it was built: its row" in told
     store = RunStore.read(Path("runs/plain"))
     assert {f.status for f in store.findings.values() if f.sample_id != "p02"} == {"input_error"}
