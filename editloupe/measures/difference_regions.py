@@ -1,4 +1,4 @@
-"""Detects the differences between two images without words: a place, an operation by rule, and a confidence each."""
+"""What differs between two images, without words: places with an operation by rule and a confidence; how much in all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from editloupe.answers import Record
+from editloupe.answers import Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.differences import CLEAR, LARGE_SHARE, LEAST_COMPARED_PX, Differences, Region, localize
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.standing import ChangedPlace, place
+from editloupe.imaging.unchanged import change
 from editloupe.measures.base import BaseMeasure, Measured
 from editloupe.measures.pair import WholeArgs, whole_pair
+from editloupe.scores import Interval, Metric
 from editloupe.values import Box, Json
 
 Op: TypeAlias = Literal["ADD", "EDIT", "REMOVE"]
@@ -127,3 +129,26 @@ def _said(found: Differences, whole: tuple[str, ...], kept: int, left_out: int) 
         return "the images are pixel-identical"
     counts = [f"{n} {words[n == 1]}" for n, words in ((kept, _DIFFER), (left_out, _FAINT)) if n]
     return "; ".join((*counts, *whole)) or "nothing differs beyond what saving a picture again leaves"
+
+
+class DifferenceShare(BaseMeasure):
+    """The share of the image that differs, 0 to 1. 0: both show the same, but for what saving a picture again leaves."""
+
+    name = "differences"
+    Args = WholeArgs
+    metric = Metric(
+        id="differences",
+        name="Share of the image that differs",
+        short="Differs",
+        domain=Interval(low=0, high=1),
+        better=None,
+        unit="of the image",
+    )
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the share. Raises MeasureError if a picture is missing, or too little can be compared."""
+        source, edited = whole_pair(images)
+        found = change(source, edited)
+        if found is None:
+            raise MeasureError("too few pixels can be compared to tell a difference from noise")
+        return Measured(answer=Number(value=found.share), reason=found.how, data=found.data)

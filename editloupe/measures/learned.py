@@ -1,4 +1,4 @@
-"""Measures by networks with weights: CLIP, DINO, CLIP of a text, LPIPS.
+"""Measures by networks with weights: CLIP, DINO, CLIP of a text, LPIPS, an aesthetic head (UnicEdit, E), HPSv3 (EdiVal).
 
 Without weights they say why they have no value.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
-from editloupe.errors import MeasureError
+from editloupe.errors import ConfigError, MeasureError
 from editloupe.imaging.masked import inside, outside
 from editloupe.imaging.warp import aligned
 from editloupe.measures import base
@@ -21,6 +21,7 @@ from editloupe.measures.base import Measured
 from editloupe.measures.pair import PairArgs, check_kept, compared, cosine, pictures, told
 from editloupe.models.features.base import Features, Patches
 from editloupe.models.lpips import SMALLEST_SIDE
+from editloupe.models.preference import Preference
 from editloupe.scores import Interval, Metric, Real
 
 
@@ -129,6 +130,46 @@ class LPIPSMeasure(base.BaseMeasure):
             raise MeasureError(f"{width}×{height} px is smaller than LPIPS needs ({SMALLEST_SIDE} px a side)")
         edited = pair.edited if pair.kept is None else np.where(pair.kept[..., None], pair.edited, pair.source)
         return pair.answered(Number(value=network(pair.source, edited, pair.kept)))
+
+
+class Aesthetic(base.BaseMeasure):
+    """The score that an aesthetic head gives to CLIP's vector of an image, of two to the edited one (higher is better)."""
+
+    name = "aesthetic"
+    needs = ("aesthetic", "clip")
+    Args = base.Args
+    metric = Metric(id="aesthetic", name="Aesthetics", domain=Real(), source="E")
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the score. Raises MeasureError where the head does not fit to CLIP, and ModelAbsent without weights."""
+        rgb = images["edited"] if "edited" in images else base.only(images)
+        head, encoder = models.get("aesthetic"), models.get("clip")
+        try:
+            score = head(encoder([rgb], [None])[0])
+        except ConfigError as error:
+            raise MeasureError(str(error), status="input_error") from error
+        return Measured(answer=Number(value=score), reason=f"{head.name} over {encoder.name}")
+
+
+class HumanPreference(base.BaseMeasure):
+    """The mean score that a model of preference gives to one image (higher is better). Its σ stands in the reason."""
+
+    name = "preference"
+    needs = ("preference",)
+    metric = Metric(id="preference", name="Human preference", short="HPS", domain=Real(), source="2.4")
+
+    class Args(base.Args):
+        """What the image is scored as."""
+
+        prompt: str
+        """What the image was asked for; "" for the image alone."""
+
+    def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
+        """Return the mean. Raises MeasureError unless there is one image that the model scores, and ModelAbsent."""
+        rgb = base.only(images)
+        model: Preference = models.get("preference")
+        found = model(rgb, args.prompt)
+        return Measured(answer=Number(value=found.mean), reason=f"σ {found.sigma:.4g}", data={"sigma": found.sigma})
 
 
 def _pooled(kept: np.ndarray[Any, np.dtype[np.bool_]], grid: int, *, pure: bool) -> Patches:

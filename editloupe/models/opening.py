@@ -175,7 +175,7 @@ CLIP: Final = Opener(
 )
 """GIE-Bench's own."""
 CLIP_TEXT: Final = replace(
-    CLIP, name="CLIP with a text part", families={"clip": "CLIP"}, model="features.text:ClipTexts", part="texts"
+    CLIP, name="CLIP with a text part", families={"clip": "CLIP"}, model="features.transformers:ClipTexts", part="texts"
 )
 FEATURES: Final = replace(CLIP, name="image encoder", need="an image encoder", families=FAMILIES)
 DINO: Final = replace(

@@ -1,6 +1,7 @@
-"""`grounding`: where is what a phrase names? Boxes in the text, the boxes drawn, and a close look at the best.
+"""The two tools that ask an object detector: `grounding` shows what a phrase names, `detect_object` answers in words alone.
 
-The Grounding tool of DLEBench (section 4.2), which is GroundingDINO. The tiles and the pictures are ours.
+Grounding is DLEBench's tool (section 4.2), which is GroundingDINO; the tiles and the pictures are ours. The name and the
+arguments of `detect_object` are from DLEBench's dialogues (Tables 11 and 12); section 4.2 has no such tool.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.geometry import expand
 from editloupe.models.detect.base import Detector
-from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
+from editloupe.models.detect.search import MAX_PHRASE, Search, cleaned, search
 from editloupe.models.upscale.base import Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ImageArgs
 from editloupe.tools.crops import CropTool, add_view, open_crop_upscaler, show_crop
-from editloupe.tools.search import LISTED, facts, observation_lines
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, Tolerance
-from editloupe.values import Json, View
+from editloupe.values import ImageRef, Json, View
 
+LISTED: Final = 10
+"""Boxes that are written out and drawn; the rest are counted."""
 _CONTEXT: Final = 0.5
 """The crop's sides are 1.5 times the box's: a close look, since the picture with the boxes shows the surroundings."""
 
@@ -84,3 +86,110 @@ class Grounding(CropTool):
         if crop.by:
             data["enlarged"] = dict(crop.by)
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
+
+
+class DetectObject:
+    """Asks an object detector for a name; see docs/tools.md for what a miss means."""
+
+    name: ClassVar[str] = "detect_object"
+    repeatable: ClassVar[bool] = True
+    computes: ClassVar[bool] = True
+    description: ClassVar[str] = (
+        "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
+        "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
+    )
+    tolerance: ClassVar[Tolerance] = LEARNED
+
+    class Args(ImageArgs):
+        detect_object_name: str = Field(
+            min_length=1, max_length=MAX_PHRASE, description='The object in a few words: for example "red mug".'
+        )
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = detector
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> DetectObject:
+        """Return the tool with the detector that the settings name. Raises ModelAbsent and ConfigError."""
+        return cls(models.get("detect", settings.detector, device=settings.device))
+
+    @property
+    def version(self) -> str:
+        return f"3; {self.detector.version}"
+
+    def prepare(self) -> None:
+        """Load the detector now. Raises ConfigError."""
+        models.prepare(self.detector)
+
+    def describe(self) -> tuple[str, ...]:
+        """Return the detector with what it was loaded for."""
+        return (models.describe(self.detector),)
+
+    def __call__(self, args: Args, context: ToolContext) -> Observation:
+        name = context.named(args.target_image)
+        image = context.image(name)
+        result = search(self.detector, context.images.array(image), cleaned(args.detect_object_name))
+        return Observation(
+            text="\n".join(observation_lines(result, self.detector, name=name, image=image)),
+            data=facts(result, self.detector),
+        )
+
+
+def observation_lines(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
+    """Return what the LMM reads: how many were found and where, or what was searched in vain."""
+    where = f"{name!r} ({image.width}×{image.height} px)"
+    if not result.detections:
+        return [
+            f"No {result.phrase!r} found in {where}: no box reached the score {detector.threshold:.2f}. "
+            f"Searched by {detector.name}: {_searched(result)}.",
+            "That does not show that it is absent: small, partly hidden or unusual things are missed. Look with zoom_in at "
+            "the place where it should be.",
+        ]
+    total = len(result.detections)
+    lines = [
+        f"{result.phrase!r} in {where}: {total} found with a score of {detector.threshold:.2f} or more by {detector.name}."
+    ]
+    if result.tiles:
+        lines.append(
+            f"Only on a second look: nothing in the whole image, these in tiles ({_searched(result)}). An object that a "
+            "tile's border cuts may be listed in parts."
+        )
+    for number, found in enumerate(result.detections[:LISTED], start=1):
+        box = list(found.box.to_thousandths(width=image.width, height=image.height))
+        matched = f", matched {found.label!r}" if found.label and found.label != result.phrase else ""
+        size = f"{found.box.width:.0f}×{found.box.height:.0f} px"
+        lines.append(f"{number}: bbox {box}, {size}, score {found.score:.2f}{matched}.")
+    if total > LISTED:
+        lines.append(f"{total - LISTED} more with lower scores are not listed.")
+    lines.append(
+        "Boxes are [x0, y0, x1, y1] in thousandths of width and height. A score is the detector's opinion: a box may hold "
+        "something else, one object may have two boxes, and a detector can miss some."
+    )
+    return lines
+
+
+def facts(result: Search, detector: Detector) -> dict[str, Json]:
+    """Return the same for programs: boxes in px, and which detector ("detector", versions) computed where ("device")."""
+    return {
+        "phrase": result.phrase,
+        "found": len(result.detections),
+        "detections": [
+            {"box": [round(v, 2) for v in d.box], "score": round(d.score, 4), "label": d.label} for d in result.detections
+        ],
+        "threshold": detector.threshold,
+        "detector": detector.version,
+        **models.computed(detector),
+        "whole": list(result.whole),
+        "tiles": [list(tile.ints()) for tile in result.tiles],
+        "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
+    }
+
+
+def _searched(result: Search) -> str:
+    text = f"the whole image at {result.whole[0]}×{result.whole[1]} px"
+    if result.tiles and result.tile_seen is not None:
+        tile, seen = result.tiles[0], result.tile_seen
+        size = f"{tile.width:.0f}×{tile.height:.0f} px"
+        shown = f"each at {seen[0]}×{seen[1]} px" if seen != (tile.width, tile.height) else "each at its own size"
+        return f"{text}, then {len(result.tiles)} overlapping tiles of {size}, {shown}"
+    return f"{text}; no tiles, since the image is too small to divide" if not result.detections else text

@@ -44,7 +44,7 @@ class LocalizeDifferences(CropTool):
 
     name: ClassVar[str] = "localize_differences"
     repeatable: ClassVar[bool] = True
-    revision: ClassVar[str] = "5"
+    revision: ClassVar[str] = "6"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
         "a red line the first image, right of it the second, same place and scale. The text gives the boxes."

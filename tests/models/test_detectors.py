@@ -17,8 +17,7 @@ from editloupe.models.detect.base import DetectionResult
 from editloupe.models.opening import DETECTOR
 from editloupe.testing import check_tool
 from editloupe.tools.base import BUILT_IN_TOOLS, open_toolbox
-from editloupe.tools.detect_object import DetectObject
-from editloupe.tools.grounding import Grounding
+from editloupe.tools.grounding import DetectObject, Grounding
 from editloupe.tools.settings import ToolSettings
 from tests.models.tiny_detectors import grounding_dino_folder, original_checkpoint, owlv2_folder
 from tests.models.tiny_networks import noise

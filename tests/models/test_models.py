@@ -33,7 +33,7 @@ def test_without_the_extra_a_model_is_absent_and_a_named_one_an_error(monkeypatc
 
 def test_finding_models_imports_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys, editloupe.models.opening, editloupe.tools.grounding, editloupe.tools.detect_object;"
+        "import sys, editloupe.models.opening, editloupe.tools.grounding, editloupe.tools.grounding;"
         "assert not {'torch', 'transformers', 'huggingface_hub', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,8 +14,7 @@ from editloupe.models.detect.base import Detection, DetectionResult, Detector, s
 from editloupe.models.detect.search import MAX_TILES, tiles_of
 from editloupe.testing import check_tool
 from editloupe.tools.base import Tool, Toolbox, ToolContext
-from editloupe.tools.detect_object import DetectObject
-from editloupe.tools.grounding import Grounding
+from editloupe.tools.grounding import DetectObject, Grounding
 from editloupe.values import Box, View
 
 
