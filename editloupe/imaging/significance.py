@@ -33,6 +33,11 @@ _STEPS_PER_E = 40
 """Activity in logarithmic steps of 2.5 %, so that 256 of them reach from 0 to 600 levels a px."""
 _TAIL_AT_MOST = 6.0
 """Tails of noise may be so many times as long as a normal distribution's; longer ones are an edit in the group."""
+_MOST_NOISE = 3.0
+_MOST_SLIP = 1.0
+_MOST_GRAIN = 3.0
+"""Noise is at most 3 levels, plus a slip of a px over the gradient, plus three times the grain that one of the pictures has
+for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
 _MOST_SPREAD = 0.7
 """Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
 _CELLS = 24
@@ -75,8 +80,8 @@ class SignificanceMaps:
 def significance(residual: Residual) -> SignificanceMaps:
     """Return means of the residual at two scales, each divided by its typical size at places as active."""
     calm = unchanged(residual)
-    of_light = _Calibration(residual.activity, calm)
-    of_color = _Calibration(residual.color_activity, calm)
+    of_light = _Calibration(residual.activity, residual.grain, calm)
+    of_color = _Calibration(residual.color_activity, residual.color_grain, calm)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
         (residual.blue, of_color, _FLOOR_COLOR),
@@ -174,7 +179,7 @@ class _Calibration:
     shown: h×w, the places that are measured.
     """
 
-    def __init__(self, activity: Map, shown: NDArray[np.bool_]) -> None:
+    def __init__(self, activity: Map, grain: float, shown: NDArray[np.bool_]) -> None:
         self._level = _steps(activity)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         self.shown = shown
@@ -191,6 +196,8 @@ class _Calibration:
         groups = np.split(order, self._begins)
         self._at = np.array([float(levels[group].mean()) for group in groups])
         self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
+        # Where edits fill the places of one kind, or the whole picture, their size is not its noise.
+        self._most = _MOST_NOISE + _MOST_SLIP * np.expm1(self._at / _STEPS_PER_E) + _MOST_GRAIN * grain
         # Above the most active group the noise is taken to grow as the gradient does, and by no more than a slip of it.
         last = float(np.expm1(self._at[-1] / _STEPS_PER_E))
         self._growth = np.maximum(1.0, self._activities / max(1e-3, last))
@@ -202,15 +209,16 @@ class _Calibration:
         return np.array([_spread(group) for group in np.split(sizes, self._begins)])
 
     def noise(
-        self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float = np.inf, out: Map | None = None
+        self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None, out: Map | None = None
     ) -> Map:
         """Return h×w float32: the standard deviation of what has the sizes |`size`|, by their median and 80 % point.
 
         out: where to write it; None for a new array.
-        most: what it cannot exceed.
+        most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
         """
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        table = np.interp(np.arange(256), self._at, np.clip(self._typical(size), floor, max(floor, most)))
+        typical = np.minimum(self._typical(size), self._most if most is None else most)
+        table = np.interp(np.arange(256), self._at, np.maximum(typical, floor))
         grown = table * self._growth
         table = np.minimum(grown, table + self._slip) if of_gradient else grown
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)
