@@ -108,6 +108,9 @@ class Usage(Serialisable):
     image_tokens: Annotated[Count | None, _Sparse] = None
     cached_tokens: Annotated[Count | None, _Sparse] = None
     reasoning_tokens: Annotated[Count | None, _Sparse] = None
+    batch_input_tokens: Annotated[Count | None, _Sparse] = None
+    """Those of the input tokens that a batch took, at half the price."""
+    batch_output_tokens: Annotated[Count | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
         theirs = vars(other)

@@ -178,6 +178,8 @@ OF_A_JUDGE: Final = tuple(name for name in JudgeConfig.model_fields if name != "
 """Options that the judges of one run may differ in. What else there is, is the run's: other questions are another run."""
 
 
+_OF_ONE_COMMAND: Final = {"judge", "langsmith", "batch_file", "batch_answers"}
+"""Fields that no file of settings holds."""
 OF_SAMPLING: Final = ("temperature", "top_p", "seed", "reply_tokens")
 """Those of them by which every role is asked, unless it says otherwise."""
 
@@ -279,6 +281,15 @@ class RunConfig(_Strict):
     max_cost: Number | None = Field(default=None, ge=0)
     """Budget of the whole run, in USD."""
 
+    batch: bool = False
+    """Ask by the provider's batch endpoint, at half the price: the command sends and ends; the same command goes on."""
+    batch_waves: Whole = Field(default=3, ge=1, le=100)
+    """With --batch, steps of a conversation with tools that go into batches; what comes after them is asked live."""
+    batch_file: Path | None = None
+    """With --batch, write the files of questions into this folder, for vLLM's run-batch; for this command only."""
+    batch_answers: Path | None = None
+    """With --batch, read answers from the JSONL files of this folder; for this command only."""
+
     prices: Path | None = None
     """Prices (TOML) of models that no list has."""
     fail_on_error: Number = Field(default=0.0, ge=0, le=1)
@@ -296,6 +307,22 @@ class RunConfig(_Strict):
             )
         if self.processes is not None and self.executor == "ray":
             raise ValueError("--processes is for one machine; with --executor ray its processes compute")
+        return self
+
+    @model_validator(mode="after")
+    def _check_batch(self) -> Self:
+        files = [f"batch_{name}" for name, value in (("file", self.batch_file), ("answers", self.batch_answers)) if value]
+        if not self.batch and files:
+            raise ValueError(f"--set {files[0]}=… needs --batch")
+        if self.batch and self.executor == "ray":
+            raise ValueError("--batch asks from one machine, which holds no thread meanwhile; leave --executor ray out")
+        if self.batch and (self.max_cost, self.max_run_tokens) != (None, None):
+            raise ValueError(
+                "--batch sends all questions before an answer is counted, so that no budget of money or tokens can stop "
+                "it; choose with --limit, and see the price with --dry-run"
+            )
+        if self.batch and self.repeats > 1 and self.judge.seed is None:
+            raise ValueError("--batch tells repeats apart by their seeds; leave the setting seed at its default")
         return self
 
     @classmethod
@@ -332,7 +359,7 @@ class RunConfig(_Strict):
 
     def to_options(self) -> dict[str, Json]:
         """Return what `each_judge` reads, without defaults: the content of config.yaml."""
-        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude={"judge", "langsmith"})
+        data: dict[str, Json] = self.model_dump(mode="json", exclude_defaults=True, exclude=_OF_ONE_COMMAND)
         return {**data, **self.judge.own()}
 
     def with_judge(self, judge: JudgeConfig) -> RunConfig:

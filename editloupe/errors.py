@@ -196,6 +196,10 @@ class Interrupted(EditLoupeError):
     """The run was asked to stop. What is recorded stays, and the same command goes on from there."""
 
 
+class Parked(Interrupted):
+    """The question waits for the answer of a batch. What is recorded stays, and the same command goes on from there."""
+
+
 def first_words(error: Exception) -> str:
     """Return what another library's error says, on one line of at most 300 characters; its kind if it says nothing."""
     return " ".join(str(error).split())[:300] or type(error).__name__

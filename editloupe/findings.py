@@ -28,7 +28,7 @@ from editloupe.values import (
 FAILURES: Final[frozenset[str]] = frozenset(STATUSES) - {"ok"}
 
 PENDING: Final[frozenset[str]] = frozenset(
-    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error"}
+    {"backend_failed", "tool_failed", "over_budget", "missing_output", "input_error", "waiting"}
 )
 """Statuses that the same command judges again: what the world, not the model, can mend.
 
@@ -38,7 +38,7 @@ costs nothing.
 
 Ending: TypeAlias = Literal[
     "answer", "turns", "tokens", "time", "context", "reminders", "refusal", "filter", "backend", "tools", "recording",
-    "blocked", "input", "measure", "protocol", "fault", "",
+    "blocked", "input", "measure", "protocol", "fault", "batch", "",
 ]  # fmt: skip
 """What ended a task, for programs.
 
@@ -46,7 +46,8 @@ answer: the model's text was read, whatever it said.   turns, tokens, time, cont
 reminders: no readable reply after all reminders.   refusal, filter: the model or its provider declined.
 backend: the endpoint failed.   tools: tools crashed too often.   recording: a recorded trace could not be continued.
 blocked: the protocol did not ask.   input: an image or a row could not be read.   measure: a measure could not compute.
-protocol: the protocol itself raised.   fault: editloupe itself failed.   "": not recorded.
+protocol: the protocol itself raised.   fault: editloupe itself failed.   batch: a batch is to answer it.
+"": not recorded.
 """
 
 TRACE_NAME: Final = re.compile(r"(?:traces|forks)(?:/[\w-][\w.-]*){1,3}\.jsonl", re.ASCII)

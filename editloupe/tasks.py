@@ -27,7 +27,7 @@ from editloupe.values import (
 
 Status: TypeAlias = Literal[
     "ok", "unparsed", "off_menu", "contradictory", "refused", "filtered", "abstained", "over_budget", "missing_output",
-    "not_defined", "tool_failed", "backend_failed", "input_error",
+    "not_defined", "tool_failed", "backend_failed", "input_error", "waiting",
 ]  # fmt: skip
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)

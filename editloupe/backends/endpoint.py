@@ -113,6 +113,8 @@ class Provider:
     """Whether an address that is not this machine's needs a key."""
     image_ids: bool = False
     """Whether images carry their digest as `uuid` on the wire of chat completions."""
+    batches: bool = True
+    """Whether its server has a batch endpoint."""
 
 
 _TAKES: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -15,19 +15,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from editloupe.backends import payload, retry
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.batch.base import Batches, InBatches
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import Failed, failure, is_filtered, parse_answer
+from editloupe.backends.failures import Failed, failed, failure, is_filtered, parse_answer
 from editloupe.backends.payload import at, count, items_at, text_at
-from editloupe.backends.remote import ParameterRefused, Remote
+from editloupe.backends.remote import ParameterRefused
 from editloupe.backends.transport import bounded
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected, Unavailable
-from editloupe.values import Json, finite
+from editloupe.values import ImageRef, Json, compact_bytes, finite
+
+T = TypeVar("T")
 
 GOOGLE: Final = Provider(
     traits=Traits(
@@ -81,7 +85,7 @@ def open_backend(uri: BackendURI, *, policy: retry.RetryPolicy = retry.DEFAULT_P
     return GoogleBackend(endpoint, client, http, policy=policy)
 
 
-class GoogleBackend(Remote):
+class GoogleBackend(InBatches):
     """A Gemini model."""
 
     def __init__(self, endpoint: Endpoint, client: Any, http: Any, *, policy: retry.RetryPolicy) -> None:
@@ -101,13 +105,21 @@ class GoogleBackend(Remote):
         return lambda refused: self._asked(request, system, contents, refused)
 
     def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
-        model, where, answered = self._uri.model, self._at, self._first.answered
+        model = self._uri.model
         sent, config = _config(model, request, refused)
         config |= {"system_instruction": system, "should_return_http_response": True}
-        try:
+
+        def call() -> bytes:
             found = self._client.models.generate_content(model=model, contents=contents, config=config)
-            body = (found.sdk_http_response.body if found.sdk_http_response else None) or ""
-            answer = parse_answer(body.encode("utf-8", "replace"), where, _ADDRESS_HINT, answered=answered)
+            return ((found.sdk_http_response.body if found.sdk_http_response else None) or "").encode("utf-8", "replace")
+
+        return self._replied(request, sent, lambda: self._ours(call), answered=self._first.answered)
+
+    def _replied(self, request: Request, sent: dict[str, Json], body: Callable[[], bytes], *, answered: bool) -> Reply:
+        """Return the reply of an answer. Raises BackendError and ParameterRefused."""
+        where = self._at
+        try:
+            answer = parse_answer(body(), where, _ADDRESS_HINT, answered=answered)
         except Failed as error:
             if is_filtered(error.told):
                 return Reply(text=error.told.shown, finish="filter", sent=sent)
@@ -115,6 +127,13 @@ class GoogleBackend(Remote):
                 # "Function calling with a response mime type": the schema is what can be left out.
                 raise ParameterRefused(*(names - {"tools"} if "answer_schema" in names else names)) from error
             raise failure(error.told, where, request=request, answered=answered, hint=_ADDRESS_HINT) from error
+        return _reply(answer, sent, where, tokens=request.top_logprobs is not None)
+
+    def _ours(self, call: Callable[[], T]) -> T:
+        """Return what a call of the SDK returns. Raises BackendError for whatever it raises."""
+        where = self._at
+        try:
+            return call()
         except BackendError:
             raise
         except Exception as error:
@@ -124,7 +143,34 @@ class GoogleBackend(Remote):
                 raise where.unreachable(error) from error
             words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
             raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
-        return _reply(answer, sent, where, tokens=request.top_logprobs is not None)
+
+    def batches(self, folder: Path) -> Batches:
+        """Return the batch endpoint."""
+        from editloupe.backends.batch.google import GoogleBatches
+
+        return GoogleBatches(self, self._client, self._uri.model, folder)
+
+    def _body(
+        self, request: Request, images: ImageStore, refused: frozenset[str], picture: Callable[[ImageRef], object] | None
+    ) -> bytes:
+        system, contents = _contents(request, partial(_parts, images=images, traits=self.traits, picture=picture))
+        return compact_bytes(_rest(system, contents, _config(self._uri.model, request, refused)[1]))
+
+    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
+        sent = _config(self._uri.model, request, refused)[0]
+
+        def told() -> bytes:
+            if not 200 <= status < 300:
+                raise failed(status, body, {}, self._at.scrub)
+            return body
+
+        return self._replied(request, sent, told, answered=True)
+
+    def _translated(self, call: Callable[[], T]) -> T:
+        try:
+            return self._ours(call)
+        except Failed as error:
+            raise failure(error.told, self._at, answered=False, hint=_ADDRESS_HINT) from error
 
 
 # Request → wire
@@ -179,13 +225,37 @@ def _contents(request: Request, parts_of: Callable[[Iterable[Part]], list[Any]])
     return {"parts": system} if system else None, [types.Content.model_validate(content) for content in contents]
 
 
-def _parts(parts: Iterable[Part], *, images: ImageStore, traits: Traits) -> list[Any]:
-    found = (images.encoded(p.image, traits.image_policy) if isinstance(p, ImagePart) else p.text for p in parts)
-    return [
-        {"text": one} if isinstance(one, str) else {"inline_data": {"mime_type": one.media_type, "data": one.data}}
-        for one in found
-        if one
-    ]
+def _rest(system: Any, contents: list[Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request in the names of the API's reference, which a line of a batch is read by."""
+    from google.genai import types
+
+    shown: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
+    tools = ("tools", "tool_config", "automatic_function_calling")
+    rest: dict[str, Any] = {"contents": [content.model_dump(**shown) for content in contents]}
+    rest["generationConfig"] = types.GenerationConfig.model_validate(
+        {name: value for name, value in config.items() if name not in tools}
+    ).model_dump(**shown)
+    if system is not None:
+        rest["systemInstruction"] = types.Content.model_validate(system).model_dump(**shown)
+    if "tools" in config:
+        rest["tools"] = [types.Tool.model_validate(tool).model_dump(**shown) for tool in config["tools"]]
+        rest["toolConfig"] = types.ToolConfig.model_validate(config["tool_config"]).model_dump(**shown)
+    return rest
+
+
+def _parts(
+    parts: Iterable[Part], *, images: ImageStore, traits: Traits, picture: Callable[[ImageRef], Any] | None = None
+) -> list[Any]:
+    """Return parts.   picture: returns what names an image; None to send its bytes."""
+
+    def shown(ref: ImageRef) -> Any:
+        if picture is not None:
+            return picture(ref)
+        one = images.encoded(ref, traits.image_policy)
+        return {"inline_data": {"mime_type": one.media_type, "data": one.data}}
+
+    texts_and_images = (p for p in parts if isinstance(p, ImagePart) or p.text)
+    return [shown(p.image) if isinstance(p, ImagePart) else {"text": p.text} for p in texts_and_images]
 
 
 def _own_parts(message: Message, parts_of: Callable[[Iterable[Part]], list[Any]]) -> list[Any]:

@@ -13,24 +13,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
+from editloupe.backends.batch.base import Batches, InBatches
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import NO_IMAGES, Failed, failure, is_filtered
+from editloupe.backends.failures import NO_IMAGES, Failed, failed, failure, is_filtered
 from editloupe.backends.payload import ImageURLs, at, items_at, loads
-from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused, Remote
+from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.transport import bounded
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, Rejected
-from editloupe.values import Json
+from editloupe.values import ImageRef, Json
 
 if TYPE_CHECKING:
     import openai
+
+T = TypeVar("T")
 
 LOOK_S: Final = 2.0
 """Most seconds for a server's list of models before its first question."""
@@ -65,7 +69,7 @@ def open_backend(
     return OpenAIBackend(endpoint, sdk, policy=policy)
 
 
-class OpenAIBackend(Remote):
+class OpenAIBackend(InBatches):
     """A model behind a chat completions endpoint."""
 
     def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, policy: RetryPolicy) -> None:
@@ -110,20 +114,58 @@ class OpenAIBackend(Remote):
             raise Rejected(f"{self._at.where}: {told}; {NO_IMAGES}", for_all=True)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        def pieces(*, inside: bool) -> list[bytes]:
-            urls, ids = partial(self._image_urls.ascii, images), self._at.provider.image_ids
-            return wire.pieces_of(request, urls, tool_images=inside, image_ids=ids)
-
         # Now, while other calls are under way.
-        inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
-        made = pieces(inside=inside)
+        inside = self._inside(self._refused)
+        made = self._pieces(request, images, inside=inside)
 
         def ask(refused: frozenset[str]) -> Reply:
             if inside and TOOL_IMAGES in refused:
-                return self._asked(request, pieces(inside=False), refused, inside=False)
+                return self._asked(request, self._pieces(request, images, inside=False), refused, inside=False)
             return self._asked(request, made, refused, inside=inside)
 
         return ask
+
+    def _inside(self, refused: frozenset[str]) -> bool:
+        """Return whether pictures stand in tools' messages."""
+        return self.traits.tool_result_images and TOOL_IMAGES not in refused
+
+    def _pieces(self, request: Request, images: ImageStore, *, inside: bool) -> list[bytes]:
+        urls, ids = partial(self._image_urls.ascii, images), self._at.provider.image_ids
+        return wire.pieces_of(request, urls, tool_images=inside, image_ids=ids)
+
+    def batches(self, folder: Path) -> Batches:
+        """Return the batch endpoint. Raises ConfigError for vLLM, whose server has none."""
+        from editloupe.backends.batch.openai import OpenAIBatches
+
+        if not self._at.provider.batches:
+            raise ConfigError(
+                f"--batch: {self.uri} has no batch endpoint. Write files with --set batch_file=DIR, run each with `vllm "
+                "run-batch -i FILE -o ANSWERS/FILE`, then give the same command with --set batch_answers=ANSWERS too"
+            )
+        return OpenAIBatches(self, self._sdk)
+
+    def _body(
+        self, request: Request, images: ImageStore, refused: frozenset[str], picture: Callable[[ImageRef], object] | None
+    ) -> bytes:
+        pieces = self._pieces(request, images, inside=self._inside(refused))
+        return wire.body_of(wire.parameters_of(self._uri.model, request, refused), pieces)
+
+    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
+        sent = wire.parameters_of(self._uri.model, request, refused)
+        try:
+            if not 200 <= status < 300:
+                raise failed(status, body, {}, self._at.scrub)
+            return wire.read_reply(body, sent, self._at, tokens=request.top_logprobs is not None, answered=True)
+        except Failed as error:
+            return self._declined(error, request, sent, inside=self._inside(refused))
+
+    def _translated(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - as in `_sent`
+            ours = self._ours(error)
+            hint = "the address has batches (/files and /batches)"
+            raise (failure(ours.told, self._at, answered=False, hint=hint) if isinstance(ours, Failed) else ours) from None
 
     def _asked(self, request: Request, pieces: list[bytes], refused: frozenset[str], *, inside: bool) -> Reply:
         sent = wire.parameters_of(self._uri.model, request, refused)

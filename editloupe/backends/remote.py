@@ -25,6 +25,7 @@ from editloupe.values import ImageRef, Json
 
 TOOLS: Final = "tools"
 TOOL_IMAGES: Final = "tool_images"
+_LEFT_OFF: Final = ("answer_schema", "top_logprobs")
 _NO_TOOLS: Final = (
     "the endpoint takes no tools: use --set tool_protocol=text, or auto (vLLM takes them where it is started with "
     "--enable-auto-tool-choice --tool-call-parser NAME)"
@@ -134,7 +135,11 @@ class Remote(ABC):
                 limit=limit_of(self.endpoint),
                 final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
             )
-        sent: dict[str, Json] = {**reply.sent, "attempts": attempts}
+        return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request, sizes)
+
+    def _received(self, reply: Reply, request: Request, sizes: boxes.Sizes) -> Reply:
+        """Return a reply in our own convention of boxes, and with where pictures of tools stood."""
+        sent: dict[str, Json] = dict(reply.sent)
         if any(message.role == "tool" and message.images for message in request.messages):
             inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
             moved = "in the tool's message" if inside else "in a user's message behind it"
@@ -164,8 +169,7 @@ class Remote(ABC):
 
     def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
         """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""
-        can = {"answer_schema": self.traits.constrains_schema, "top_logprobs": self.traits.gives_logprobs}
-        unable = frozenset(name for name, able in can.items() if not able)
+        unable = self._unable
         refused = self._refused | unable
         while True:
             if request.tools and TOOLS in refused:
@@ -181,7 +185,18 @@ class Remote(ABC):
                 refused |= refusal.names
                 self._remember(refusal.names & {TOOLS})
         self._remember(refused - unable)
-        wanted = {**request.sampling.to_json(), **{name: getattr(request, name) for name in can}}
+        return self._without(request, reply, refused)
+
+    @property
+    def _unable(self) -> frozenset[str]:
+        """What the model cannot do, and is not asked for."""
+        can = {"answer_schema": self.traits.constrains_schema, "top_logprobs": self.traits.gives_logprobs}
+        return frozenset(name for name, able in can.items() if not able)
+
+    @staticmethod
+    def _without(request: Request, reply: Reply, refused: frozenset[str]) -> Reply:
+        """Return a reply that names what was asked for and left off."""
+        wanted = {**request.sampling.to_json(), **{name: getattr(request, name) for name in _LEFT_OFF}}
         # Some servers take `top_logprobs` and do nothing.
         left = {*refused, *items_at(reply.sent, "dropped"), *([] if reply.tokens else ["top_logprobs"])}
         dropped: list[Json] = [name for name, value in wanted.items() if value is not None and name in left]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from editloupe.backends.endpoint import Endpoint
@@ -14,7 +16,19 @@ MAX_REPLY_BYTES: Final = 64 * 2**20
 """A longer answer is no answer of a chat model; reading stops there."""
 
 _CALL = threading.local()
-"""`ends_at` (time.monotonic) of the call that this thread makes."""
+"""`ends_at` (time.monotonic) of the call that this thread makes, and whether it is `unhurried`."""
+_FILE_S: Final = 3600.0
+_FILE_BYTES: Final = 2 * 2**30
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Let this thread's calls take an hour and 2 GB: files of many questions go up and come down."""
+    _CALL.unhurried = True
+    try:
+        yield
+    finally:
+        _CALL.unhurried = False
 
 
 class _Timed:
@@ -65,16 +79,18 @@ def bounded(client_class: type, endpoint: Endpoint) -> type:
                     pool._network_backend = _Timed(pool._network_backend)
 
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            slow = getattr(_CALL, "unhurried", False)
+            most_bytes = _FILE_BYTES if slow else MAX_REPLY_BYTES
             request.extensions["timeout"] = timeout
-            _CALL.ends_at = time.monotonic() + endpoint.timeout_s
+            _CALL.ends_at = time.monotonic() + (_FILE_S if slow else endpoint.timeout_s)
             body = bytearray()
             try:
                 response = super().send(request, stream=True, **options)
                 try:
                     for chunk in response.iter_bytes():
                         body += chunk
-                        if len(body) > MAX_REPLY_BYTES:
-                            raise Rejected(f"{endpoint.where}: the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+                        if len(body) > most_bytes:
+                            raise Rejected(f"{endpoint.where}: the answer is longer than {most_bytes:,} bytes")
                 finally:
                     response.close()
             except Exception as error:

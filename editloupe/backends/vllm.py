@@ -23,6 +23,7 @@ VLLM: Final = Provider(
     key_variables=("VLLM_API_KEY",),
     key_needed=False,
     image_ids=True,
+    batches=False,
 )
 
 

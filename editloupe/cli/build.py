@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,9 +24,10 @@ from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, warn, write
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
+from editloupe.data.folders import check_exists
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.errors import ConfigError, StorageError
+from editloupe.errors import ConfigError, DataError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.setup import models_of, open_setup, weights_of
@@ -125,14 +126,18 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     name = training_set.RUN if folder == out / training_set.RUN else str(folder)
     marker: dict[str, Json] = {"builder": UNICEDIT, "run": name, **({} if verified else {"path": str(path)})}
     marker |= {**dict.fromkeys(_OF_QUALITY), **limits} if limits else {}
-    _mark(out, marker)
+    # What is wrong is found before a folder is made.
+    check_exists(path, what="a folder of edits")
+    setup = None if verified else open_setup(run)
     code = 0
-    if not verified:
-        setup = open_setup(run)
-        outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
+    if setup is not None:
+        with _marked(out, marker):
+            outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
         code = exit_code(outcome, tolerated=run.fail_on_error)
         if outcome.interrupted or outcome.ledger.refused:
             return code
+    else:
+        _mark(out, marker)
     with closing(RunStore.read(folder)) as store:
         warn(store.problems)
         curated = training_set.curate(store, quality)
@@ -182,8 +187,7 @@ def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, path: Pat
     settings = weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
     marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
-    _mark(out, marker)
-    with stoppable() as stop, status("", hidden=as_json) as line:
+    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
         built = builder.build(path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update)
     if built is None:
         note(_STOPPED)
@@ -202,8 +206,8 @@ def _build(
     marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
     setup = open_setup(run)
     builder.check(options, setup.models)
-    _mark(out, marker)
-    loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
+    with _marked(out, marker):
+        loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
     if run.limit is not None:
         loaded = Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
     if said is not None:
@@ -228,7 +232,8 @@ def _build(
         images=ImageStore(folder / "blobs", writes=False),
     )
     built = builder.write(answered, options, folder=out)
-    return code or _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    done = _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    return code or done
 
 
 def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
@@ -287,6 +292,21 @@ def _mark(out: Path, marker: Mapping[str, Json]) -> None:
         raise ConfigError(
             f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
         )
+
+
+@contextmanager
+def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
+    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
+    made, new = not out.exists(), not (out / MARKER).exists()
+    _mark(out, marker)
+    try:
+        yield
+    except (ConfigError, DataError):
+        if new and [path.name for path in out.iterdir()] == [MARKER]:
+            (out / MARKER).unlink()
+            if made:
+                out.rmdir()
+        raise
 
 
 def _flat(marker: Json) -> dict[str, Json]:

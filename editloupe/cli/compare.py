@@ -22,7 +22,7 @@ from editloupe.cli.options import (
     opt,
     words,
 )
-from editloupe.cli.output import Form, command, for_programs, in_brief, note, say, show_table, show_whole, warn
+from editloupe.cli.output import Form, command, for_programs, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
@@ -42,8 +42,6 @@ from editloupe.scores import Metric
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
-_BRIEF = 3
-"""Tables of a comparison that a terminal shows without --full."""
 Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
@@ -247,11 +245,8 @@ def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full
         say(f"People: {found.human}", "bold")
     for text in found.notes:
         note(text)
-    shown = made[:_BRIEF] if in_brief(full) and found.pairs else made
-    for table in shown:
+    for table in made:
         show_table(table)
-    if len(shown) < len(made):
-        say(f"{len(made)} tables with --full: {', '.join(table.title for table in made)}", "dim")
     if found.disagreements and judges:
         say(f"\nThe furthest apart, step by step: {command('view', *dict.fromkeys(judge.run for judge in found.judges))}")
 

@@ -15,7 +15,7 @@ from editloupe.backends.base import reach
 from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report, options
 from editloupe.cli.options import OUTPUT, given, opt, read_config, settled, words
-from editloupe.cli.output import Form, fail, note, print_json, say, show_table, slug, stoppable, tell_traces
+from editloupe.cli.output import Form, fail, note, say, show_table, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
@@ -65,6 +65,7 @@ def judge(
     concurrency: options.Concurrency = None,
     processes: options.Processes = None,
     executor: options.Executor = None,
+    batch: options.Batch = False,
     out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-BACKEND-MODE.", OUTPUT)] = None,
     format: Form = "table",
     dry_run: Annotated[bool, opt("--dry-run", None, "Print what a run would do and cost; ask nothing.", OUTPUT)] = False,
@@ -195,7 +196,12 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         if outcome.interrupted or stopped:
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
-    _together(outcome, folder, codes, as_json=as_json, several=several)
+    if not as_json and outcome is not None and outcome.findings:
+        together = side_by_side(judged_in(outcome.store))[0] if len(outcome.store.judge_names()) > 1 else None
+        if together is not None:
+            say("")
+            show_table(together)
+        judge_report.next_steps(outcome, folder)
     return _code_of_all(list(codes.values()))
 
 
@@ -228,23 +234,6 @@ def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: An
     if not as_json and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
         say(judge_report.spent_message(outcome.ledger, setup.backend))
     return outcome
-
-
-def _together(outcome: Outcome | None, folder: Path, codes: dict[str, int], *, as_json: bool, several: bool) -> None:
-    """Print the judges of a run side by side, if it has several, and how to look at it."""
-    names = {} if outcome is None else outcome.store.judge_names()
-    found = side_by_side(judged_in(outcome.store))[0] if outcome and len(names) > 1 and outcome.store.findings else None
-    if as_json:
-        if several:
-            listed = [{"judge_id": id_, "name": name} for id_, name in names.items()]
-            side = None if found is None else found.to_json()
-            print_json({"event": "judges", "run": str(folder), "judges": listed, "exit_codes": codes, "together": side})
-        return
-    if found is not None:
-        say("")
-        show_table(found)
-    if outcome is not None and outcome.findings:
-        judge_report.next_steps(outcome, folder)
 
 
 def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[JudgeEntry]:
@@ -283,10 +272,13 @@ def exit_code(outcome: Outcome, *, tolerated: float) -> int:
     """Return the exit code of one judge.
 
     0 within tolerance; 1 nothing could be judged, the backend refuses all, or the protocol never scores one of its metrics;
-    3 too many failures, samples that the protocol could not score included; 5 stopped by a budget; 130 interrupted.
+    3 too many failures, samples that the protocol could not score included; 5 stopped by a budget, or batches have answers
+    to give; 130 interrupted.
     """
     if outcome.interrupted:
         return 5 if outcome.ledger.reason else 130
+    if outcome.waiting and not outcome.ledger.refused:
+        return 5
     nothing = outcome.asked in (outcome.unusable, outcome.failed)
     if nothing or (outcome.ledger.refused and outcome.failed) or outcome.never_scored:
         return 1

@@ -112,6 +112,7 @@ def _event(outcome: Outcome, folder: Path, summary: Mapping[str, Json]) -> dict[
         "reused": outcome.reused,
         "tool_calls": {"run": outcome.tool_calls, "from_cache": outcome.cached},
         "interrupted": outcome.interrupted,
+        **({"waiting": outcome.waiting} if outcome.waiting else {}),
         "spent": outcome.ledger.to_json(),
         "seconds": round(outcome.seconds, 3),
         "summary": dict(summary),
@@ -133,6 +134,8 @@ def _say_end(outcome: Outcome, folder: Path, judged: int) -> None:
         say(f"{why}. The same command continues.")
     elif stopped := stopped_message(outcome):
         say(stopped)
+    elif outcome.waiting:
+        say(f"{many(outcome.waiting, 'question')} wait for the answers of batches. The same command goes on (exit code 5).")
     else:
         _say_failures(outcome, folder)
 
@@ -211,7 +214,8 @@ def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
     if chosen_form() == "json":
         counts = {"samples": len(ahead.loaded.samples), "tasks": len(ahead.due) + ahead.reused, "reused": ahead.reused}
         bounds: dict[str, Json] = {"to_ask": ahead.asked, "least": ahead.least.to_json(), "most": ahead.most.to_json()}
-        print_json({"event": "dry_run", "run": str(folder), "name": setup.name, **counts, **bounds})
+        wave: dict[str, Json] = {} if ahead.wave is None else {"wave": dict(vars(ahead.wave))}
+        print_json({"event": "dry_run", "run": str(folder), "name": setup.name, **counts, **bounds, **wave})
         return
     rows = [
         ["Calls", *(f"{end.calls:,}" for end in ends)],
@@ -219,7 +223,14 @@ def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
         ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
         ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
     ]
+    if ahead.wave is not None:
+        least, most = (end.cost_usd for end in ends)
+        # At least the first step of each conversation goes into a batch.
+        known = [] if least is None or most is None else [f"{least / 2:.4g}", f"at most {most - least / 2:.4g}"]
+        rows.append(["Cost by batch in USD", *(known or ["unknown"] * 2)])
     heads = ("One call a task", "Every turn used")
     table("", *heads, rows=rows if lmm else rows[:1], title=f"Estimate: {setup.name}", right=heads)
+    if ahead.wave is not None:
+        say(f"The first wave: {many(ahead.wave.files, 'file')}, {ahead.wave.bytes / 1e6:,.1f} MB.")
     if lmm:
         say(f"Prices: {basis}.", "dim")

@@ -108,6 +108,7 @@ MaxCost = Annotated[float | None, _setting("max_cost", "USD", "Budget")]
 Concurrency = Annotated[int | None, _setting("concurrency", "N", "Budget")]
 Processes = Annotated[int | None, _setting("processes", "N", "Budget")]
 Executor = Annotated[str | None, _setting("executor", "NAME", "Budget")]
+Batch = Annotated[bool, _setting("batch", "", "Budget")]
 
 FailOnError = Annotated[float | None, _setting("fail_on_error", "SHARE", OUTPUT)]
 ConfigFile = Annotated[Path | None, _setting("config", "FILE", OUTPUT)]
@@ -128,7 +129,7 @@ HumanColumns = Annotated[str | None, opt("--columns", "ROLE=COLUMN,…", "What t
 PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
 Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
 TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
-Full = Annotated[bool, opt("--full", None, "Print every table in a terminal too. A pipe always gets all.")]
+Full = Annotated[bool, opt("--full", None, "Also print edit types, areas and editors.")]
 OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
 TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]
 

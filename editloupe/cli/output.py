@@ -64,11 +64,6 @@ def for_programs() -> bool:
     return _chosen["form"] != "table"
 
 
-def in_brief(full: bool) -> bool:
-    """Return whether a command answers in a few lines: in a terminal, unless all is asked for. A pipe gets all."""
-    return not full and not for_programs() and out().is_terminal
-
-
 @cache
 def out() -> Console:
     """Return standard output."""

@@ -155,6 +155,8 @@ def progress(*, hidden: bool = False, events: bool = False) -> Iterator[Callable
             tell()
 
     def listen_for_programs(progress: Progress) -> None:
+        if progress.remark:
+            note(progress.remark)
         if progress.finding is not None:
             with lock:
                 print_json({"event": "finding", **progress.finding.to_json()})

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe import files
-from editloupe.cli.options import Full, RunFolders, TableName, opt
-from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole, warn
+from editloupe.cli.options import RunFolders, TableName, opt
+from editloupe.cli.output import Form, note, say, show_table, show_whole, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
-from editloupe.figures.closing import brief_tables
 from editloupe.figures.judged import read_judged
 from editloupe.figures.report import make_report, write_report
 
@@ -20,7 +19,6 @@ def report(
     name: TableName = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Where the files go. Default: report/ in the one run.")] = None,
     figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG, for a paper.")] = None,
-    full: Full = False,
     form: Form = "table",
 ) -> int:
     """Show the protocol's tables, labels and failures of runs; several judges side by side.
@@ -46,11 +44,8 @@ def report(
     for section in found.sections:
         say(section.judged.describe(), "bold")
         warn(section.judged.notes)
-        brief = brief_tables(section.judged.protocol, section.judged.frame) if in_brief(full) else []
-        for table in brief or section.tables:
+        for table in section.tables:
             show_table(table)
-        if brief:
-            say(f"{len(section.tables)} tables with --full: {', '.join(table.title for table in section.tables)}", "dim")
         say("")
     for table in together:
         show_table(table)

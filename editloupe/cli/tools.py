@@ -27,11 +27,6 @@ NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
 
 _CALL, _SERVE = "With call", "With serve"
-_CREDITS: Final = (
-    "DLEBench (section 4.2) names four tools: Grounding, Zoom-In, Difference and Enhancer. Difference is "
-    "localize_differences, as in the paper's dialogues. detect_object is from the dialogues too: Grounding in words alone. "
-    "The paper enhances every crop with Real-ESRGAN; here small crops are enlarged (docs/tools.md)."
-)
 
 
 def tools(
@@ -92,7 +87,6 @@ def _list(settings: ToolSettings) -> None:
         arguments = ", ".join(cast(dict[str, Json], offered.parameters.get("properties")))
         rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
     table("Tool", "Arguments", "What it does", rows=rows)
-    say(_CREDITS)
 
 
 def _show(name: str, settings: ToolSettings) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from editloupe.build.probes.trial import put_on_trial
 from editloupe.build.probes.trial_tables import heading, markdown, tables, to_json, write_trial
 from editloupe.cli.compare import chosen_judges
-from editloupe.cli.options import Full, JudgeNames, OutFolder, Resamples, RunFolders, TableName, words
-from editloupe.cli.output import Form, in_brief, note, say, show_table, show_whole
+from editloupe.cli.options import JudgeNames, OutFolder, Resamples, RunFolders, TableName, words
+from editloupe.cli.output import Form, note, say, show_table, show_whole
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import RESAMPLES, Drawing
 
@@ -17,7 +17,6 @@ def trial(
     out_dir: OutFolder = None,
     resamples: Resamples = RESAMPLES,
     name: TableName = None,
-    full: Full = False,
     form: Form = "table",
 ) -> int:
     """Hold judges against probes, edits whose truth is known: accuracy, thresholds, leniency, traps.
@@ -41,11 +40,8 @@ def trial(
         say(heading(told))
         for text in told.notes:
             note(text)
-        brief = in_brief(full)
-        for table in made[:1] if brief else made:
+        for table in made:
             show_table(table)
-        if brief:
-            say(f"{len(made)} tables with --full; tables as files with --out FOLDER", "dim")
     if out_dir is not None:
         written = write_trial(told, made, out_dir)
         note(f"{len(written)} files in {out_dir}: trial.md, trial.json, tables as CSV")

@@ -33,7 +33,7 @@ def local_data(path: Path) -> Path:
     cannot be downloaded.
     """
     # A path has one of the two slashes.
-    given = path.as_posix().replace("hf:/", "hf://", 1) if path.as_posix().startswith("hf:") else ""
+    given = re.sub("^hf:/*", "hf://", path.as_posix()) if path.as_posix().startswith("hf:") else ""
     if not given or path.exists():
         return path
     if (found := _ADDRESS.fullmatch(given)) is None:

@@ -353,7 +353,7 @@ def named(rows: Sequence[Row]) -> tuple[Row, ...]:
         key = partial(sample_key, row.editor)
         free = (name for name in names if wanted[key(name)] == 1 and key(name) not in stated)
         id_ = row.id or next(free, names[-1] if names else f"line-{row.line}")
-        if key(id_) in taken or (names and key(id_) in stated):
+        if (row.id and key(id_) in taken) or (names and key(id_) in {*taken, *stated}):
             first = taken.get(key(id_), stated.get(key(id_)))
             what = f"id {id_!r} was used before on" if row.id else "has the source, instruction and edited image of"
             message = f"{what} line {first}; the first is kept, give this one an id of its own"

@@ -125,7 +125,7 @@ def _json_line(number: int, raw: bytes) -> TableLine:
 
 def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"holds the number {text[:60]}, which JSON does not have; leave the key out or write null")
+        raise ValueError(f"holds {text[:60]}, which is not a JSON number that can be kept; leave the key out or write null")
     return value
 
 

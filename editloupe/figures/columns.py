@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.figures.frame import typed
+from editloupe.figures.frame import as_text, typed
 from editloupe.figures.judged import Judged
 from editloupe.protocols.base import EvalProtocol
 from editloupe.scores import Binary, Score
@@ -85,8 +85,8 @@ _SAID: Final = ("number", "label")
 
 
 def key_of(score: Score) -> Key:
-    """Return what a score is about."""
-    return score.editor, score.sample_id, score.turn, score.part
+    """Return what a score is about, in the text of frames."""
+    return as_text(score.editor), as_text(score.sample_id), score.turn, as_text(score.part)
 
 
 def column_of(judged: Judged) -> Readings:

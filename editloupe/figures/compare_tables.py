@@ -16,7 +16,7 @@ from editloupe.figures.people import Averages, GroupAgreement, MetricAgreement, 
 from editloupe.figures.write import table_files, write_files
 from editloupe.stats.bootstrap import Estimate
 from editloupe.stats.significance import Significance
-from editloupe.stats.table import NONE, Cell, Column, HeatPlot, Row, Table, estimated, listed, numbers, words
+from editloupe.stats.table import NONE, Cell, Column, HeatPlot, Row, Table, estimated, listed, words
 from editloupe.values import Json
 
 TITLES: Final[Mapping[str, tuple[str, str]]] = {
@@ -196,20 +196,20 @@ def _versus(found: Comparison, tests: Sequence[tuple[MetricAgreement, str, Right
 
 def alphas_table(found: Sequence[MetricAgreement]) -> Table:
     """Return Krippendorff's alpha of people among themselves by edit type, a column a metric; DLEBench's Table 2."""
-    heads = [f"{one.short}, α {'ordinal' if 'alpha_ordinal' in one.all.ceiling else 'nominal'}" for one in found]
 
     def cell(one: MetricAgreement, kind: str) -> Cell:
         group = next((g for g in one.by.get("edit_type", ()) if g.name == kind), one.all if kind == "Overall" else None)
         among = {} if group is None else group.ceiling
         return estimated(among.get("alpha_ordinal") or among.get("alpha_nominal"), interval_digits=2, why=True)
 
-    types = list(dict.fromkeys(group.name for one in found for group in one.by.get("edit_type", ())))
-    rows = [
-        Row(cells=(words(kind, strong=kind == "Overall"), *(cell(one, kind) for one in found)), keys={"edit_type": kind})
-        for kind in (*types, "Overall")
-    ]
+    columns: dict[str, Callable[[str], Cell | str]] = {"Edit type": lambda kind: words(kind, strong=kind == "Overall")}
+    for one in found:
+        level = "ordinal" if "alpha_ordinal" in one.all.ceiling else "nominal"
+        columns[f"{one.short}, α {level}"] = partial(cell, one)
+    types = dict.fromkeys(group.name for one in found for group in one.by.get("edit_type", ()))
     caption = "In brackets: items that two people or more rated, of those that anyone rated."
-    return numbers("raters", "Krippendorff's α by edit type", ("Edit type", *heads), rows, caption=caption)
+    title, keys = "Krippendorff's α by edit type", lambda kind: {"edit_type": kind}
+    return listed("raters", title, (*types, "Overall"), columns, keys=keys, caption=caption)
 
 
 def _costs(found: Comparison) -> Table:

@@ -11,7 +11,7 @@ from editloupe.errors import TraceError
 from editloupe.findings import Finding
 from editloupe.runs.replay import Replayed
 from editloupe.stats.bootstrap import Estimate, mean
-from editloupe.stats.table import Row, Table, estimated, numbers, words
+from editloupe.stats.table import Table, estimated, listed
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, Sample, Serialisable, digest
@@ -54,15 +54,15 @@ class Flips(Serialisable):
 
     def table(self) -> Table:
         """Return a row a metric."""
-        rows = [
-            Row(cells=(words(metric), estimated(share, digits=3, interval_digits=3, name="share")), keys={"metric": metric})
-            for metric, share in self.shares.items()
-        ]
-        return numbers(
+        return listed(
             "flips",
             "Share of answers that are others now",
-            ("Metric", "Share"),
-            rows,
+            self.shares.items(),
+            {
+                "Metric": lambda one: one[0],
+                "Share": lambda one: estimated(one[1], digits=3, interval_digits=3, name="share"),
+            },
+            keys=lambda one: {"metric": one[0]},
             caption="(with an answer now/recorded answers asked again). What has no answer now is not among the flips.",
         )
 

@@ -65,14 +65,14 @@ def typed(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]) -> po
     import polars
 
     cells = {
-        name: [v if v is None else _text(v) if kind is str else kind(v) for v in columns[name]]
+        name: [v if v is None else as_text(v) if kind is str else kind(v) for v in columns[name]]
         for name, kind in schema.items()
     }
     return polars.DataFrame(cells, schema=dict(schema))
 
 
-def _text(value: Any) -> str:
-    """A value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
+def as_text(value: Any) -> str:
+    """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
     text = str(value)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

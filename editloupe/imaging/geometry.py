@@ -73,10 +73,5 @@ def cells_covered(x: NDArray[Any], y: NDArray[Any], *, width: int, height: int) 
     x, y: N coordinates each in px, 0 ≤ x < width, 0 ≤ y < height; N > 0.
     """
     rows, columns = (y * CELLS // height).astype(np.intp), (x * CELLS // width).astype(np.intp)
-    return spread_over(rows * CELLS + columns)
-
-
-def spread_over(cells: NDArray[np.intp]) -> float:
-    """Return the same for N > 0 points of which the cells are known, numbered row by row from 0 to 63."""
-    shares = np.bincount(cells, minlength=CELLS * CELLS) / len(cells)
+    shares = np.bincount(rows * CELLS + columns, minlength=CELLS * CELLS) / len(rows)
     return float(1 / (shares @ shares))

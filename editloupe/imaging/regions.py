@@ -21,8 +21,6 @@ WEAK: Final = 6.0
 """Least evidence of what is connected to a strong place and belongs to the object."""
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
-_FAINT = 0.07
-"""Of an object's strong pixels (the 75 % point): fainter ones are its shadow's end or what compression left around it."""
 _LEAST_RADIUS = 2
 _JOIN = 0.008
 """Of the shorter side: places so near each other are one object before sizes are asked."""
@@ -71,8 +69,6 @@ def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
         values = total[here]
         if values[own].max(initial=0.0) < STRONG:
             continue
-        # A shadow's faint end, or what compression left around, would widen the box of a strong object.
-        own &= values >= _FAINT * float(np.quantile(values[own], 0.75))
         ys, xs = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
         tight = (slice(ys[0], ys[-1] + 1), slice(xs[0], xs[-1] + 1))
         box = Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)

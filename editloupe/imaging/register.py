@@ -68,7 +68,7 @@ def register(first: Gray, second: Gray) -> Floats:
     before = _misfit(points, seconds[0], STILL)
     if before < 0.3:
         return STILL
-    matrix = _coarse(firsts[-1], seconds[-1], 2.0 ** (len(firsts) - 1))
+    matrix = STILL
     for level in range(len(firsts) - 1, -1, -1):
         at = points if level == 0 else _points(firsts[level])
         if len(at.x) >= 50:
@@ -81,18 +81,6 @@ def register(first: Gray, second: Gray) -> Floats:
     if cells_covered(points.x, points.y, width=first.shape[1], height=first.shape[0]) < _LEAST_PLACES:
         must_fall_to = _NARROW_MUST_FALL_TO
     return matrix if _misfit(points, seconds[0], matrix) <= must_fall_to * before else STILL
-
-
-def _coarse(first: Gray, second: Gray, factor: float) -> Floats:
-    """Return where to begin: the coarsest pictures' shift by phase correlation, if it explains more than no motion."""
-    window = cv2.createHanningWindow((first.shape[1], first.shape[0]), cv2.CV_32F)
-    (dx, dy), _ = cv2.phaseCorrelate(first.astype(np.float32), second.astype(np.float32), window)
-    shifted = np.array([[1.0, 0.0, dx], [0.0, 1.0, dy]])
-    points = _points(first)
-    if len(points.x) < 50 or not np.isfinite(shifted).all():
-        return STILL
-    helps = _misfit(points, second, shifted) < _FAR_MUST_FALL_TO * _misfit(points, second, STILL)
-    return _scaled(shifted, factor) if helps else STILL
 
 
 def _pyramid(gray: Gray) -> list[NDArray[np.uint8]]:

@@ -10,13 +10,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.imaging.geometry import CELLS, spread_over
 from editloupe.imaging.rank import at_rank, median
 from editloupe.imaging.residual import Map, Residual
 
 Number = TypeVar("Number", np.uint8, np.float32)
 
-SCALES: Final = (0.8, 2.0, 4.0)
+SCALES: Final = (0.8, 2.0)
 """Standard deviations in px of the half-size maps over which signed differences are averaged."""
 _FLOOR_LIGHT = 0.8
 _FLOOR_COLOR = 0.6
@@ -32,17 +31,8 @@ _GROUP_ENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Groups by rank of activity; the last ones are small, since noise grows fastest where activity is highest."""
 _STEPS_PER_E = 40
 """Activity in logarithmic steps of 2.5 %, so that 256 of them reach from 0 to 600 levels a px."""
-_SLACK = 3.0
-"""Noise at a calmer place is at most so many times that of a livelier one; more is an edit that fills the calm places."""
 _TAIL_AT_MOST = 6.0
 """Tails of noise may be so many times as long as a normal distribution's; longer ones are an edit in the group."""
-_LEAST_PLACES = 6.0
-"""Cells of an 8×8 grid over which a kind of place is spread, from which its noise is measured and not guessed."""
-_MOST_NOISE = 3.0
-_MOST_SLIP = 1.0
-_MOST_GRAIN = 3.0
-"""Noise is at most 3 levels, plus a slip of a px over the gradient, plus three times the grain that one of the pictures has
-for itself. Compression, autoencoders and local drift leave a third of the first two at most places."""
 _MOST_SPREAD = 0.7
 """Units of noise that the wider averages leave where nothing changed: 0.4 by autoencoders, 0.7 by drift, 1 by edits."""
 _CELLS = 24
@@ -83,10 +73,10 @@ class SignificanceMaps:
 
 
 def significance(residual: Residual) -> SignificanceMaps:
-    """Return means of the residual at three scales, each divided by its typical size at places as active."""
+    """Return means of the residual at two scales, each divided by its typical size at places as active."""
     calm = unchanged(residual)
-    of_light = _Calibration(residual.activity, residual.grain, calm)
-    of_color = _Calibration(residual.color_activity, residual.color_grain, calm)
+    of_light = _Calibration(residual.activity, calm)
+    of_color = _Calibration(residual.color_activity, calm)
     planes = (
         (residual.light, of_light, _FLOOR_LIGHT),
         (residual.blue, of_color, _FLOOR_COLOR),
@@ -184,12 +174,12 @@ class _Calibration:
     shown: h×w, the places that are measured.
     """
 
-    def __init__(self, activity: Map, grain: float, shown: NDArray[np.bool_]) -> None:
+    def __init__(self, activity: Map, shown: NDArray[np.bool_]) -> None:
         self._level = _steps(activity)
         self._step = max(1, int(np.sqrt(activity.size / _SAMPLES)))
         self.shown = shown
         places = _places(shown, self._step)
-        levels, cells = _at(self._level, places, self._step), _cells(places, CELLS)
+        levels = _at(self._level, places, self._step)
         # Places of one level stay in one group, however many they are: on a plain ground nearly all are.
         until = np.cumsum(np.bincount(levels, minlength=256))
         ends = np.unique(np.searchsorted(until, np.floor(np.multiply(_GROUP_ENDS, len(levels) - 1)), side="right"))
@@ -200,46 +190,27 @@ class _Calibration:
         self._begins = np.flatnonzero(np.diff(group_of[order])) + 1
         groups = np.split(order, self._begins)
         self._at = np.array([float(levels[group].mean()) for group in groups])
-        spread = [spread_over(cells[g]) for g in groups]
-        self._known = np.array(spread) >= _LEAST_PLACES
-        if not self._known.any():
-            self._known[:] = True
         self._activities = np.expm1(np.arange(256) / _STEPS_PER_E)
-        # Where edits fill the places of one kind, or the whole picture, their size is not its noise.
-        self._most = _MOST_NOISE + _MOST_SLIP * np.expm1(self._at / _STEPS_PER_E) + _MOST_GRAIN * grain
         # Above the most active group the noise is taken to grow as the gradient does, and by no more than a slip of it.
         last = float(np.expm1(self._at[-1] / _STEPS_PER_E))
         self._growth = np.maximum(1.0, self._activities / max(1e-3, last))
         self._slip = _SLIP * np.maximum(self._activities - last, 0.0)
 
     def _typical(self, size: Map) -> NDArray[np.float64]:
-        """Return the typical size in each group.
-
-        A group that is found in one place only may be an edit's rim. It gets the noise of calmer places and a slip.
-        """
+        """Return the typical size in each group."""
         sizes = np.abs(size[:: self._step, :: self._step].ravel()[self._samples])
-        typical = np.array([_spread(group) for group in np.split(sizes, self._begins)])
-        if self._known.all():
-            return typical
-        known = np.flatnonzero(self._known)
-        before = known[np.maximum(np.searchsorted(known, np.arange(len(typical)), side="right") - 1, 0)]
-        activity = np.expm1(self._at / _STEPS_PER_E)
-        guessed = typical[before] + _SLIP * np.maximum(activity - activity[before], 0.0)
-        return np.where(self._known, typical, np.minimum(typical, guessed))
+        return np.array([_spread(group) for group in np.split(sizes, self._begins)])
 
     def noise(
-        self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float | None = None, out: Map | None = None
+        self, size: Map, *, floor: float, of_gradient: float = 0.0, most: float = np.inf, out: Map | None = None
     ) -> Map:
         """Return h×w float32: the standard deviation of what has the sizes |`size`|, by their median and 80 % point.
 
         out: where to write it; None for a new array.
-        most: what it cannot exceed; None takes levels that no delivery of an unchanged picture was seen to reach.
+        most: what it cannot exceed.
         """
         # Of a normal distribution: half lies within 0.6745 standard deviations, 80 % within 1.2816.
-        typical = np.minimum(self._typical(size), self._most if most is None else most)
-        # Noise hardly falls as the gradient grows; what says so is an edit that fills the calm places.
-        typical = np.minimum(typical, _SLACK * np.minimum.accumulate(typical[::-1])[::-1])
-        table = np.interp(np.arange(256), self._at, np.maximum(typical, floor))
+        table = np.interp(np.arange(256), self._at, np.clip(self._typical(size), floor, max(floor, most)))
         grown = table * self._growth
         table = np.minimum(grown, table + self._slip) if of_gradient else grown
         table = np.maximum(table, of_gradient * self._activities).astype(np.float32)

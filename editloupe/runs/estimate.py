@@ -17,11 +17,12 @@ from editloupe.agent.state import Context
 from editloupe.backends.base import LMM
 from editloupe.backends.prices import Prices
 from editloupe.backends.token_estimate import CHARACTERS_A_TOKEN
-from editloupe.chat import Message, Usage
+from editloupe.chat import Message, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded
-from editloupe.imaging.views import size_of
+from editloupe.imaging.views import make_view, size_of
 from editloupe.protocols.base import looks_at_outputs
+from editloupe.runs.batches import RunBatches
 from editloupe.runs.judges import JudgeEntry
 from editloupe.runs.outcome import added
 from editloupe.runs.run import Driver
@@ -29,13 +30,15 @@ from editloupe.runs.schedule import ScheduledTask
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.runs.store import RunStore
-from editloupe.tasks import Ask
+from editloupe.tasks import Ask, Recipe
 from editloupe.traces.record import TraceWriter
 from editloupe.values import Json, View
 
 REPLY_TOKENS: Final = 300
 OBSERVATION_TOKENS: Final = 250
 CROP_PX: Final = (768, 768)
+WEIGHED: Final = 20
+"""Questions whose lines are made, to know what files of all of them weigh."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,15 @@ class CostBound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstWave:
+    """What --batch would send first."""
+
+    files: int
+    bytes: int
+    """Of all files, by the lines of some questions."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ahead:
     """What a visit would do, found without writing, and what that takes."""
 
@@ -80,6 +92,8 @@ class Ahead:
     """One call a task."""
     most: CostBound
     """Every turn, every reminder and the last word used."""
+    wave: FirstWave | None = None
+    """With --batch alone."""
 
 
 def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[JudgeEntry] = ()) -> Ahead:
@@ -107,7 +121,22 @@ def look_ahead(setup: Setup, out: Path, prices: Prices, *, entries: Sequence[Jud
         remarks=tuple(filter(None, remarks)),
         least=sum((least for least, _ in ends), CostBound()),
         most=sum((most for _, most in ends), CostBound()),
+        wave=_wave(RunBatches(setup, out), asked, ends) if setup.config.batch else None,
     )
+
+
+def _wave(batches: RunBatches, asked: Sequence[Ask], ends: Sequence[tuple[CostBound, CostBound]]) -> FirstWave:
+    """Return the files of the first wave, those of each role by themselves."""
+    files = size = 0
+    for role in {task.role for task in asked}:
+        door = batches.door(batches.setup.respondents[role].backend)
+        own = [(task, least.input_tokens or 0) for task, (least, _) in zip(asked, ends, strict=True) if task.role == role]
+        images, some = ImageStore(), own[:: max(1, len(own) // WEIGHED)]
+        requests = [Request(messages=(_first_message(batches.setup, task, images),)) for task, _ in some]
+        weighs = sum(door.size(request, images) for request in requests) * len(own) // len(some)
+        files += door.limits.files(len(own), weighs, sum(tokens for _, tokens in own))
+        size += weighs
+    return FirstWave(files=files, bytes=size)
 
 
 def _ends(setup: Setup, task: Ask, prices: Prices) -> tuple[CostBound, CostBound]:
@@ -116,17 +145,27 @@ def _ends(setup: Setup, task: Ask, prices: Prices) -> tuple[CostBound, CostBound
     backend, most = respondent.backend, most_calls(respondent, task)
     if not backend.traits.is_lmm:
         return CostBound(calls=1), CostBound(calls=most)  # one who is no LMM is sent nothing
+    message = _first_message(setup, task)
+    turns = task.budget.max_turns if task.tools else 0
+    return _talk(backend, message, prices, calls=1, turns=0), _talk(backend, message, prices, calls=most, turns=turns)
+
+
+def _first_message(setup: Setup, task: Ask, images: ImageStore | None = None) -> Message:
+    """Return the question.   images: where its pictures are made; None for their sizes alone."""
+    respondent = setup.respondents[task.role]
     context = Context(
-        backend=backend,
+        backend=respondent.backend,
         judge=respondent.spec,
         toolbox=setup.toolbox,
         images=ImageStore(),
         recorder=TraceRecorder.resume(TraceWriter(None)),
         task=task,
     )
-    message = first_message(context, {recipe.alias: View.whole(size_of(recipe)) for recipe in task.views})
-    turns = task.budget.max_turns if task.tools else 0
-    return _talk(backend, message, prices, calls=1, turns=0), _talk(backend, message, prices, calls=most, turns=turns)
+
+    def shown(recipe: Recipe) -> View:
+        return View.whole(size_of(recipe)) if images is None else make_view(recipe, images)
+
+    return first_message(context, {recipe.alias: shown(recipe) for recipe in task.views})
 
 
 def _talk(backend: LMM, message: Message, prices: Prices, *, calls: int, turns: int) -> CostBound:

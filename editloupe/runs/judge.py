@@ -35,7 +35,7 @@ from editloupe.values import Sample
 
 OF_A_FOLDER: Final = (
     "path", "format", "edited", "null_edit", "fields", "columns", "limit", "sample", "executor", "ray_gpus",
-    "fail_on_error",
+    "fail_on_error", "batch", "batch_waves", "batch_file", "batch_answers",
 )  # fmt: skip
 """Fields of RunConfig that say which folder the command line judges, and how it ends."""
 

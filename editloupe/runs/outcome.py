@@ -85,6 +85,8 @@ class Outcome:
     """Calls of tools in this visit that ran."""
     cached: int = 0
     """Calls of tools that were answered from equal ones before."""
+    waiting: int = 0
+    """Questions whose answers batches have yet to give."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the data and of how it was sent."""
 

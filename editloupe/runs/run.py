@@ -26,9 +26,10 @@ from editloupe.backends.prices import Prices, read_prices
 from editloupe.cores import usable_cores
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow
-from editloupe.errors import ImageError, Interrupted, TraceError, Unavailable
+from editloupe.errors import BackendError, ImageError, Interrupted, Parked, TraceError, Unavailable
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import looks_at_outputs, rejected_scores, scored
+from editloupe.runs.batches import REASON, RunBatches, told_open
 from editloupe.runs.budget import Ledger, Metered, RunBudget
 from editloupe.runs.executors import together
 from editloupe.runs.judges import JudgeEntry
@@ -273,6 +274,8 @@ class _Visit:
         self._before = self._seen()
         self._left = ExitStack()
         self._failures: Counter[str] = Counter()
+        self._batches: RunBatches | None = None
+        self._waiting = 0
         self._notes: list[str] = []
 
     def close(self) -> None:
@@ -294,6 +297,10 @@ class _Visit:
         if self._cluster is not None:
             self._left.enter_context(closing(self._cluster))
         self._setup = settled_tools(self._setup)
+        if self._setup.config.batch:
+            self._batches = RunBatches(self._setup, self._out)
+            self._left.enter_context(closing(self._batches))
+            self._setup = self._batches.setup
         listed = [*self._setup.entries(options=config is not None), *entries]
 
         def first(store: RunStore) -> None:
@@ -304,6 +311,11 @@ class _Visit:
 
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config, first=first)
         self._left.enter_context(closing(self._store))
+        if self._batches is not None:
+            self._tell(Progress(phase="looking at batches"))
+            self._batches.fetch()
+        elif told := told_open(self._out):
+            self._tell(Progress(remark=told))
         self._images.write()
         for mask in (mask for sample in self._loaded.samples for mask in sample.masks.values()):
             # So that a run can be measured and shown without the data that it was made from.
@@ -367,17 +379,48 @@ class _Visit:
                     return place, None
                 try:
                     return place, self._driver.answer(place, run_task)
+                except Parked:
+                    return place, self._waits(place)
                 except Interrupted:
                     return place, None
 
             for ended in together(ask, self._schedule.next, width=width, stop=self._stop):
-                self._arrived([(place.task, finding) for place, finding in ended if finding is not None])
+                found = [(place.task, finding) for place, finding in ended if finding is not None]
+                self._parked([(task, finding) for task, finding in found if finding.status == "waiting"])
+                self._arrived([(task, finding) for task, finding in found if finding.status != "waiting"])
                 self._ledger.check_time()
             if cluster is not None:
                 cluster.look()
                 self._tools = cluster.tool_calls
             elif self._driver.cache is not None:
                 self._tools = self._driver.cache.ran, self._driver.cache.hits
+
+        self._send()
+
+    def _waits(self, place: ScheduledTask) -> Finding:
+        judge_id = self._setup.judge_of(place.task).id
+        return Finding.of(
+            place.task, judge_id=judge_id, repeat=place.repeat, status="waiting", ending="batch", reason=REASON
+        )
+
+    def _parked(self, findings: Sequence[tuple[Task, Finding]]) -> None:
+        """Write that questions wait. Nothing follows from that: the schedule is not told."""
+        self._waiting += len(findings)
+        new = [(task, finding) for task, finding in findings if self._store.findings.get(finding.key) != finding]
+        if new:
+            self._driver.keep(new)
+
+    def _send(self) -> None:
+        """Send the questions that wait, unless the visit was ended."""
+        if self._batches is None:
+            return
+        if self._waiting and not self._stop.is_set() and not self._ledger.refused:
+            self._tell(Progress(phase="sending batches"))
+            try:
+                self._batches.send()
+            except BackendError as error:
+                self._ledger.refused = str(error)
+        self._notes += self._batches.remarks
 
     def _arrived(self, findings: Sequence[tuple[Task, Finding]]) -> None:
         if not findings:
@@ -443,6 +486,7 @@ class _Visit:
             ledger=self._ledger,
             tool_calls=self._tools[0],
             cached=self._tools[1],
+            waiting=self._waiting,
             notes=tuple(self._notes),
         )
 

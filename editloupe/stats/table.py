@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from editloupe.values import Json
 
@@ -219,30 +219,6 @@ def label_columns(*titles: str) -> tuple[Column, ...]:
     return tuple(Column(title=title, words=True) for title in titles)
 
 
-def numbers(
-    name: str,
-    title: str,
-    head: Sequence[str],
-    rows: Iterable[Row],
-    *,
-    fixed: int = 1,
-    at_once: int = 6,
-    caption: str = "",
-    keys: Mapping[str, Json] | None = None,
-) -> Table:
-    """Return a table whose first columns, as many as `fixed`, are words that name the row; the others hold numbers."""
-    return Table(
-        name=name,
-        title=title,
-        columns=(*label_columns(*head[:fixed]), *(Column(title=text) for text in head[fixed:])),
-        rows=tuple(rows),
-        fixed=fixed,
-        at_once=at_once,
-        caption=caption,
-        keys=keys or {},
-    )
-
-
 def listed(
     name: str,
     title: str,
@@ -250,19 +226,29 @@ def listed(
     columns: Mapping[str, Callable[[T], Cell | str]],
     *,
     keys: Callable[[T], Mapping[str, Json]] | None = None,
-    **more: Any,
+    fixed: int = 1,
+    at_once: int = 6,
+    caption: str = "",
 ) -> Table:
-    """Return a table with a row for each line.
+    """Return a table with a row for each line. The first columns, as many as `fixed`, are words that name the row.
 
     columns: title → the cell of a line, or words.   keys: what a line's figures are of, for files; None leaves the rows out
-    of them.   more: as of `numbers`.
+    of them.
     """
 
     def row(line: T) -> Row:
         cells = (made if isinstance(made := cell(line), Cell) else words(made) for cell in columns.values())
         return Row(cells=tuple(cells), keys=keys(line) if keys else {}, records=None if keys else ())
 
-    return numbers(name, title, list(columns), map(row, lines), **more)
+    return Table(
+        name=name,
+        title=title,
+        columns=tuple(Column(title=text, words=place < fixed) for place, text in enumerate(columns)),
+        rows=tuple(map(row, lines)),
+        fixed=fixed,
+        at_once=at_once,
+        caption=caption,
+    )
 
 
 def simple(name: str, title: str, head: Sequence[str], rows: Iterable[Sequence[str | Cell]], **more: object) -> Table:

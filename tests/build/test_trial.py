@@ -209,7 +209,7 @@ def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: 
         ([bare], "holds no probes: none of its 1 samples has a column 'probe'"),
         ([blank], "have no truth of the metrics that were asked (instruction_following, visual_consistency)"),
         ([superb], "'Superb' is no label of Instruction Following"),
-        (["probes"], "probes is no run; judge the probes first: editloupe judge probes --protocol probes"),
+        (["probes"], "probes is no run folder"),
         (["gone"], "gone is no run folder"),
     ):
         code, out, err = editloupe("trial", *words)
@@ -280,7 +280,7 @@ def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     with OpenAIServer(flatters) as server:
         code, told, _ = judge(editloupe, server.url)
         assert len(server.seen) == 2  # about p02 alone
-    told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain", "--full")[1].split())
+    told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain")[1].split())
     assert code == 3 and "p00: the probe was changed after it was built: its row" in told
     store = RunStore.read(Path("runs/plain"))
     assert {f.status for f in store.findings.values() if f.sample_id != "p02"} == {"input_error"}

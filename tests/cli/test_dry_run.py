@@ -80,18 +80,6 @@ def test_the_most_calls_of_a_task(editloupe: Run, edits: Edits, words: tuple[str
     assert (found["least"]["calls"], found["most"]["calls"]) == (1, calls)
 
 
-def test_no_run_makes_more_calls_than_the_estimate_says(editloupe: Run, edits: Edits, tmp_path: Path):
-    folder = edits(1)
-    # Calls a tool, is reminded twice, calls again until its turns are used up, and never answers.
-    acts = [says("what?"), says("why?"), says('<tool_call>{"name": "zoom_in", "parameters": {}}</tool_call>')]
-    with OpenAIServer(*acts, model="m") as server:
-        words = (folder, "--backend", f"openai/m?base_url={server.url}", "--criteria", "if", "--max-turns", "3")
-        found = dry(editloupe, *words)
-        assert server.seen == []
-        assert editloupe("judge", *words, "--out", tmp_path / "run")[0] == 1
-        assert len(server.seen) == found["most"]["calls"] == 6
-
-
 def test_what_stands_is_reused_and_what_failed_is_asked_again(editloupe: Run, edits: Edits, tmp_path: Path):
     folder, run = edits(3), tmp_path / "run"
     with OpenAIServer(says(final("Wrong Action")), fails(400, "no"), model="m") as server:

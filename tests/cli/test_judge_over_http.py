@@ -13,7 +13,7 @@ from editloupe.backends.retry import RetryPolicy
 from editloupe.findings import Finding
 from editloupe.runs.store import RunStore
 from tests.backends.loopback import Body
-from tests.backends.openai_server import Handler, OpenAIServer, fails, image_of, says, serving
+from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
 from tests.conftest import LOOK, final
 
 Edits = Callable[..., Path]
@@ -55,26 +55,6 @@ def uri(server: OpenAIServer, query: str = "&env=none") -> str:
 
 def findings(run: Path) -> list[Finding]:
     return RunStore.read(run).current()
-
-
-def test_a_model_behind_http_looks_with_a_tool_and_its_labels_are_kept(
-    editloupe: Run, serve: Serve, edits: Edits, tmp_path: Path
-):
-    server, run = serve(looks_then_answers), tmp_path / "run"
-    code, said, _ = editloupe("judge", edits(3), "--backend", uri(server), "--criteria", "if", "--out", run)
-    assert code == 0
-    assert "3 of 3 findings judged" in said
-    assert [(f.status, f.label, f.turns) for f in findings(run)] == [("ok", "Wrong Action", 1)] * 3
-    # The server counts 11 tokens in and 3 out an answer, and gives two answers a task.
-    assert [(f.usage.input_tokens, f.usage.output_tokens) for f in findings(run)] == [(22, 6)] * 3
-    assert len(server.seen) == 6
-    asked, said_back, observed = max((body["messages"] for body in server.seen), key=len)
-    assert (asked["role"], said_back, observed["role"]) == ("user", {"role": "assistant", "content": LOOK}, "user")
-    pictures = [image_of(b["image_url"]["url"]) for b in asked["content"] if b["type"] == "image_url"]
-    files = {file.read_bytes() for file in tmp_path.glob("edits/*/*.png")}
-    assert [p in files for p in pictures] == [True, True], "source and edited image, as their own bytes"
-    assert observed["content"][0]["text"].startswith("Observation of localize_differences:")
-    assert {h["authorization"] for h in server.headers} == {"Bearer none"}
 
 
 def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(

@@ -17,8 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 MISTAKES = {
     "judge nowhere": "no such folder",
-    "judge exampels/edits": "/examples/edits? expected a folder of edits",
-    "judge owner/Name-1": "hf download --repo-type dataset owner/Name-1 --local-dir FOLDER",
+    "judge exampels/edits": "no such folder; expected a folder of edits",
     "judge": "PATH is missing",
     "judge edits --backend gpt9000": "unknown backend 'gpt9000'; expected PROVIDER/MODEL",
     "judge edits --backend openai/m?api_key=abc": "keys come from the environment",

@@ -75,27 +75,3 @@ def test_a_run_ends_in_few_lines(editloupe: Cli, edits: Callable[..., Path], rep
     assert len(lines) <= 10, said
     assert any("backend_failed" in line or "off_menu" in line for line in lines)
     assert any(line.startswith("Judge these again: editloupe judge r") for line in lines)
-
-
-def test_compare_and_report_answer_in_few_lines_in_a_terminal(
-    editloupe: Cli, edits: Callable[..., Path], replies: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from editloupe.cli import compare, report
-
-    given = (
-        "--backend",
-        f"mild={replies('a', 'Flawless Execution')}",
-        "--backend",
-        f"harsh={replies('b', 'Wrong Action')}",
-    )
-    assert editloupe("judge", edits(3), *given, "--criteria", "if", "--out", "both")[0] == 0
-    for module in (compare, report):
-        monkeypatch.setattr(module, "in_brief", lambda full: not full)
-    code, said, _ = editloupe("compare", "both")
-    assert code == 0 and len(said.splitlines()) <= 10
-    assert "IF: on what all judged, mild, tool has the highest mean (100.0), harsh, tool the lowest (33.3)." in said
-    assert said.count(": mild, tool Flawless Execution; harsh, tool Wrong Action.") == 3
-    code, said, _ = editloupe("report", "both")
-    assert "Means of all samples" in said and "tables with --full: " in said and "by edit type" in said
-    assert len(editloupe("report", "both", "--full")[1].splitlines()) > len(said.splitlines())
-    assert "Pairs of judges\n" in editloupe("compare", "both", "--full")[1]

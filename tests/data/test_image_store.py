@@ -276,11 +276,3 @@ def test_an_image_goes_to_a_model_as_its_own_bytes_unless_something_stands_betwe
     assert store.encoded(deep, ImagePolicy()).data == encode_png(gradient())
     small = store.encoded(store.add_array(gradient()), ImagePolicy(max_side=20))
     assert (small.width, small.height) == (20, 15)
-
-
-def test_the_caches_hold_no_more_than_they_may() -> None:
-    store = ImageStore(cache_bytes=1)
-    refs = [store.add_array(np.roll(gradient(), i, axis=1)) for i in range(5)]
-    first = [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs]
-    assert len(store._arrays) == 1 and len(store._encoded) == 1
-    assert [store.encoded(ref, ImagePolicy(formats=())).data for ref in refs] == first

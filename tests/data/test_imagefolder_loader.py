@@ -109,8 +109,8 @@ BAD: list[tuple[dict[str, object], str]] = [
 ]
 BROKEN: list[tuple[str, str]] = [
     ('{"id": "dog", ', "broken JSON"),
-    ('{"id": "dog", "human_if": NaN}', "the number NaN, which JSON does not have"),
-    ('{"id": "dog", "human_if": 1e999}', "the number 1e999"),
+    ('{"id": "dog", "human_if": NaN}', "holds NaN, which is not a JSON number"),
+    ('{"id": "dog", "human_if": 1e999}', "holds 1e999, which is not"),
     ('["dog"]', "expected one JSON object"),
     ('{"id": "dog", "id": "cow"}', "key 'id' twice"),
     ('{"id": "\\ud800"}', "surrogate"),

@@ -219,10 +219,7 @@ def test_a_verifiers_dialogue_is_an_example_where_people_rate_the_score_that_res
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--turns", "all", "--findings", "f.csv"), "--turns says how something else is written"),
-        (("--sft", "o", "--columns", "item=id"), "--columns says how something else is written"),
         (("--sft", "o", "--dpo"), "nothing says which answer is the better one"),
-        (("--sft", "o", "--dpo", "--turns", "all"), "--turns goes with dialogues"),
         (("--sft", "o", "--dpo", "--human", "samples"), "nothing to export to dpo.jsonl: of 3 findings"),
         (("--sft", "o", "--human", "gone.csv"), "gone.csv"),
         (("--sft", "other"), "holds other files"),

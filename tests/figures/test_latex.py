@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from editloupe.figures.render import latex
-from editloupe.stats.table import Cell, Row, numbers, words
+from editloupe.stats.table import Cell, Column, Row, Table, words
 
 
 def test_a_table_is_one_of_booktabs_and_no_text_is_a_command() -> None:
@@ -11,7 +11,8 @@ def test_a_table_is_one_of_booktabs_and_no_text_is_a_command() -> None:
         Row(cells=(words(r"a_b & c\d{e}~^ 5% #1 $x$"), Cell(value=62.5, digits=1, judged=5, asked=6))),
         Row(cells=(words("Overall κ → –"), Cell(value=-1.25, digits=2)), strong=True),
     ]
-    table = numbers("means", "Means | by_editor", ("Editor\nname", "Mean %"), rows, caption="n < 10")
+    columns = Column(title="Editor\nname", words=True), Column(title="Mean %")
+    table = Table(name="means", title="Means | by_editor", columns=columns, rows=tuple(rows), caption="n < 10")
     assert latex(table).splitlines() == [
         r"\begin{table}",
         r"  \caption{Means \textbar{} by\_editor n \textless{} 10}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.imaging.align import align, resize
+from editloupe.imaging.align import align
 from editloupe.values import Box
 from tests.imaging.drawn import textured
 
@@ -21,15 +21,6 @@ def test_a_shift_of_the_whole_picture_is_found_and_mapped() -> None:
     mapped = found.to_image_2(Box(100, 100, 120, 140))
     assert mapped is not None
     assert list(mapped) == pytest.approx([95, 103, 115, 143], abs=1)
-
-
-def test_boxes_map_between_images_of_different_sizes() -> None:
-    picture = textured(320, 240)
-    found = align(picture, resize(picture, width=640, height=480))
-    assert found.resized
-    assert not found.stretched
-    # Twice the size: every corner doubles.
-    assert found.to_image_2(Box(10, 20, 30, 50)) == Box(20, 40, 60, 100)
 
 
 def test_neither_image_is_enlarged_for_comparing() -> None:

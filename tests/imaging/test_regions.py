@@ -16,21 +16,11 @@ def evidence(*places: tuple[int, int, int, int, float]) -> list[EvidenceMap]:
     return [EvidenceMap(values=values, reach=0.8)]
 
 
-def test_a_place_without_a_strong_pixel_is_none() -> None:
-    assert find_objects(evidence((20, 20, 40, 40, 11.0))) == []
-
-
 def test_weaker_pixels_belong_to_the_strong_ones_that_they_touch() -> None:
     (found,) = find_objects(evidence((20, 20, 40, 40, 7.0), (28, 28, 32, 32, 13.0)))
     assert found.box == Box(20, 20, 40, 40)
     # 20² − 4² = 384 pixels of 7 and 16 of 13.
     assert found.significance == 384 * 7 + 16 * 13
-
-
-def test_the_most_significant_comes_first() -> None:
-    found = find_objects(evidence((10, 10, 20, 20, 20.0), (100, 100, 104, 104, 90.0)))
-    # 100 · 20 = 2000 against 16 · 90 = 1440.
-    assert [o.box for o in found] == [Box(10, 10, 20, 20), Box(100, 100, 104, 104)]
 
 
 def test_fragments_closer_than_half_their_size_are_one_object() -> None:

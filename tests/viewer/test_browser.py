@@ -14,7 +14,6 @@ import pytest
 from filelock import FileLock
 
 from benchmarks.judged_runs import make
-from editloupe import plugins
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
@@ -23,7 +22,6 @@ from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from tests.conftest import final
 from tests.protocols.test_installed import draw
-from tests.toys.install import install
 from tests.viewer.browsing import BLUE, GREEN, check_box, ids, is_colour, open_sample, pixels, served, until, watched
 from tests.viewer.runs import CROP, HEIGHT, SHOWN, TARGET, WIDTH
 from tests.viewer.test_grid import OTHER, SAME, judge, page_of
@@ -397,16 +395,11 @@ def test_no_page_has_a_serious_fault_of_access_or_scrolls_sideways(
     assert not found and paper == "rgb(18, 22, 26)"
 
 
+@pytest.mark.usefixtures("toys")
 def test_a_chain_is_a_strip_of_turns_with_what_was_found_on_each(browser: Browser, tmp_path: Path) -> None:
-    site = install(tmp_path / "site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(site))
-        patch.setenv("TOY_CALLS", str(site / "calls.txt"))
-        plugins.forget()
-        config = RunConfig(path=draw(tmp_path / "data", "turns"), protocol="places", judge=JudgeConfig(backend=None))
-        drive(open_setup(config), tmp_path / "run")
-        export(Site.of([RunReader(tmp_path / "run")]), tmp_path / "pages")
-    plugins.forget()
+    config = RunConfig(path=draw(tmp_path / "data", "turns"), protocol="places", judge=JudgeConfig(backend=None))
+    drive(open_setup(config), tmp_path / "run")
+    export(Site.of([RunReader(tmp_path / "run")]), tmp_path / "pages")
     with watched(browser, [root := f"file://{tmp_path}/pages/"]) as page:
         page.goto(f"{root}index.html")
         open_sample(page, "b")

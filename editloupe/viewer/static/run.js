@@ -187,7 +187,7 @@
     const facts = [row.type, row.editor, area, row.cost === null ? "" : money(row.cost), row.seconds ? duration(row.seconds) : "", row.turns ? `${row.turns} turns` : ""];
     const line = facts.filter(Boolean).join(" · ");
     const told = make("div", { className: "told" }, name, text, make("p", { className: "facts-line", textContent: line, title: line }), answers(row));
-    const made = make("article", { className: "card" }, make("div", { className: "pair" }, ...pictures), told);
+    const made = make("div", { className: "card" }, make("div", { className: "pair" }, ...pictures), told);
     made.setAttribute("role", "listitem");
     return made;
   }
