@@ -63,17 +63,15 @@ class Masked:
         }
 
 
-def wanted(sample: Sample, *, phrase_field: str | None, boxes: bool) -> MaskRequest | str:
+def wanted(sample: Sample, *, phrase_field: str | None) -> MaskRequest | str:
     """Return what the sample's mask is made of, "" if it has one, or why it can have none.
 
-    phrase_field: the column that names the target, in place of boxes.   boxes: whether boxes alone count.
+    phrase_field: the column that names the target, in place of boxes.
     """
     if "edit" in sample.masks:
         return ""
     if (given := boxes_of(sample)) and phrase_field is None:
         return MaskRequest(source=sample.source, boxes=given)
-    if boxes:
-        return "the data has no box"
     column = phrase_field or "target_name"
     phrase = target_name(sample) if column == "target_name" else sample.extra.get(column)
     if phrase is not None and not isinstance(phrase, str):

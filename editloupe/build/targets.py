@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 
 import numpy as np
 from pydantic import Field
@@ -35,12 +35,9 @@ LIMITS: Final = (0.001, 0.01, 0.1)
 QUANTILES: Final = (0.25, 0.5, 0.75)
 
 _COLUMNS: Final = (
-    "data_set", "item", "instruction", "phrase", "phrase_by", "x0", "y0", "x1", "y1", "area_ratio", "how", "score",
+    "item", "instruction", "phrase", "phrase_by", "x0", "y0", "x1", "y1", "area_ratio", "how", "score",
     "detections", "status", "reason",
 )  # fmt: skip
-
-
-Boxed: TypeAlias = "tuple[TargetRow, Mapping[str, Json]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,36 +105,25 @@ class TargetTable:
         """Known areas by where they come from."""
         return dict(Counter(row.how for row in self.rows if row.area_ratio is not None).most_common())
 
-    def summary(self) -> dict[str, Json]:
-        """For programs; a figure that rests on nothing is null."""
+    def to_json(self, *, notes: Sequence[str] = ()) -> dict[str, Json]:
+        """Return a summary, in which a figure that rests on nothing is null, and every target."""
         known = self.known
         return {
+            "notes": list(notes),
             "data_set": self.name,
-            "targets": len(self.rows),
             "known": len(known),
             "how": {**self.how},
             "unknown": {**self.unknown},
             "quantiles": {f"{q:g}": v for q, v in zip(QUANTILES, quantiles(known), strict=True)},
             "under": {f"{limit:g}": under(known, limit) for limit in LIMITS},
+            "targets": [row.to_json() for row in self.rows],
         }
 
-
-def as_json(tables: Sequence[TargetTable], *, notes: Sequence[str] = ()) -> dict[str, Json]:
-    """Summaries and every target."""
-    items: list[Json] = [{"data_set": one.name, **row.to_json()} for one in tables for row in one.rows]
-    return {"notes": list(notes), "summary": [one.summary() for one in tables], "targets": items}
-
-
-def as_csv(tables: Sequence[TargetTable]) -> str:
-    """Every target as a line; box in px, empty where unknown."""
-    lines = []
-    for one in tables:
-        for row in one.rows:
-            data: dict[str, Json] = {"data_set": one.name, **row.to_json()}
-            box = data["box"]
-            data |= zip(("x0", "y0", "x1", "y1"), box if isinstance(box, list) else (), strict=False)
-            lines.append({name: data.get(name) for name in _COLUMNS})
-    return render.records_csv(lines, _COLUMNS)
+    def csv(self) -> str:
+        """Return every target as a line; its box in px, empty where unknown."""
+        corners = ("x0", "y0", "x1", "y1")
+        lines = [{**row.to_json(), **dict(zip(corners, row.box or (), strict=False))} for row in self.rows]
+        return render.records_csv([{name: line.get(name) for name in _COLUMNS} for line in lines], _COLUMNS)
 
 
 def metadata_lines(path: Path) -> list[tuple[Mapping[str, Json], tuple[str, str]]]:
@@ -171,13 +157,9 @@ def with_boxes(
     count = 0
     for values, key in lines:
         box = None if values.get("bbox") or values.get("bboxes") else found.get(key)
-        if box is None:
-            out.append(values)
-            continue
         kept = {name: value for name, value in values.items() if name not in ("bbox", "bboxes", "bbox_format")}
-        row, found_by = box
-        out.append({**kept, **found_by, "target_name": row.phrase})
-        count += 1
+        out.append(values if box is None else {**kept, **box})
+        count += box is not None
     return _lines(out), count
 
 
@@ -186,13 +168,11 @@ def sidecar(samples: Iterable[Sample], rows: Sequence[TargetRow], *, keys: BoxFi
 
     keys: what the reader calls id and boxes.   detector: its version.   Samples with boxes have no line.
     """
-    found = _detected(rows, detector)
-    out: list[Mapping[str, Json]] = []
+    found, out = _detected(rows, detector), list[Mapping[str, Json]]()
     for sample in samples:
-        box = found.get((sample.source.sha256, sample.instruction))
-        if box is not None:
-            found_by = dict(box[1])
-            out.append({keys.id_key: sample.id, keys.boxes_key: found_by.pop("bbox"), **found_by})
+        if box := dict(found.get((sample.source.sha256, sample.instruction), {})):
+            del box["target_name"]
+            out.append({keys.id_key: sample.id, keys.boxes_key: box.pop("bbox"), **box})
     return _lines(out), len(out)
 
 
@@ -226,15 +206,15 @@ def _row(sample: Sample, score: Score, setup: Setup) -> TargetRow:
     )
 
 
-def _detected(rows: Sequence[TargetRow], detector: str) -> dict[tuple[str, str], Boxed]:
-    """(source, instruction) → the row of a box that a detector found, and the columns that say so."""
-    found: dict[tuple[str, str], Boxed] = {}
+def _detected(rows: Sequence[TargetRow], detector: str) -> dict[tuple[str, str], Mapping[str, Json]]:
+    """(source, instruction) → the columns of a box that a detector found."""
+    found: dict[tuple[str, str], Mapping[str, Json]] = {}
     for row in rows:
         if row.how == "detector":
             by: Json = {"detector": detector, "score": row.score, "found": row.detections, "phrase_by": row.phrase_by}
             corners: Json = [round(v, 1) for v in row.box or ()]
-            columns = {"bbox": corners, "bbox_format": "xyxy", "bbox_by": by}
-            found[row.source, row.instruction] = row, columns
+            columns: dict[str, Json] = {"bbox": corners, "bbox_format": "xyxy", "bbox_by": by, "target_name": row.phrase}
+            found[row.source, row.instruction] = columns
     return found
 
 

@@ -52,7 +52,7 @@ def masks(
         outputs=False,
     )  # fmt: skip
     loaded = replace(loaded, samples=loaded.samples[: run.limit])
-    asked = {one.key: wanted(one, phrase_field=phrase_field, boxes=False) for one in loaded.samples}
+    asked = {one.key: wanted(one, phrase_field=phrase_field) for one in loaded.samples}
     requests = [one for one in asked.values() if isinstance(one, MaskRequest)]
     if not requests and not any("edit" in sample.masks for sample in loaded.samples):
         raise ConfigError(

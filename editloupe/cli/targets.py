@@ -64,9 +64,9 @@ def targets(
     found = TargetTable.of(path.resolve().parent.name if path.is_file() else path.resolve().name, outcome)
     notes = list(_notes(found, setup, absent))
     if format == "json":
-        print_json(made.as_json([found], notes=notes))
+        print_json(found.to_json(notes=notes))
     elif format == "csv":
-        write(made.as_csv([found]))
+        write(found.csv())
     else:
         _show(found, notes)
     if boxes is not None:

@@ -119,7 +119,7 @@ def _pairs(found: Comparison) -> Table:
             "First / second": lambda p: f"{_number(found, p.first)} / {_number(found, p.second)}",
             "": lambda p: found.titles[p.criterion][1],
             "n": lambda p: Cell(value=p.common, name="common"),
-            **{TITLES[n][1]: partial(_of_pair, n) for n in names},
+            **{TITLES[n][1]: partial(_of, n) for n in names},
             "First − second": lambda p: _figure(p.difference, "difference", digits=1, signed=True),
             "p": lambda p: _p(p.test),
         },
@@ -164,7 +164,7 @@ def _human(found: Comparison) -> Table:
             "Judge": lambda one: one.judge or "",
             "": lambda one: one.short if one.rating is None else f"{one.short} and {one.rating}",
             "Judged": lambda one: _counts(next(iter(one.all.figures.values()))),
-            **{TITLES[n][1]: partial(_of_people, n) for n in names},
+            **{TITLES[n][1]: partial(_of, n) for n in names},
         },
         keys=lambda one: {"judge": one.judge, "criterion": one.criterion, **({"rating": one.rating} if one.rating else {})},
         fixed=2,
@@ -375,12 +375,12 @@ def _counts(found: Estimate) -> Cell:
     return Cell(value=f"{found.judged}/{found.asked}", name="", more={"judged": found.judged, "asked": found.asked})
 
 
-def _of_pair(name: str, pair: JudgePair) -> Cell:
-    return _figure(pair.figures.get(name), name)
-
-
-def _of_people(name: str, one: MetricAgreement) -> Cell:
-    return _figure(one.all.figures.get(name), name, signed=name == "bias")
+def _of(name: str, line: JudgePair | MetricAgreement) -> Cell:
+    """A figure of a line; the main ones stand with their interval."""
+    figures = line.figures if isinstance(line, JudgePair) else line.all.figures
+    cell = _figure(figures.get(name), name, signed=name == "bias")
+    main = name in ("weighted_kappa", "bias") or (name == "spearman" and "exact" not in figures)
+    return cell if main else replace(cell, low=None, high=None, bounds=None)
 
 
 def _figure(found: Estimate | None, name: str, *, digits: int = 2, signed: bool = False, counts: bool = False) -> Cell:

@@ -29,6 +29,7 @@ from editloupe.stats.table import (
     HistogramPlot,
     MeansPlot,
     Plot,
+    RadarPlot,
     ScatterPlot,
     SizePlot,
 )
@@ -103,7 +104,7 @@ def picture(plot: Plot, form: Literal["pdf", "png"]) -> bytes:
 
 def _figure(plot: Plot, width: float) -> Figure:
     drawn: dict[type, Callable[[Any, float], Figure]] = {
-        MeansPlot: _means, BarPlot: _bars, HeatPlot: _heat, ScatterPlot: _scatter, SizePlot: _sizes,
+        MeansPlot: _means, RadarPlot: _radar, BarPlot: _bars, HeatPlot: _heat, ScatterPlot: _scatter, SizePlot: _sizes,
         HistogramPlot: _areas,
     }  # fmt: skip
     return drawn[type(plot)](plot, width)
@@ -158,6 +159,22 @@ def _means(plot: MeansPlot, width: float) -> Figure:
     _named_rows(axes, plot.rows)
     axes.set_xlim(0, 100)
     axes.set_xlabel("Mean, 0 to 100, with its 95 % interval")
+    _legend(axes, only_several=True)
+    return figure
+
+
+def _radar(plot: RadarPlot, width: float) -> Figure:
+    """Means on axes of their own, a line a series; a mean that is missing leaves a gap."""
+    figure, axes = _canvas(width, width / _DPI * 0.75, projection="polar")
+    angles = 2 * np.pi * np.arange(len(plot.rows) + 1) / len(plot.rows)
+    for number, (name, cells) in enumerate(plot.series):
+        line = np.array([cell.value for cell in (*cells, cells[0])], dtype=float)
+        style = {"color": _colour(number, None), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
+        axes.plot(angles, line, label=_label(name), markersize=4, **style)
+    axes.set_xticks(angles[:-1], [textwrap.fill(safe(name), 14) for name in plot.rows])
+    axes.tick_params(axis="x", pad=20)
+    axes.set_ylim(0, 100)
+    axes.set_theta_offset(math.pi / 2)  # type: ignore[attr-defined]
     _legend(axes, only_several=True)
     return figure
 

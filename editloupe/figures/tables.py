@@ -12,7 +12,19 @@ from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_
 from editloupe.scores import Metric
 from editloupe.stats.bootstrap import Drawing, Estimate
 from editloupe.stats.spec import TableSpec
-from editloupe.stats.table import UNNAMED, Cell, Column, MeansPlot, Plot, Row, Table, label_columns, transposed, words
+from editloupe.stats.table import (
+    UNNAMED,
+    Cell,
+    Column,
+    MeansPlot,
+    Plot,
+    RadarPlot,
+    Row,
+    Table,
+    label_columns,
+    transposed,
+    words,
+)
 from editloupe.values import Json
 
 if TYPE_CHECKING:
@@ -181,14 +193,17 @@ class _Pivot:
         return f"{what}{drawn}; (judged/asked)." + (f" Lower is better: {', '.join(lower)}." if lower else "")
 
     def _plots(self, name: str, columns: Sequence[_Figures]) -> Iterator[Plot]:
-        """The means of every row that the data has, a bar a column."""
+        """The means of every row that the data has: a bar a column, and from three rows on a radar with a line a column."""
         rows = self.scores.rows
         if not self.spec.order or len(rows) < 2 or self.by_metric or not self.hundred:
             return
         series = tuple((c.title, tuple(self._of_row(c, row, plotted=True) for row in rows)) for c in columns)
         if any(cell.value is not None for _, cells in series for cell in cells):
             title = self.spec.title.split(" (")[0].replace(", by", " by")
-            yield MeansPlot(name=f"types-{name.removeprefix('scores-')}", title=title, rows=tuple(rows), series=series)
+            of = name.removeprefix("scores-")
+            yield MeansPlot(name=f"types-{of}", title=title, rows=tuple(rows), series=series)
+            if len(rows) > 2:
+                yield RadarPlot(name=f"radar-{of}", title=title, rows=tuple(rows), series=series)
 
 
 def _raw(value: str) -> str:

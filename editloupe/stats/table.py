@@ -357,6 +357,11 @@ class MeansPlot(_Named):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RadarPlot(MeansPlot):
+    """The same means on axes of their own, 0 in the middle (DLEBench's Figure 7, UnicBench's 10 and 11)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeatPlot(_Named):
     """A grid of shares in percent, coloured from worst to best."""
 
@@ -368,4 +373,4 @@ class HeatPlot(_Named):
     that was not asked about."""
 
 
-Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | HeatPlot
+Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | RadarPlot | HeatPlot

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from editloupe.errors import ConfigError
+from editloupe.figures.columns import KEY
 from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
@@ -39,6 +40,14 @@ def given(folder: Path) -> dict[tuple[str, str, str], str]:
         (one.rater, one.finding.sample_id, one.finding.metric): str(one.finding.answer or f"({one.finding.status})")
         for one in store.people.values()
     }
+
+
+def rated(folder: Path) -> dict[tuple[Any, ...], dict[str, float]]:
+    """(editor, sample, turn, part, metric) → rater → the rating."""
+    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    for *key, rater, number in read_people(RunStore.read(folder)).frame.select(*KEY, "metric", "who", "number").rows():
+        found.setdefault(tuple(key), {})[rater] = number
+    return found
 
 
 def test_data_become_a_run_without_judges_whose_questions_are_a_judges(annotate: Session, tmp_path: Path) -> None:
@@ -200,7 +209,7 @@ def test_what_another_role_found_is_not_asked_and_what_rests_on_it_is(
         assert desk("anna").answer(desk("anna").question("s00", "kept", "cup"), "yes")[0] == 200
 
     assert annotate("run", do=rest)[0] == 0
-    assert read_people(RunStore.read(tmp_path / "run")).ratings == {("", "s00", 0, ""): {"kept": {"anna": 0.5}}}
+    assert rated(tmp_path / "run") == {("", "s00", 0, "", "kept"): {"anna": 0.5}}
 
 
 @pytest.mark.usefixtures("toys")
@@ -258,8 +267,7 @@ def test_pairs_are_shown_in_both_orders_and_stored_as_if_they_were_not_exchanged
     assert {(line["rater"], line.get("swapped", False)) for line in lines(tmp_path / "run")} == {
         ("anna", firsts["anna"][0] != "left/s"), ("ben", firsts["ben"][0] != "left/s"),
     }  # fmt: skip
-    found = read_people(RunStore.read(tmp_path / "run")).ratings
-    ratings = {key[0]: by_metric["instruction_following"] for key, by_metric in found.items()}
+    ratings = {key[0]: by_rater for key, by_rater in rated(tmp_path / "run").items()}
     # The share of pairs that are won; one that is won in one order only is a tie.
     assert ratings == {"left": {"anna": 0.0, "ben": 0.5}, "right": {"anna": 1.0, "ben": 0.5}}
 

@@ -71,6 +71,11 @@ def lines(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
+def unwritten(out: str | Path = "set") -> bool:
+    """Whether a folder holds nothing but its mark."""
+    return not Path(out).exists() or [path.name for path in Path(out).iterdir()] == ["build.json"]
+
+
 def left(funnel: Any) -> dict[str, dict[str, int]]:
     """Stage → what it left out, of the stages that left something out."""
     return {one["stage"]: one["left_out"] for one in funnel["stages"] if one["left_out"]}

@@ -16,7 +16,7 @@ from editloupe.data.images import ImageStore
 from editloupe.models import inpaint as inpainters
 from editloupe.models.inpaint import OpenCVInpainter, within
 from tests.build.conftest import lines as rows_of
-from tests.build.conftest import written
+from tests.build.conftest import unwritten, written
 from tests.build.toys import Finder, MeanColour
 
 Run = Callable[..., tuple[int, str, str]]
@@ -338,10 +338,10 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_pat
         (file, (), "name the stage: --set stage=1"),
         (file, (*second, "--set", "inpainter=lama"), "expected opencv or diffusers:MODEL"),
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
-        (tmp_path / "none.json", second, "none.json: is no JSON"),
+        (tmp_path / "none.json", second, "no such file"),
         (damaged, second, "is no JSON"),
     ):
         assert told in refused(editloupe, path, *words)
-        assert not Path("set").exists()
+        assert unwritten("set")
     build(editloupe, file, *second)
     assert "was built with seed 0, and this command has 1" in refused(editloupe, file, *second, "--set", "seed=1")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.build.conftest import Run, left, lines, look_through, metadata, pictures, written
+from tests.build.conftest import Run, left, lines, look_through, metadata, pictures, unwritten, written
 from tests.build.test_people import DLE
 from tests.build.toys import PX, SQUARE, Finder
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
         ((images, "--set", "editor=drawing"), "--set role.describe=provider/model"),
     ):
         code, _, error = editloupe("build", "dlebench", *words, "--out", "none")
-        assert code == 2 and told in " ".join(error.split()) and not Path("none").exists()
+        assert code == 2 and told in " ".join(error.split()) and unwritten("none")
 
 
 def looked(editloupe: Run, out: str, *said: dict[str, Any], **more: Any) -> Path:

@@ -15,7 +15,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from tests.build.conftest import Run, left
+from tests.build.conftest import Run, left, unwritten
 from tests.build.test_edival_pools import replay
 from tests.build.toys import Finder
 from tests.conftest import pngs
@@ -37,13 +37,6 @@ def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> t
     code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
-
-
-def refused(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> str:
-    """What a build says that does not begin."""
-    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", *words)
-    assert (code, said) == (2, ""), told
-    return " ".join(told.split())
 
 
 def table(out: str = "set") -> list[dict[str, Any]]:
@@ -122,12 +115,6 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
     assert all(row["all_objects"][0] == "cat" for row in table())
 
 
-def objects(*colors: str, name: str = "mug") -> list[Any]:
-    """A list of one kind of object in several colours."""
-    one = {"object": name, "material": None, "text": None, "count": 1, "foreground": True}
-    return [{**one, "color": color} for color in colors]
-
-
 def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
@@ -147,23 +134,29 @@ def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp
 
 
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
-    images = pictures(tmp_path / "images")
+    images, other = pictures(tmp_path / "images"), pictures(tmp_path / "other", 1)
     (tmp_path / "empty").mkdir()
-    assert "holds no image; expected image files, or an ImageFolder" in refused(editloupe, tmp_path / "empty")
     (tmp_path / "deep").mkdir()
     shutil.copytree(images, tmp_path / "deep" / "below")
-    assert "3 lie in folders below, such as below: name that folder" in refused(editloupe, tmp_path / "deep")
-    assert "no such folder" in refused(editloupe, tmp_path / "gone")
-    assert "is a file; expected a folder of images" in refused(editloupe, images / "0.png")
-    assert not (tmp_path / "set").exists()
-    assert "holds other files (0.png)" in refused(editloupe, images, out=str(images))
-    assert "is a file; name a new or an empty folder" in refused(editloupe, images, out=str(images / "0.png"))
-    assert "there is no setting 'speed'" in refused(editloupe, images, "--set", "speed=1")
+    toy: tuple[str, ...] = ("--backend", "toy/a")
+
+    def refused(path: Path, *words: str, out: str | Path = "set") -> str:
+        code, said, told = editloupe("build", "edival", path, "--out", out, *words)
+        assert (code, said) == (2, ""), told
+        return " ".join(told.split())
+
+    for path, words, out, told in (
+        (tmp_path / "empty", toy, "set", "holds no image; expected image files, or an ImageFolder"),
+        (tmp_path / "deep", toy, "set", "3 lie in folders below, such as below: name that folder"),
+        (tmp_path / "gone", toy, "set", "no such folder"),
+        (images / "0.png", toy, "set", "is a file; expected a folder of images"),
+        (images, toy, images / "0.png", "is a file; name a new or an empty folder"),
+        (images, (*toy, "--set", "speed=1"), "set", "there is no setting 'speed'"),
+        (images, (*toy, "--backend", "toy/b"), "set", "takes one judge"),
+        (images, (), "set", "--set role.decompose=provider/model"),
+    ):
+        assert told in refused(path, *words, out=out)
+        assert unwritten(tmp_path / "set")
     build(editloupe, images)
-    other = pictures(tmp_path / "other", 1)
-    assert f"was built with images {images}, and this command has {other}; name another" in refused(editloupe, other)
-    assert "was built with seed 42, and this command has 7" in refused(editloupe, images, "--set", "seed=7")
-    code, _, told = editloupe("build", "edival", images, "--out", "x", "--backend", "toy/a", "--backend", "toy/b")
-    assert code == 2 and "takes one judge" in " ".join(told.split())
-    code, _, told = editloupe("build", "edival", images, "--out", "y")
-    assert code == 2 and "--set role.decompose=provider/model" in " ".join(told.split())
+    assert f"was built with images {images}, and this command has {other}; name another" in refused(other, *toy)
+    assert "was built with seed 42, and this command has 7" in refused(images, *toy, "--set", "seed=7")

@@ -110,13 +110,11 @@ def test_a_question_prints_the_row_and_each_of_its_texts_on_one_line() -> None:
     [
         (DLEBenchReview, [{}], "passed", ""),
         (DLEBenchReview, [{"box": "no"}], "rejected", "box"),
-        (DLEBenchReview, [{"texts": "no"}], "rejected", "texts"),
         (DLEBenchReview, [{"instruction_following": "Over Modification"}], "again", "instruction_following"),
-        (DLEBenchReview, [{"visual_consistency": "Single Anomaly"}], "again", "visual_consistency"),
         (DLEBenchReview, [{}, {"visual_consistency": "Single Anomaly"}], "disagree", "visual_consistency"),
         (DLEBenchReview, [{"box": "no", "instruction_following": "Over Modification"}, {"box": "no"}], "rejected", "box"),
         (GIEBenchReview, [{}], "passed", ""),
-        *((GIEBenchReview, [{name: "no"}], "rejected", name) for name in GIE),
+        (GIEBenchReview, [{"mask": "no"}], "rejected", "mask"),
         (GIEBenchReview, [{}, {"question": "no"}], "disagree", "question"),
     ],
 )

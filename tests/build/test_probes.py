@@ -17,6 +17,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
 from editloupe.imaging.color_names import shares, to_lab
+from tests.build.conftest import unwritten
 
 Run = Callable[..., tuple[int, str, str]]
 PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "grey": (128, 128, 128)}
@@ -204,7 +205,7 @@ def test_two_targets_of_one_name_and_a_target_that_fits_no_share_are_refused(edi
     # The red mug alone could be told from the others; it covers 1.17 %, and 0.05 % would need more around it.
     told = " ".join(error.split())
     assert code == 2 and "name_of_several" in told and "too_large_for_an_area_share, such as mug" in told
-    assert not Path("set").exists()
+    assert unwritten("set")
 
 
 def test_options_that_cannot_be_met_are_said_before_anything_is_written(editloupe: Run, tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_options_that_cannot_be_met_are_said_before_anything_is_written(editloup
     for word, told in (("areas=0.2", "expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent)"), ("count=0", "--set count")):
         code, error = build(editloupe, photos, "--set", word)
         assert code == 2 and told in " ".join(error.split())
-    assert not Path("set").exists()
+    assert unwritten("set")
 
 
 def test_a_folder_without_targets_is_an_error_that_says_what_is_missing(editloupe: Run, tmp_path: Path) -> None:
@@ -220,4 +221,4 @@ def test_a_folder_without_targets_is_an_error_that_says_what_is_missing(editloup
     Image.fromarray(photograph(THINGS)).save(tmp_path / "plain/desk.png")
     code, error = build(editloupe, tmp_path / "plain")
     assert code == 2 and "without a metadata.jsonl" in error and "target_name" in error and "mask_file_name" in error
-    assert not Path("set").exists()
+    assert unwritten("set")

@@ -14,7 +14,7 @@ from PIL import Image
 from editloupe.build import unicedit
 from editloupe.models import aesthetic, opening
 from editloupe.runs.store import RunStore
-from tests.build.conftest import lines
+from tests.build.conftest import lines, unwritten
 from tests.build.toys import Finder
 from tests.conftest import pngs
 
@@ -148,7 +148,7 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     monkeypatch.undo()
     code, _, told = editloupe("build", "unicedit", "v/run", "--out", "none", "--set", "least_aesthetic=5")
     assert code == 2 and "needs a file with an aesthetic head; name one by --set aesthetic=…" in " ".join(told.split())
-    assert not Path("none").exists()
+    assert unwritten("none")
 
 
 class Red:
@@ -185,5 +185,5 @@ def test_what_cannot_begin_says_so_and_makes_no_folder(
     draw(tmp_path / "edits", ["Paint it red"])
     found, _, told = editloupe("build", "unicedit", *words, "--out", "set")
     assert found == code and said in told, told
-    assert not Path("set").exists()
+    assert unwritten("set")
     assert build(editloupe, "edits")[0] == 0

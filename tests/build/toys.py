@@ -44,8 +44,6 @@ KINDS = {
     "Answer yes if all of this holds": "review",
     "Is the place right?": "review",
     "name small things": "targets",
-    "Describe the image": "caption",
-    "What is marked": "name",
     "what the image shows before and after": "metadata",
     "You write one instruction": "edit",
     "has to be edited?": "phrase",
@@ -131,8 +129,6 @@ def _verify(text: str, toy: Any) -> Any:
 _SAID: dict[str, Callable[[str, Any], Any]] = {
     "review": lambda text, toy: "no",
     "targets": _targets,
-    "caption": lambda text, toy: "A grey field with a red square.",
-    "name": lambda text, toy: toy.get("name", "The red square."),
     "metadata": _metadata,
     "edit": _edit,
     "phrase": lambda text, toy: toy.get("phrase", "The red square."),
@@ -225,11 +221,9 @@ class Odd:
                 file.write(f"{seed} {instruction}\n")
         if what == "fails" and "TOY_MENDED" not in os.environ:
             raise EditError("failed", "out of memory")
-        if what in ("hangs", "nothing"):
-            raise EditError("timed_out", "too slow") if what == "hangs" else EditError("no_image", "declined")
         if what == "wide":
             return np.zeros((64, 128, 3), np.uint8)
-        if what == "same" or (what == "third" and seed % 3):
+        if what == "same":
             return rgb.copy()
         if what == "darkens":
             return rgb // 4
@@ -239,9 +233,7 @@ class Odd:
             made[80:92, 80:92] = (0, 0, 250)
             return made
         made = DrawingEditor()(rgb, instruction)
-        if what == "brighter":
-            made = np.clip(made.astype(int) + 12, 0, 255).astype(np.uint8)
-        if what in ("seeded", "brighter"):
+        if what == "seeded":
             made = made.copy()
             made[30, 30] = seed
         return made

@@ -91,4 +91,4 @@ def test_what_stands_is_reused_and_what_failed_is_asked_again(editloupe: Run, ed
         assert len(server.seen) == 3
     assert (found["tasks"], found["reused"], found["to_ask"], found["least"]["calls"]) == (3, 1, 2, 2)
     assert (code, everything(run)) == (0, before)
-    assert f"3 samples, 3 tasks: 1 are in {run}, 2 to ask, 2 of them go on from where they stopped." in said
+    assert f"3 samples, 3 tasks: 1 are in {run}, 2 to ask, 2 of them continue." in said

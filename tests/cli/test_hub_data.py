@@ -99,7 +99,7 @@ def test_a_split_is_checked_and_judged_and_the_run_keeps_its_revision(
         ),
         ("hf://owner", "hf://owner: expected hf://OWNER/NAME, hf://OWNER/NAME:SPLIT or"),
         # Between colons stands no emoji.
-        ("hf:owner/Name:x:test", "hf://owner/Name:x:test: expected hf://OWNER/NAME"),
+        ("hf:owner/Name:x:test", "owner/Name:x:test: expected hf://OWNER/NAME"),
     ],
 )
 def test_an_address_that_names_no_split_is_refused(

@@ -17,6 +17,7 @@ from editloupe.stats.table import (
     HistogramPlot,
     MeansPlot,
     Plot,
+    RadarPlot,
     ScatterPlot,
     SizePlot,
 )
@@ -33,6 +34,8 @@ def every(name: str = "alpha") -> list[Plot]:
     dots = (Dots(name=name, points=((0.1, 100.0), (0.001, 100.0)), good=100.0), Dots(name="bad", points=(), good=0.0))
     return [
         MeansPlot(name="m", title="Means", rows=(name, "b"), series=((name, (cell, Cell())), ("_two", (cell, cell)))),
+        RadarPlot(name="r", title="Radar", rows=(name, "b", "c"),
+                  series=((name, (cell, Cell(), cell)), ("_two", (cell, cell, cell)))),
         BarPlot(name="b", title="Labels", rows=((name, ((name, 3), ("bad", 1))),), goods=(100, 0)),
         HeatPlot(name="h", title="Heat", rows=(name,), columns=("x", "y", "z"), columns_title="c",
                  cells=(((50.0, 2, 3), (None, 0, 3), None),)),

@@ -92,7 +92,7 @@ def test_what_tools_said_that_this_version_does_not_is_shown_and_replayed_as_rec
     assert code == 0 and "2 as recorded" in out, err
     # Tools that run again are others, and said to be.
     code, out, err = editloupe("replay", run, "--observations", "live")
-    assert code == 4 and "text 2 RapidOCR 3.10" in out, (code, out, err)
+    assert code == 4 and "text 2 RapidOCR 3.10" in err, (code, out, err)
 
 
 def values(figures: dict[str, dict[str, Figure]]) -> dict[str, Figure]:

@@ -106,7 +106,7 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     data = json.loads(out)
     means = {
         (one["mode"], one["turns"], one["metric"]): (one["published"], one["mean"], one["judged"], one["asked"])
-        for one in data["means"]
+        for one in data["records"]
     }
     # Turn 1 of multipass: 1, 0 for an object that was not seen, 1. Without the 0: 2 of 2.
     assert means["multipass", 1, "instruction_following"] == (pytest.approx(2 / 3), 1.0, 2, 3)
@@ -116,7 +116,7 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
     # Complex prompts of three edits: 1 1 1 and 0 1 1: five of six edits, one of two images.
     assert means["singlepass", 3, "instruction_following"][:2] == (pytest.approx(5 / 6), pytest.approx(5 / 6))
     assert means["singlepass", 3, "image_success"] == (0.5, 0.5, 2, 2)
-    said = " ".join(data["notes"])
+    said = words(err)
     for note in (
         "editor 'bagel', multipass: 3 of 3 samples have an entry",
         "scores that are not_defined (the detector did not find the object before the edit): 1",

@@ -11,8 +11,7 @@ import pytest
 from editloupe.figures.judged import Judged
 from editloupe.figures.report import tables_of
 from editloupe.protocols.base import BaseProtocol
-from editloupe.protocols.edival.mode_rows import overall
-from editloupe.protocols.edival.tables import tables
+from editloupe.protocols.edival.tables import overall, tables
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
 from editloupe.stats.table import Table
 from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published, score

@@ -97,4 +97,4 @@ def test_what_cannot_be_found_out_has_a_kind_and_no_number(
     assert (row.status, row.area_ratio, row.box, row.score) == (status, None, None, None) and row.reason
     table = TargetTable(name="a", rows=(row,))
     assert table.unknown == {status: 1} and table.known == ()
-    assert set(table.summary()["quantiles"].values()) == {None}  # type: ignore[union-attr]
+    assert set(table.to_json()["quantiles"].values()) == {None}  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ import pytest
 from editloupe.agent.graph import shared_graph
 from editloupe.backends.batch import openai as dialect_of_openai
 from editloupe.backends.batch.base import InBatches, Limits
+from editloupe.backends.prices import ModelPrice, Prices
 from editloupe.errors import ConfigError, DataError
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.batches import RunBatches
@@ -118,9 +119,10 @@ def test_a_run_by_batch_ends_as_the_same_run_asked_live_at_half_the_price(dialec
     assert (done.waiting, done.ledger.calls, set(batched(server).values()), server.refusals) == (0, 11, {1}, [])
     assert findings(out) == findings(live)
     assert replies(out) == replies(live)
-    # 11 input and 3 output tokens a call.
-    halves = [f.usage.batch_input_tokens for f in RunStore.read(out).findings.values()]
-    assert sorted(halves, key=bool) == [None] + [11] * 11
+    # 11 input tokens at 1 USD and 3 output tokens at 2 USD a million are 17 millionths; eleven calls cost half of that.
+    prices = Prices(by_name=dict.fromkeys(("tiny-vl", "tiny-gemini"), ModelPrice(input=1, output=2)))
+    spent = [prices.of_uri(uri(server), f.usage) for f in RunStore.read(out).findings.values()]
+    assert sum(spent) == pytest.approx(17e-6 * (1 + 11 / 2))
     again = Replay(folder=out, live=Live()).tasks(RunStore.read(out).current())
     assert [replayed.verdict for replayed in again] == ["same"] * 12
     if dialect == "google":

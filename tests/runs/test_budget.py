@@ -97,7 +97,7 @@ def test_answers_without_usage_are_estimated_and_said_to_be(tmp_path: Path):
     assert ledger.to_json()["calls_without_usage"] == 12
     told = spent_message(ledger, outcome.setup.backend)
     assert told.startswith(f"Spent: 12 calls, about {read:,} input and {written:,} output tokens, about ")
-    assert told.endswith(f"\n12 calls told no usage: {read + written:,} of these tokens are estimated.")
+    assert told.endswith(f"\n12 calls reported no usage: {read + written:,} of these tokens are estimated.")
 
 
 @pytest.mark.parametrize("budget", [{"max_tokens": 5500}, {"max_cost": 0.015}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -264,3 +265,20 @@ def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Pr
     assert code == 0 and "Nothing that can be checked was changed." in out
     assert "not checkable: findings.jsonl: s01 (instruction_following): its trace is not there" in out
     assert "it has not begun" in out
+
+
+def test_a_picture_that_nothing_names_is_listed_and_prune_deletes_it_alone(run: Path, editloupe: Program):
+    name = hashlib.sha256(b"1234").hexdigest()
+    lost, foreign = run / "blobs" / name[:2] / f"{name}.png", run / "blobs" / name[:2] / "readme.txt"
+    before = sorted(run.glob("blobs/*/*"))
+    lost.parent.mkdir(exist_ok=True)
+    lost.write_bytes(b"1234")
+    code, out, _ = editloupe("verify", run)
+    assert code == 0 and "1 picture that nothing names, 4 bytes; --prune deletes them." in out and lost.exists()
+    foreign.write_bytes(b"1234")
+    code, out, _ = editloupe("verify", run, "--prune")
+    assert code == 1 and "kept while something is wrong" in out and lost.exists()
+    foreign.unlink()
+    code, out, _ = editloupe("verify", run, "--prune")
+    assert code == 0 and "Deleted 1 picture that nothing names, 4 bytes." in out
+    assert sorted(run.glob("blobs/*/*")) == before

@@ -66,8 +66,3 @@ def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is
     assert told.count(again) == 1 and told.index(again) < told.index("judging")
     # Nothing is left to ask.
     assert "Asked again" not in editloupe(*words)[2]
-    monkeypatch.setitem(aspects, "keeps", "How well is all else kept?")
-    events = [json.loads(line) for line in editloupe(*words, "--format", "json")[1].splitlines()]
-    kinds = [one["event"] for one in events]
-    assert [one["text"].startswith(again) for one in events if one["event"] == "remark"] == [True]
-    assert kinds.count("finding") == 3 and kinds.index("remark") < kinds.index("finding")

@@ -120,33 +120,25 @@ def test_four_bits_are_taken_where_they_can_be_had():
         precision("4bit", cuda=False, bitsandbytes=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "trained"),
-    [
-        ("model.text_model.layers.31.self_attn.o_proj", True),
-        ("model.text_model.layers.0.mlp.gate_proj", True),
-        ("model.language_model.layers.0.self_attn.q_proj", True),
-        ("model.vision_model.encoder.layers.0.self_attn.q_proj", False),
-        ("model.connector.modality_projection.proj", False),
-        ("model.visual.blocks.0.mlp.gate_proj", False),
-        ("lm_head", False),
-    ],
-)
-def test_the_adapter_sits_on_the_blocks_of_the_text_alone(name: str, trained: bool):
-    assert (re.fullmatch(LORA_TARGETS, name) is not None) == trained
+def test_the_adapter_sits_on_the_blocks_of_the_text_alone():
+    for name, trained in {
+        "model.text_model.layers.31.self_attn.o_proj": True,
+        "model.language_model.layers.0.self_attn.q_proj": True,
+        "model.vision_model.encoder.layers.0.self_attn.q_proj": False,
+        "model.connector.modality_projection.proj": False,
+        "lm_head": False,
+    }.items():
+        assert (re.fullmatch(LORA_TARGETS, name) is not None) == trained, name
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--batch-size", "0"), "--batch-size: expected 1 or more, found 0"),
-        (("--weights", "3bit"), "invalid choice: '3bit'"),
-        pytest.param(("--dropout", "1"), "--dropout 1.0: expected 0 or more, and less than 1", marks=needs_train),
         pytest.param(
             ("--batch-size", "8", "--rows-at-once", "3"), "--batch-size 8 is no multiple of --rows-at-once 3 × 1",
             marks=needs_train,
         ),
-        pytest.param(("--set", "nonsense=1"), "--set nonsense=1: expected NAME=VALUE", marks=needs_train),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore")

@@ -24,11 +24,10 @@ from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
 from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain, score_of
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
-from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
 from editloupe.protocols.edival.quality import plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import RulesOption
 from editloupe.protocols.edival.sights import Unsettled, given_boxes
-from editloupe.protocols.edival.tables import tables
+from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
 from editloupe.protocols.edival.verdicts import TurnVerdict, followed
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tasks import About, Budget, Measure, Task

@@ -19,7 +19,7 @@ from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
-from editloupe.protocols.edival.mode_rows import FOLLOWING, SUCCESS
+from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
 from editloupe.protocols.importer import ResultEntry, ResultFiles, ResultGroup, read_object
 from editloupe.values import Json, Sample, Turn, finite, in_one
 

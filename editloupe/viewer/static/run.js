@@ -124,12 +124,9 @@
     return values.length ? Math.min(...values) : null;
   }
 
-  // Disagreement of the kind that is filtered for. Of equal ones, those come first that are apart on more questions, then
-  // by more in all, then by name, as in `editloupe compare`.
+  // Disagreement of the kind that is filtered for; equal ones by name, as in `editloupe compare`.
   const key = (row) => (row.editor ? `${row.editor}/${row.id}` : row.id);
   const kind = () => ({ judges: (row) => row.spread, human: (row) => row.human })[form.elements.differ.value] ?? differ;
-  const all = (row) => Object.values(row.apart).filter((n) => n > 0);
-  const moreApart = (a, b) => all(a).length - all(b).length || all(a).reduce((n, m) => n + m, 0) - all(b).reduce((n, m) => n + m, 0);
 
   function sorted(rows, sort) {
     if (!sort) return rows;
@@ -139,7 +136,7 @@
     const none = (v) => v === null || v === "";
     // What has no value stands last, whichever way the rest is sorted.
     const words = new Intl.Collator(undefined, { numeric: true });
-    const tied = (one, other) => (by === "differ" ? sign * moreApart(one, other) || (key(one) < key(other) ? -1 : 1) : 0);
+    const tied = (one, other) => (by === "differ" ? (key(one) < key(other) ? -1 : 1) : 0);
     keyed.sort(([a, i, one], [b, j, other]) => none(a) - none(b) || (none(a) ? 0 : sign * (typeof a === "number" ? a - b : words.compare(a, b))) || tied(one, other) || i - j);
     return keyed.map(([, , row]) => row);
   }
