@@ -26,7 +26,7 @@ PAINTS: Mapping[str, tuple[int, int, int]] = {
     "blue": (40, 84, 200), "purple": (128, 54, 168), "pink": (243, 136, 178), "brown": (120, 72, 36),
     "black": (28, 28, 32), "white": (244, 244, 240), "gray": (134, 136, 140), "turquoise": (44, 190, 190),
 }  # fmt: skip
-"""The colours of things; each thing varies a little around its own."""
+"""The colors of things; each thing varies a little around its own."""
 
 MATERIALS = ("wood", "metal", "stone", "gold", "brick", "marble")
 
@@ -66,7 +66,7 @@ KINDS: Mapping[str, tuple[Stroke, ...]] = {
                  ("poly", "light", (0.5, 0.04, 0.36, 0.49, 0.64, 0.49)), ("line", "pole", (0.51, 0.5, 0.51, 0.96))),
     "car": (("poly", "main", (0.2, 0.5, 0.32, 0.24, 0.7, 0.24, 0.84, 0.5)), ("rect", "main", (0.02, 0.46, 0.98, 0.74)),
             ("poly", "glass", (0.28, 0.47, 0.36, 0.3, 0.5, 0.3, 0.5, 0.47)), ("rect", "glass", (0.54, 0.3, 0.68, 0.47)),
-            ("oval", "tyre", (0.12, 0.6, 0.34, 0.84)), ("oval", "tyre", (0.66, 0.6, 0.88, 0.84))),
+            ("oval", "tire", (0.12, 0.6, 0.34, 0.84)), ("oval", "tire", (0.66, 0.6, 0.88, 0.84))),
     "balloon": (("oval", "main", (0.14, 0.0, 0.86, 0.72)), ("poly", "dark", (0.5, 0.68, 0.58, 0.78, 0.42, 0.78)),
                 ("line", "pole", (0.5, 0.78, 0.46, 0.88, 0.54, 1.0)), ("oval", "light", (0.28, 0.12, 0.44, 0.34))),
     "bottle": (("rect", "dark", (0.4, 0.0, 0.6, 0.1)), ("rect", "main", (0.42, 0.08, 0.58, 0.36)),
@@ -98,13 +98,13 @@ _FORM_MARKS: Mapping[str, tuple[Stroke, ...]] = {
 class Thing:
     """One small thing.
 
-    x, y: centre, px.   size: height of its square (of its board for lettered things), px.   grain: seed of its own
+    x, y: center, px.   size: height of its square (of its board for lettered things), px.   grain: seed of its own
     variation, so that an untouched thing is drawn alike in both pictures.   material: "" is plain paint.
     warp, soft, plain: what an over-eager editor does to it: bent outline, blur (sigma as a part of size), lost details.
     """
 
     kind: str
-    colour: str
+    color: str
     x: float
     y: float
     size: float
@@ -133,7 +133,7 @@ def render(background: RGB, things: Sequence[Thing]) -> RGB:
 
 
 def _paste(canvas: Field, thing: Thing) -> None:
-    colours, alpha = _sprite(thing)
+    colors, alpha = _sprite(thing)
     x0, y0 = round(thing.x - alpha.shape[1] / 2), round(thing.y - alpha.shape[0] / 2)
     height, width = canvas.shape[:2]
     left, top = max(0, x0), max(0, y0)
@@ -142,37 +142,37 @@ def _paste(canvas: Field, thing: Thing) -> None:
         return
     a = alpha[top - y0 : bottom - y0, left - x0 : right - x0, None]
     canvas[top:bottom, left:right] *= 1 - a
-    canvas[top:bottom, left:right] += a * colours[top - y0 : bottom - y0, left - x0 : right - x0]
+    canvas[top:bottom, left:right] += a * colors[top - y0 : bottom - y0, left - x0 : right - x0]
 
 
 def _sprite(thing: Thing) -> tuple[Field, Field]:
-    """Colours (H×W×3, 0..255) and alpha (H×W, 0..1) of a thing, with a margin of a quarter of its size."""
+    """Colors (H×W×3, 0..255) and alpha (H×W, 0..1) of a thing, with a margin of a quarter of its size."""
     rng = np.random.default_rng(thing.grain)
     height = max(8, round(thing.size))
     width = round(height * 2.6) if thing.kind in LETTERED else height
     margin = height // 4
     shape = (height + 2 * margin, width + 2 * margin)
-    base = np.array(PAINTS[thing.colour], np.float64) + rng.uniform(-10, 10, 3)
+    base = np.array(PAINTS[thing.color], np.float64) + rng.uniform(-10, 10, 3)
     skin = _skin(thing.material, base, shape, rng)
     paints = {
         "main": skin, "dark": skin * 0.58, "light": skin * 0.45 + 255 * 0.55,
-        "pole": np.full((*shape, 3), 58.0), "tyre": np.full((*shape, 3), 36.0),
+        "pole": np.full((*shape, 3), 58.0), "tire": np.full((*shape, 3), 36.0),
         "glass": np.broadcast_to(np.array([196.0, 222.0, 234.0]), (*shape, 3)),
     }  # fmt: skip
-    colours, alpha = np.zeros((*shape, 3)), np.zeros(shape)
+    colors, alpha = np.zeros((*shape, 3)), np.zeros(shape)
     for primitive, paint, coordinates in _strokes(thing):
         mask = _mask(primitive, coordinates, width, height, margin)
         if paint == "hole":
             alpha *= 1 - mask
             continue
-        colours += mask[..., None] * (paints[paint] - colours)
+        colors += mask[..., None] * (paints[paint] - colors)
         alpha = alpha + mask * (1 - alpha)
     if thing.text:
         mask = _lettering(thing.text, width, height, margin)
         ink = 245.0 if base.mean() < 120 else 25.0
-        colours += mask[..., None] * (ink - colours)
-    colours = colours + rng.normal(0, 3.0, (*shape, 1))
-    return _spoilt(thing, colours, alpha)
+        colors += mask[..., None] * (ink - colors)
+    colors = colors + rng.normal(0, 3.0, (*shape, 1))
+    return _spoiled(thing, colors, alpha)
 
 
 def _strokes(thing: Thing) -> tuple[Stroke, ...]:
@@ -221,7 +221,7 @@ def _lettering(text: str, width: int, height: int, margin: int) -> Field:
     return mask
 
 
-def _spoilt(thing: Thing, colours: Field, alpha: Field) -> tuple[Field, Field]:
+def _spoiled(thing: Thing, colors: Field, alpha: Field) -> tuple[Field, Field]:
     """The sprite bent and blurred as the thing says."""
     if thing.warp:
         height, width = alpha.shape
@@ -229,15 +229,15 @@ def _spoilt(thing: Thing, colours: Field, alpha: Field) -> tuple[Field, Field]:
         wave = thing.warp * thing.size
         map_x = (xs + wave * np.sin(2 * np.pi * ys / (0.55 * thing.size))).astype(np.float32)
         map_y = (ys + 0.7 * wave * np.sin(2 * np.pi * xs / (0.7 * thing.size) + 1)).astype(np.float32)
-        colours = cv2.remap(colours, map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+        colors = cv2.remap(colors, map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
         alpha = cv2.remap(alpha, map_x, map_y, cv2.INTER_LINEAR)
     if thing.soft:
         sigma = thing.soft * thing.size
-        # Blur premultiplied colours: else the empty margin would darken the rim.
-        weighted = cv2.GaussianBlur(colours * alpha[..., None], (0, 0), sigma)
+        # Blur premultiplied colors: else the empty margin would darken the rim.
+        weighted = cv2.GaussianBlur(colors * alpha[..., None], (0, 0), sigma)
         alpha = cv2.GaussianBlur(alpha, (0, 0), sigma)
-        colours = weighted / np.maximum(alpha[..., None], 1e-3)
-    return colours, alpha
+        colors = weighted / np.maximum(alpha[..., None], 1e-3)
+    return colors, alpha
 
 
 def _skin(material: str, base: Field, shape: tuple[int, int], rng: np.random.Generator) -> Field:
@@ -285,7 +285,7 @@ def _wall(rng: np.random.Generator, width: int, height: int) -> Field:
 
 
 def _carpet(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Fine coloured noise."""
+    """Fine colored noise."""
     base = rng.uniform(90, 190, 3)
     base = base * 0.4 + base.mean() * 0.6
     return base + _speckle((height, width), rng, 11, 1.0)[..., None] + _speckle((height, width), rng, 7, 14)[..., None]
@@ -314,7 +314,7 @@ def _planks(rng: np.random.Generator, width: int, height: int) -> Field:
 
 
 def _blurred_photo(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Soft colour blobs of several sizes under fine grain: what is out of focus in a photograph."""
+    """Soft color blobs of several sizes under fine grain: what is out of focus in a photograph."""
     field = np.zeros((height, width, 3)) + rng.uniform(100, 170, 3)
     for sigma, amplitude in ((70, 26), (28, 14), (9, 7), (0.8, 3)):
         tint = rng.uniform(0.7, 1.3, 3)
@@ -365,18 +365,18 @@ def _white(rng: np.random.Generator, width: int, height: int) -> Field:
 
 
 def _card(rng: np.random.Generator, width: int, height: int) -> Field:
-    """One light or middling colour."""
+    """One light or middling color."""
     return np.zeros((height, width, 3)) + rng.uniform(110, 215) + rng.uniform(-22, 22, 3)
 
 
 def _sweep(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A colour that gets darker downwards."""
+    """A color that gets darker downwards."""
     ys = np.linspace(0, 1, height)[:, None, None]
     return np.zeros((height, width, 3)) + rng.uniform(150, 225) + rng.uniform(-18, 18, 3) - ys * rng.uniform(25, 60)
 
 
 def _slate(rng: np.random.Generator, width: int, height: int) -> Field:
-    """One dark colour."""
+    """One dark color."""
     return np.zeros((height, width, 3)) + rng.uniform(25, 80) + rng.uniform(-12, 12, 3)
 
 
@@ -386,7 +386,7 @@ def _cream(rng: np.random.Generator, width: int, height: int) -> Field:
 
 
 def _vignette(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A cold colour, brightest in the middle."""
+    """A cold color, brightest in the middle."""
     ys, xs = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
     base = np.array([168.0, 190.0, 214.0]) + rng.uniform(-14, 14, 3)
     return base * (1 - rng.uniform(0.1, 0.22) * (xs**2 + ys**2))[..., None]
@@ -410,13 +410,13 @@ def backdrop(name: str, rng: np.random.Generator, width: int, height: int) -> RG
 
 def sketched(image: RGB) -> RGB:
     """As a pencil drawing."""
-    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    lines = cv2.divide(grey, cv2.GaussianBlur(grey, (0, 0), 4), scale=244)
+    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    lines = cv2.divide(gray, cv2.GaussianBlur(gray, (0, 0), 4), scale=244)
     return np.repeat(lines[..., None], 3, axis=2)
 
 
 def painted(image: RGB) -> RGB:
-    """As flat brush strokes: colours stay, details and grain go."""
+    """As flat brush strokes: colors stay, details and grain go."""
     flat = cv2.pyrMeanShiftFiltering(image, 9, 26)
     strokes = cv2.medianBlur(flat, 7)
     return (strokes // 32 * 32 + 16).astype(np.uint8)

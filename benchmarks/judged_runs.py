@@ -105,7 +105,7 @@ def _sample(n: int, editor: str, source: ImageRef, edited: ImageRef, box: Box, n
 
 
 def _pair(images: ImageStore, n: int) -> tuple[ImageRef, ImageRef, Box, str]:
-    """A scene of shapes, the same with one of them in another colour, and where that one is."""
+    """A scene of shapes, the same with one of them in another color, and where that one is."""
     chance = random.Random(n)
     width, height = _SIZE
     scene = Image.linear_gradient("L").resize(_SIZE).convert("RGB")
@@ -117,8 +117,8 @@ def _pair(images: ImageStore, n: int) -> tuple[ImageRef, ImageRef, Box, str]:
     x, y, side = chance.randrange(40, width - 120), chance.randrange(40, height - 120), chance.choice((18, 28, 44, 70))
     box, name = (x, y, x + side, y + side), chance.choice(("square tile", "crate", "window"))
     refs = []
-    for colour in ("#c0392b", "#2e9e5b"):
-        ImageDraw.Draw(scene).rectangle(box, fill=colour, outline="#222")
+    for color in ("#c0392b", "#2e9e5b"):
+        ImageDraw.Draw(scene).rectangle(box, fill=color, outline="#222")
         out = io.BytesIO()
         scene.save(out, "PNG")
         refs.append(images.add_bytes(out.getvalue()))

@@ -112,9 +112,9 @@ def published(folder: Path, rows: list[dict[str, str]], align: str) -> tuple[flo
     def aligned(source: Any, edited: Any) -> Any:
         if align == "none":
             return edited
-        grey = [cv2.cvtColor(image, cv2.COLOR_BGR2GRAY) for image in (source, edited)]
+        gray = [cv2.cvtColor(image, cv2.COLOR_BGR2GRAY) for image in (source, edited)]
         sift: Any = cv2.SIFT.create()
-        (points_1, told_1), (points_2, told_2) = (sift.detectAndCompute(image, None) for image in grey)
+        (points_1, told_1), (points_2, told_2) = (sift.detectAndCompute(image, None) for image in gray)
         if told_1 is None or told_2 is None:
             return None
         cv2.setRNGSeed(0)

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, core_schema
 from editloupe import plugins
 from editloupe.chat import Token
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.values import Box, Json, Serialisable, canonical_json, distinct_keys, finite, not_finite, parse_json
+from editloupe.values import Box, Json, Serializable, canonical_json, distinct_keys, finite, not_finite, parse_json
 
 CANNOT_JUDGE: Final = "Cannot Judge"
 """The words with which a judge abstains. No option may be called so."""
@@ -44,7 +44,7 @@ class Confidence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Label(Serialisable):
+class Label(Serializable):
     """One label of an ordered scale."""
 
     name: str
@@ -57,7 +57,7 @@ class Label(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number(Serialisable):
+class Number(Serializable):
     """A finite number. An infinite measure is a status, not a number."""
 
     value: float
@@ -72,7 +72,7 @@ class Number(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Serialisable):
+class Choice(Serializable):
     """One of the offered options."""
 
     name: str
@@ -84,7 +84,7 @@ class Choice(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text(Serialisable):
+class Text(Serializable):
     """Free text."""
 
     text: str
@@ -96,7 +96,7 @@ class Text(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Boxes(Serialisable):
+class Boxes(Serializable):
     """Places in one image."""
 
     boxes: tuple[Box, ...]
@@ -110,7 +110,7 @@ class Boxes(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(Serialisable):
+class Record(Serializable):
     """A JSON value of the schema that was asked for."""
 
     data: Json
@@ -276,7 +276,7 @@ def _split(text: str, phrases: Mapping[str, str], metric: str) -> tuple[list[str
 _KINDS: Final[dict[str, type[AnswerSpec]]] = {}
 
 
-class AnswerSpec(Serialisable):
+class AnswerSpec(Serializable):
     """What a question may be answered with: the words of the prompts, and how an answer is read.
 
     A spec is a frozen dataclass with a `kind`, by which a task's JSON says how its answer is read. A package brings its own
@@ -425,7 +425,7 @@ def _choose(text: str, metric: str, phrases: Mapping[str, str], values: Mapping[
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelRule(Serialisable):
+class LabelRule(Serializable):
     """One allowed label."""
 
     name: str

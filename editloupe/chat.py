@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from editloupe.values import Count, ImageRef, Json, Serialisable, digest, is_empty
+from editloupe.values import Count, ImageRef, Json, Serializable, digest, is_empty
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "length", "tools", "refusal", "filter"]
@@ -19,7 +19,7 @@ _Given: Final = Field(exclude_if=lambda value: value is None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextPart(Serialisable):
+class TextPart(Serializable):
     """A piece of text."""
 
     text: str
@@ -27,7 +27,7 @@ class TextPart(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePart(Serialisable):
+class ImagePart(Serializable):
     """An image under the name that the conversation uses for it ("Original Image", "Crop 2")."""
 
     image: ImageRef
@@ -39,7 +39,7 @@ Part: TypeAlias = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolSpec(Serialisable):
+class ToolSpec(Serializable):
     """A tool as it is offered to a model."""
 
     name: str
@@ -49,7 +49,7 @@ class ToolSpec(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolCall(Serialisable):
+class ToolCall(Serializable):
     """One call that a model asked for."""
 
     id: str
@@ -59,7 +59,7 @@ class ToolCall(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MalformedCall(Serialisable):
+class MalformedCall(Serializable):
     """What looked like a call and is none."""
 
     raw: str
@@ -68,7 +68,7 @@ class MalformedCall(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message(Serialisable):
+class Message(Serializable):
     """One message."""
 
     role: ChatRole
@@ -100,7 +100,7 @@ def message_hash(message: Message, parent: str | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage(Serialisable):
+class Usage(Serializable):
     """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
 
     input_tokens: Annotated[Count | None, _Sparse] = None
@@ -126,7 +126,7 @@ DEFAULT_SEED: Final = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling(Serialisable):
+class Sampling(Serializable):
     """What is asked for. The reply records what was really sent.
 
     None leaves a parameter to the provider. What a model does not take is left off and named in `Reply.sent["dropped"]`.
@@ -144,7 +144,7 @@ class Sampling(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(Serialisable):
+class Request(Serializable):
     """One call to a model."""
 
     messages: tuple[Message, ...]
@@ -167,7 +167,7 @@ class Request(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Token(Serialisable):
+class Token(Serializable):
     """One token of a reply, and what could have stood in its place."""
 
     text: str
@@ -178,7 +178,7 @@ class Token(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply(Serialisable):
+class Reply(Serializable):
     """What a model answered."""
 
     text: str

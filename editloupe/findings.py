@@ -17,7 +17,7 @@ from editloupe.values import (
     Count,
     ImageRef,
     Json,
-    Serialisable,
+    Serializable,
     View,
     cached_property,
     digest,
@@ -57,7 +57,7 @@ JudgeKind: TypeAlias = Literal["lmm", "measure", "human", "key"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeSpec(Serialisable):
+class JudgeSpec(Serializable):
     """Who judges: everything that makes two verdicts comparable, and no secret."""
 
     kind: Annotated[JudgeKind, Field(exclude_if=lambda kind: kind == "lmm")] = "lmm"
@@ -91,7 +91,7 @@ class JudgeSpec(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation(Serialisable):
+class Observation(Serializable):
     """What a tool gives back."""
 
     text: str
@@ -112,7 +112,7 @@ class Observation(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence(Serialisable):
+class Evidence(Serializable):
     """A place that a verdict rests on."""
 
     image: str
@@ -122,7 +122,7 @@ class Evidence(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding(Serialisable):
+class Finding(Serializable):
     """The outcome of one task under one judge. `answer is None` exactly when `status` is not "ok"."""
 
     task_id: str

@@ -62,7 +62,7 @@ class Reward:
             reason = _no_reward(metric, found)
             values[metric.id] = None
             if reason is None:
-                mean = fmean(score.normalised for score in found if score.normalised is not None) / 100
+                mean = fmean(score.normalized for score in found if score.normalized is not None) / 100
                 values[metric.id] = 1 - mean if metric.better == "lower" else mean
             elif metric.id in self._used:
                 reasons.append(f"{metric.id}: {reason}")
@@ -122,7 +122,7 @@ def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:
         return ", ".join(missing)
     if metric.domain.bounds is None or metric.better is None:
         return f"a metric without {'bounds' if metric.better else 'a direction'} is no reward; name others in criteria"
-    return None if any(score.normalised is not None for score in scores) else "the protocol gives no score"
+    return None if any(score.normalized is not None for score in scores) else "the protocol gives no score"
 
 
 def reward_fn(

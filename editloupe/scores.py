@@ -10,7 +10,7 @@ from pydantic import Field
 
 from editloupe.answers import Answer, Label, LabelRule
 from editloupe.errors import ConfigError
-from editloupe.values import Serialisable, cached_property, is_empty, sample_key
+from editloupe.values import Serializable, cached_property, is_empty, sample_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ Domain: TypeAlias = Annotated[Levels | Interval | Binary | Real, Field(discrimin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Serialisable):
+class Metric(Serializable):
     """One number that a protocol reports for a sample."""
 
     id: str
@@ -117,14 +117,14 @@ class Metric(Serialisable):
             return f"its value {value:g} is outside {bounds[0]:g} to {bounds[1]:g}"
         return ""
 
-    def normalise(self, value: float) -> float | None:
+    def normalize(self, value: float) -> float | None:
         """Return the value on 0 to 100, 100 at the upper bound. None for a metric without bounds."""
         bounds = self.domain.bounds
         return None if bounds is None else (value - bounds[0]) / (bounds[1] - bounds[0]) * 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(Serialisable):
+class Score(Serializable):
     """One number of one sample."""
 
     sample_id: str
@@ -151,7 +151,7 @@ class Score(Serialisable):
     """Where several parts make the score, each part's label, or its status in brackets."""
     dims: Annotated[Mapping[str, str | int | float | None], Field(exclude_if=is_empty)] = field(default_factory=dict)
     """Columns of the protocol's own by which tables group: edit type, task, language."""
-    normalised: float | None = None
+    normalized: float | None = None
     """The value on 0 to 100. `protocols.base.scored` fills it in for metrics with bounds."""
     entropy: float | None = None
     """Bits by which the answers of repeats differ; None where the question was asked once."""

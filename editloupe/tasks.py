@@ -18,7 +18,7 @@ from editloupe.values import (
     ImageRef,
     Json,
     Sample,
-    Serialisable,
+    Serializable,
     cached_property,
     digest,
     is_empty,
@@ -35,7 +35,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 @dataclass(frozen=True, kw_only=True)
-class About(Serialisable):
+class About(Serializable):
     """What a question is about: a sample, one of its turns, a part of it."""
 
     sample_id: str
@@ -81,7 +81,7 @@ class About(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget(Serialisable):
+class Budget(Serializable):
     """Limits of one task; None means no limit."""
 
     max_turns: int = 6
@@ -103,7 +103,7 @@ class Budget(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(Serialisable):
+class Recipe(Serializable):
     """How one picture of a question is made: the view op `op` on `origin`."""
 
     alias: str
@@ -118,7 +118,7 @@ class Recipe(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Task(Serialisable):
+class _Task(Serializable):
     protocol: str
     metric: str
     """Id of the metric or of the intermediate question."""

@@ -194,7 +194,7 @@ Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]
 """A number of things, so bounded that sums of many fit into 64 bits. Checked where a record is read."""
 
 
-class Serialisable:
+class Serializable:
     """Give a frozen dataclass `to_json` and `from_json`, both made by pydantic from its fields."""
 
     __slots__ = ()
@@ -244,7 +244,7 @@ _LocalBytes = Annotated[bytes | Callable[[], bytes] | None, Field(exclude=True),
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageRef(Serialisable):
+class ImageRef(Serializable):
     """One image, known by the SHA-256 of its bytes."""
 
     sha256: str
@@ -378,7 +378,7 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Serialisable):
+class View(Serializable):
     """Where an image that we made came from: `window` of `image` shows `region` of `origin`."""
 
     image: ImageRef
@@ -417,7 +417,7 @@ Role: TypeAlias = Literal["source", "edited", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target(Serialisable):
+class Target(Serializable):
     """The object that the instruction is about."""
 
     name: str | None = None
@@ -427,7 +427,7 @@ class Target(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn(Serialisable):
+class Turn(Serializable):
     """One instruction and the editor's output."""
 
     instruction: str
@@ -437,7 +437,7 @@ class Turn(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample(Serialisable):
+class Sample(Serializable):
     """One edit to be judged."""
 
     id: str

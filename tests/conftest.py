@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # import of huggingface_hub, which reads them once.
 for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES", "EDITOR"):
     os.environ.pop(f"EDITLOUPE_{name}", None)
-# Tables as wide on every machine and without colour, in whatever terminal or CI the tests run; Typer has read these.
+# Tables as wide on every machine and without color, in whatever terminal or CI the tests run; Typer has read these.
 os.environ["COLUMNS"] = "120"
 for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
     os.environ.pop(name, None)
@@ -61,7 +61,7 @@ def final(label: str, thought: str = "I have seen enough.") -> str:
 
 
 def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
-    """A noisy grey scene of 240×320 px, and the same with `spots` coloured squares of 24 px."""
+    """A noisy gray scene of 240×320 px, and the same with `spots` colored squares of 24 px."""
     rng = np.random.default_rng(seed)
     before = rng.integers(100, 140, (240, 320, 3), dtype=np.uint8)
     after = before.copy()

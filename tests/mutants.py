@@ -73,7 +73,7 @@ class Mutant:
     """What is replaced; knows its place."""
 
     new: str
-    """Its source afterwards."""
+    """Its source afterward."""
 
     def applied(self, source: str) -> str:
         """Return the file's text with the change."""

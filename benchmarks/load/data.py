@@ -17,7 +17,7 @@ CROPS = 2
 def draw(folder: Path, samples: int, *, size: tuple[int, int] = SIZE) -> Path:
     """A folder that `editloupe judge` reads; no two files are alike. Returns it.
 
-    Smooth colours with the grain of a camera; about 2 % of the edited image shows other colours.
+    Smooth colors with the grain of a camera; about 2 % of the edited image shows other colors.
     """
     rng = np.random.default_rng(0)
     for name in ("images", "crops"):

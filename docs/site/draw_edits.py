@@ -43,7 +43,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One edit. changes: by name, the thing as it is afterwards, None where it is gone; new names are added.
+    """One edit. changes: by name, the thing as it is afterward, None where it is gone; new names are added.
 
     style: what befell the whole picture.   about: what was done, for the README of the folder.
     """
@@ -90,10 +90,10 @@ def harbour() -> RGB:
         sea = (int(92 - 46 * depth), int(158 - 52 * depth), int(180 - 36 * depth))
         pen.rectangle([0, y * k, WIDTH * k, (y + 1) * k], fill=sky if y < 210 else sea)
     pen.ellipse([v * k for v in (392, 36, 448, 92)], fill="#fff3c4")
-    for colour, peaks in (("#a8bccb", (60, 190, 340, 470)), ("#86a3ad", (0, 140, 260, 420))):
+    for color, peaks in (("#a8bccb", (60, 190, 340, 470)), ("#86a3ad", (0, 140, 260, 420))):
         for i, x in enumerate(peaks):
-            height = 52 + 17 * ((i * 3 + len(colour)) % 3)
-            pen.polygon([v * k for v in (x - 110, 210, x, 210 - height, x + 110, 210)], fill=colour)
+            height = 52 + 17 * ((i * 3 + len(color)) % 3)
+            pen.polygon([v * k for v in (x - 110, 210, x, 210 - height, x + 110, 210)], fill=color)
     for i in range(46):
         x, y = (i * 137) % WIDTH, 222 + (i * 53) % 155
         pen.line([v * k for v in (x, y, x + 10 + y // 14, y)], fill=(148, 196, 208), width=k)
@@ -149,9 +149,9 @@ def study() -> RGB:
     return _finished(image)
 
 
-def _canvas(colour: str) -> tuple[Image.Image, ImageDraw.ImageDraw, int]:
+def _canvas(color: str) -> tuple[Image.Image, ImageDraw.ImageDraw, int]:
     """An image three times as large, for smooth edges, its pen, and that factor."""
-    image = Image.new("RGB", (WIDTH * 3, HEIGHT * 3), colour)
+    image = Image.new("RGB", (WIDTH * 3, HEIGHT * 3), color)
     return image, ImageDraw.Draw(image), 3
 
 
@@ -166,10 +166,10 @@ _FOOT = {"car": 0.84, "hat": 0.92}
 """Where a thing stands in its square, as a part of its height; 0.96 for all others."""
 
 
-def _on(line: float, kind: str, colour: str, x: float, size: float) -> Thing:
+def _on(line: float, kind: str, color: str, x: float, size: float) -> Thing:
     """A thing that stands on a line."""
     y = line - size * (_FOOT.get(kind, 0.96) - 0.5)
-    return Thing(kind=kind, colour=colour, x=x, y=y, size=size, grain=int(x * 7 + size))
+    return Thing(kind=kind, color=color, x=x, y=y, size=size, grain=int(x * 7 + size))
 
 
 KITCHEN = Picture(
@@ -190,23 +190,23 @@ HARBOUR = Picture(
     ground=harbour,
     standing=False,
     things={
-        "orange balloon": Thing(kind="balloon", colour="orange", x=92, y=70, size=56, grain=3),
-        "pink kite": Thing(kind="kite", colour="pink", x=230, y=58, size=46, grain=4),
-        "green kite": Thing(kind="kite", colour="green", x=322, y=104, size=42, grain=5),
-        "white boat": Thing(kind="boat", colour="white", x=168, y=214, size=40, grain=6),
-        "black boat": Thing(kind="boat", colour="black", x=404, y=220, size=42, grain=7),
-        "blue boat": Thing(kind="boat", colour="blue", x=76, y=268, size=58, grain=8),
-        "red boat": Thing(kind="boat", colour="red", x=300, y=274, size=66, grain=9),
-        "yellow boat": Thing(kind="boat", colour="yellow", x=440, y=318, size=66, grain=10),
-        "orange fish": Thing(kind="fish", colour="orange", x=190, y=344, size=34, grain=11),
+        "orange balloon": Thing(kind="balloon", color="orange", x=92, y=70, size=56, grain=3),
+        "pink kite": Thing(kind="kite", color="pink", x=230, y=58, size=46, grain=4),
+        "green kite": Thing(kind="kite", color="green", x=322, y=104, size=42, grain=5),
+        "white boat": Thing(kind="boat", color="white", x=168, y=214, size=40, grain=6),
+        "black boat": Thing(kind="boat", color="black", x=404, y=220, size=42, grain=7),
+        "blue boat": Thing(kind="boat", color="blue", x=76, y=268, size=58, grain=8),
+        "red boat": Thing(kind="boat", color="red", x=300, y=274, size=66, grain=9),
+        "yellow boat": Thing(kind="boat", color="yellow", x=440, y=318, size=66, grain=10),
+        "orange fish": Thing(kind="fish", color="orange", x=190, y=344, size=34, grain=11),
     },
 )
 STREET = Picture(
     name="street",
     ground=street,
     things={
-        "red balloon": Thing(kind="balloon", colour="red", x=150, y=212, size=46, grain=2),
-        "yellow sign": Thing(kind="sign", colour="yellow", x=330, y=206, size=34, grain=3, text="CAFE 12"),
+        "red balloon": Thing(kind="balloon", color="red", x=150, y=212, size=46, grain=2),
+        "yellow sign": Thing(kind="sign", color="yellow", x=330, y=206, size=34, grain=3, text="CAFE 12"),
         "black hat": _on(290, "hat", "black", 54, 28), "purple umbrella": _on(290, "umbrella", "purple", 232, 54),
         "green box": _on(290, "box", "green", 432, 32),
         "red car": _on(338, "car", "red", 110, 66), "turquoise car": _on(338, "car", "turquoise", 262, 66),
@@ -217,9 +217,9 @@ STUDY = Picture(
     name="study",
     ground=study,
     things={
-        "green clock": Thing(kind="clock", colour="green", x=98, y=92, size=62, grain=2),
-        "red badge": Thing(kind="badge", colour="red", x=386, y=86, size=40, grain=3, form="star-shaped"),
-        "blue badge": Thing(kind="badge", colour="blue", x=442, y=118, size=38, grain=4),
+        "green clock": Thing(kind="clock", color="green", x=98, y=92, size=62, grain=2),
+        "red badge": Thing(kind="badge", color="red", x=386, y=86, size=40, grain=3, form="star-shaped"),
+        "blue badge": Thing(kind="badge", color="blue", x=442, y=118, size=38, grain=4),
         "orange lamp": _on(322, "lamp", "orange", 66, 104), "blue box": _on(330, "box", "blue", 176, 46),
         "white mug": _on(352, "mug", "white", 258, 40), "pink ball": _on(336, "ball", "pink", 330, 36),
         "purple bottle": _on(326, "bottle", "purple", 398, 66), "black hat": _on(346, "hat", "black", 462, 48),
@@ -232,15 +232,15 @@ def edits() -> list[Edit]:
     kit, sea, road, desk = KITCHEN.things, HARBOUR.things, STREET.things, STUDY.things
     return [
         Edit(id="kitchen-mug", picture=KITCHEN, target="red mug", instruction="Change the color of the red mug to blue.",
-             edit_type="Change Color", changes={"red mug": replace(kit["red mug"], colour="blue")},
+             edit_type="Change Color", changes={"red mug": replace(kit["red mug"], color="blue")},
              following=FLAWLESS, consistency=PERFECT, about="as asked"),
         Edit(id="kitchen-mug-green", picture=KITCHEN, target="red mug",
              instruction="Change the color of the red mug to blue.",
-             edit_type="Change Color", changes={"red mug": replace(kit["red mug"], colour="green")},
+             edit_type="Change Color", changes={"red mug": replace(kit["red mug"], color="green")},
              following=WRONG, consistency=PERFECT, about="green instead of blue"),
         Edit(id="kitchen-apple", picture=KITCHEN, target="green apple", instruction="Remove the green apple.",
              edit_type="Removal Object",
-             changes={"green apple": None, "yellow mug": replace(kit["yellow mug"], colour="pink")},
+             changes={"green apple": None, "yellow mug": replace(kit["yellow mug"], color="pink")},
              following=FLAWLESS, consistency=SINGLE, about="the apple is gone, and the yellow mug is pink now"),
         Edit(id="kitchen-count", picture=KITCHEN, target="orange apple",
              instruction="Reduce the number of orange apples from 3 to 2.", edit_type="Change Count",
@@ -248,12 +248,12 @@ def edits() -> list[Edit]:
              following=WRONG, consistency=PERFECT, about="one apple is left, not two"),
         Edit(id="harbour-boat", picture=HARBOUR, target="red boat",
              instruction="Change the color of the red boat to orange.",
-             edit_type="Change Color", changes={"red boat": replace(sea["red boat"], colour="orange", warp=0.09)},
+             edit_type="Change Color", changes={"red boat": replace(sea["red boat"], color="orange", warp=0.09)},
              following=OVER, consistency=PERFECT, about="orange, but the hull and the sail are bent"),
         Edit(id="harbour-balloon", picture=HARBOUR, target="orange balloon",
              instruction="Replace the orange balloon with a purple kite.", edit_type="Replace Object",
-             changes={"orange balloon": replace(sea["orange balloon"], kind="kite", colour="purple"),
-                      "white boat": None, "orange fish": replace(sea["orange fish"], colour="black")},
+             changes={"orange balloon": replace(sea["orange balloon"], kind="kite", color="purple"),
+                      "white boat": None, "orange fish": replace(sea["orange fish"], color="black")},
              following=FLAWLESS, consistency=MULTIPLE, about="replaced, but a boat vanished and the fish is black now"),
         Edit(id="harbour-blue-boat", picture=HARBOUR, target="blue boat", instruction="Remove the blue boat on the left.",
              edit_type="Removal Object", changes={}, following=MISSED, consistency=PERFECT, about="nothing was done"),
@@ -266,7 +266,7 @@ def edits() -> list[Edit]:
              changes={"yellow sign": replace(road["yellow sign"], text="BOOT 47")},
              following=WRONG, consistency=PERFECT, about="it reads BOOT 47, which a judge must be able to read"),
         Edit(id="street-car", picture=STREET, target="red car", instruction="Change the color of the red car to white.",
-             edit_type="Change Color", changes={"turquoise car": replace(road["turquoise car"], colour="white")},
+             edit_type="Change Color", changes={"turquoise car": replace(road["turquoise car"], color="white")},
              following=MISSED, consistency=SINGLE, about="the turquoise car became white instead"),
         Edit(id="study-clock", picture=STUDY, target="green clock",
              instruction="Change the shape of the green clock from round to square.", edit_type="Change Shape",
@@ -275,7 +275,7 @@ def edits() -> list[Edit]:
         Edit(id="study-box", picture=STUDY, target="blue box", instruction="Change the material of the blue box to metal.",
              edit_type="Change Material",
              changes={"blue box": replace(desk["blue box"], material="metal", soft=0.1),
-                      "white mug": replace(desk["white mug"], colour="turquoise"), "red badge": None},
+                      "white mug": replace(desk["white mug"], color="turquoise"), "red badge": None},
              following=OVER, consistency=MULTIPLE, about="metal, but blurred; the mug changed and a badge is missing"),
     ]  # fmt: skip
 

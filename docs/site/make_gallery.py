@@ -59,9 +59,9 @@ def judged(gallery: Path, lmm: LMM, data: Path, *, judge: Mapping[str, Any] | No
 
 def drawn(folder: Path) -> Path:
     """A table with a red mug and a white plate; the mug made blue, and the plate removed."""
-    scene(MUG_COLOUR["red"], plate=True).save(folder / "table.png")
-    scene(MUG_COLOUR["blue"], plate=True).save(folder / "mug-blue.png")
-    scene(MUG_COLOUR["red"], plate=False).save(folder / "plate-gone.png")
+    scene(MUG_COLOR["red"], plate=True).save(folder / "table.png")
+    scene(MUG_COLOR["blue"], plate=True).save(folder / "mug-blue.png")
+    scene(MUG_COLOR["red"], plate=False).save(folder / "plate-gone.png")
     rows = [
         {"id": "mug-blue", "instruction": "Change the color of the red mug to blue.", "edit_type": "Change Color"},
         {"id": "plate-gone", "instruction": "Remove the white plate.", "edit_type": "Removal Object"},
@@ -71,7 +71,7 @@ def drawn(folder: Path) -> Path:
     return folder
 
 
-MUG_COLOUR = {"red": (196, 44, 40), "blue": (40, 72, 190)}
+MUG_COLOR = {"red": (196, 44, 40), "blue": (40, 72, 190)}
 
 
 def scene(mug: tuple[int, int, int], *, plate: bool) -> Image.Image:

@@ -199,7 +199,7 @@ def _config(model: str, request: Request, refused: frozenset[str]) -> tuple[dict
 
 
 def _contents(request: Request, parts_of: Callable[[Iterable[Part]], list[Any]]) -> tuple[Any, list[Any]]:
-    """Return (system instruction or None, the conversation). Roles alternate: neighbours of one side become one content.
+    """Return (system instruction or None, the conversation). Roles alternate: neighbors of one side become one content.
 
     In a content that answers calls the function responses stand first, then their pictures under their names, then what
     else is said: the API takes no picture inside a response of the models before Gemini 3.

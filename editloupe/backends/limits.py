@@ -107,7 +107,7 @@ class ConnectionLimit:
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
-        """Set the limit for a while; afterwards it is what it was before. None changes nothing."""
+        """Set the limit for a while; afterward it is what it was before. None changes nothing."""
         before = self._limit, self._fixed
         if connections is not None:
             self.fix(connections)

@@ -16,15 +16,15 @@ from editloupe.backends.payload import one_line
 from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import EditLoupeError
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 Result: TypeAlias = Literal["yes", "no", "failed", "not offered", "not told"]
-COLOURS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
+COLORS: Final = {"red": (214, 40, 40), "green": (34, 150, 60), "blue": (40, 70, 210)}
 _NEEDED: Final = ("answer", "see a picture", "tell pictures apart")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probed(Serialisable):
+class Probed(Serializable):
     """One probe."""
 
     name: str
@@ -35,7 +35,7 @@ class Probed(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeReport(Serialisable):
+class ProbeReport(Serializable):
     """All probes of a backend."""
 
     backend: str
@@ -88,9 +88,9 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
 def _probes(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, Callable[[], tuple[Result, str]]]]:
     """Yield each probe's name, what it asks, and how. What is answered is added to `replies`."""
 
-    def ask(text: str, shows: Callable[[Reply], bool], colours: tuple[str, ...]) -> tuple[Result, str]:
+    def ask(text: str, shows: Callable[[Reply], bool], colors: tuple[str, ...]) -> tuple[Result, str]:
         store = ImageStore()
-        drawn = (store.add_array(np.asarray(draw(colour))) for colour in colours)
+        drawn = (store.add_array(np.asarray(draw(color))) for color in colors)
         pictures = [ImagePart(image=image, alias=f"P{n}") for n, image in enumerate(drawn, 1)]
         message = Message(role="user", parts=(*pictures, TextPart(text=text)))
         reply = lmm.complete(Request(messages=(message,)), store)
@@ -98,13 +98,13 @@ def _probes(lmm: LMM, replies: list[Reply]) -> Iterator[tuple[str, str, Callable
         without = f" (asked without {', '.join(reply.dropped)})" if reply.dropped else ""
         return "yes" if shows(reply) else "no", (reply.text or reply.empty_because) + without
 
-    def question(name: str, text: str, shows: Callable[[Reply], bool], *colours: str) -> tuple[str, str, Any]:
-        return name, text, partial(ask, text, shows, colours)
+    def question(name: str, text: str, shows: Callable[[Reply], bool], *colors: str) -> tuple[str, str, Any]:
+        return name, text, partial(ask, text, shows, colors)
 
     three = ("blue", "red", "green")
     yield question("answer", "Reply with the word ready.", lambda reply: bool(reply.text.strip()))
-    yield question("see a picture", "Which colour is the disc?", lambda reply: _named(reply) == ("red",), "red")
-    order = "Name the disc's colour in each picture, in order."
+    yield question("see a picture", "Which color is the disc?", lambda reply: _named(reply) == ("red",), "red")
+    order = "Name the disc's color in each picture, in order."
     yield question("tell pictures apart", order, lambda reply: _named(reply) == three, *three)
     yield "say its context limit", "its list of models", partial(_context_limit, lmm)
 
@@ -117,13 +117,13 @@ def _context_limit(lmm: LMM) -> tuple[Result, str]:
     return ("not told", "nothing about this model") if found is None else ("yes", f"{found:,} tokens")
 
 
-def draw(colour: str) -> Image.Image:
-    """Draw a disc of that colour on white, 320×240 px RGB."""
+def draw(color: str) -> Image.Image:
+    """Draw a disc of that color on white, 320×240 px RGB."""
     picture = Image.new("RGB", (320, 240), (255, 255, 255))
-    ImageDraw.Draw(picture).ellipse((100, 60, 220, 180), fill=COLOURS[colour])
+    ImageDraw.Draw(picture).ellipse((100, 60, 220, 180), fill=COLORS[color])
     return picture
 
 
 def _named(reply: Reply) -> tuple[str, ...]:
-    """Return which colours the reply names, in its order, each once."""
-    return tuple(dict.fromkeys(word for word in re.findall("[a-z]+", reply.text.lower()) if word in COLOURS))
+    """Return which colors the reply names, in its order, each once."""
+    return tuple(dict.fromkeys(word for word in re.findall("[a-z]+", reply.text.lower()) if word in COLORS))

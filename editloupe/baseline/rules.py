@@ -112,12 +112,12 @@ def _can_be(one: ChangedPlace, asked: Asked) -> bool:
 
 
 def _is(colors: Mapping[str, float], name: str) -> bool:
-    """Return True if the colors have this name. Neighbouring shades support it; they are not enough alone."""
+    """Return True if the colors have this name. Neighboring shades support it; they are not enough alone."""
     return colors.get(name, 0.0) >= 0.15 and share_of(colors, name) >= 0.35
 
 
 def _clearly_not(colors: Mapping[str, float], name: str) -> bool:
-    """Return True if nobody would call it so: it has one clear color, and no shade of a neighbour."""
+    """Return True if nobody would call it so: it has one clear color, and no shade of a neighbor."""
     return leading(colors) in CLEAR_NAMES and colors[leading(colors)] >= 0.5 and share_of(colors, name) < 0.2
 
 

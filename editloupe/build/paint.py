@@ -1,4 +1,4 @@
-"""Changes parts of a picture: another colour for a thing, a card on a calm spot; and names the colour that a thing has."""
+"""Changes parts of a picture: another color for a thing, a card on a calm spot; and names the color that a thing has."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float32]
 
 FEATHER_PX: Final = 2
-"""px outside a mask within which a pixel can have some of the thing's colour."""
+"""px outside a mask within which a pixel can have some of the thing's color."""
 VISIBLE: Final = 20.0
 """ΔE (CIE76) that a change has in the median, so that nobody can miss it when looking there."""
 
 
 class Paint(NamedTuple):
-    """A colour that things are given, in CIELAB."""
+    """A color that things are given, in CIELAB."""
 
     hue: float
     """Degrees."""
@@ -52,13 +52,13 @@ NEAR: Final = frozenset(
                     ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"),
                     ("pink", "beige")))
 )  # fmt: skip
-"""Colours about which two people may differ; one is never asked for, or shown, where the other is."""
+"""Colors about which two people may differ; one is never asked for, or shown, where the other is."""
 _TEXTURE: Final = 0.35
 """Share of a thing's own differences of hue and chroma that stays."""
 _CONTRAST: Final = 0.8
 """Least share of its differences of lightness that stays where they would be cut off."""
 _RIM: Final = 1.5
-"""px within a mask whose pixels can have some of the ground's colour."""
+"""px within a mask whose pixels can have some of the ground's color."""
 _NEAR: Final = 9
 """Side in px of the window in which thing and ground next to a pixel of the rim are measured."""
 _OF_LIGHT: Final = 0.2
@@ -85,16 +85,16 @@ def grown(mask: Mask, px: float) -> Mask:
 
 
 def from_lab(lab: Floats) -> RGB:
-    """Return …×3 Lab as uint8 RGB; a colour that sRGB lacks becomes the nearest that it has."""
+    """Return …×3 Lab as uint8 RGB; a color that sRGB lacks becomes the nearest that it has."""
     flat = cv2.cvtColor(lab.reshape(1, -1, 3), cv2.COLOR_LAB2RGB).reshape(lab.shape)
     return np.asarray(np.rint(np.clip(flat, 0, 1) * 255), np.uint8)
 
 
-def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
-    """Return an image with the masked thing in another colour: hue and chroma are new, light and shade stay.
+def recolored(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
+    """Return an image with the masked thing in another color: hue and chroma are new, light and shade stay.
 
-    A thing too dark or too light for the colour's name is brought to the nearest lightness that bears it; one without
-    colour gets chroma. Along its edge a pixel changes as far as it has the thing's colour, so that none of the old one is
+    A thing too dark or too light for the color's name is brought to the nearest lightness that bears it; one without
+    color gets chroma. Along its edge a pixel changes as far as it has the thing's color, so that none of the old one is
     left around it; no pixel farther than `FEATHER_PX` outside the mask changes.
     """
     rows, columns = part_of(mask, FEATHER_PX + _NEAR // 2)
@@ -124,7 +124,7 @@ def recoloured(rgb: RGB, mask: Mask, paint: Paint) -> RGB:
 
 
 def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
-    """Give each pixel as much of a thing's new colour as it has of its old one, between the thing and the ground near it.
+    """Give each pixel as much of a thing's new color as it has of its old one, between the thing and the ground near it.
 
     lab, painted: h×w×3 Lab, before and after.   depth: h×w, px within the mask, below 0 beyond it.
     """
@@ -146,15 +146,15 @@ def _unmixed(lab: Floats, painted: Floats, depth: Floats) -> Floats:
 
 
 def shares_of(rgb: RGB, mask: Mask) -> dict[str, float]:
-    """Return which share of a thing has each colour's name, 0 to 1, without its rim, where colours mix."""
+    """Return which share of a thing has each color's name, 0 to 1, without its rim, where colors mix."""
     where = part_of(mask, 0)
     inside = mask[where]
     inner = cv2.erode(inside.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).astype(bool)
     return shares(to_lab(rgb[where])[inner if inner.sum() * 2 >= inside.sum() else inside])
 
 
-def colour_of(rgb: RGB, mask: Mask) -> str:
-    """Return the name of a thing's colour; "" for one of several colours, or of one that people may call otherwise."""
+def color_of(rgb: RGB, mask: Mask) -> str:
+    """Return the name of a thing's color; "" for one of several colors, or of one that people may call otherwise."""
     found = shares_of(rgb, mask)
     name = leading(found)
     return name if share_of(found, name) >= 0.75 and found[name] >= 0.55 else ""
@@ -168,7 +168,7 @@ def apart(first: RGB, second: RGB, mask: Mask) -> float:
 
 
 def told_apart(first: str, second: str) -> bool:
-    """Return whether nobody would take one colour's name for the other's."""
+    """Return whether nobody would take one color's name for the other's."""
     return first != second and frozenset((first, second)) not in NEAR
 
 
@@ -183,9 +183,9 @@ def stamped(rgb: RGB, part: RGB, place: tuple[int, int], shape: Mask | None = No
     return made, mask
 
 
-def card(side: int, colour: str) -> RGB:
-    """Return a square card in a colour, with a dark rim."""
-    paint = PAINTS[colour]
+def card(side: int, color: str) -> RGB:
+    """Return a square card in a color, with a dark rim."""
+    paint = PAINTS[color]
     lab = np.full((side, side, 3), (25, 0, 0), np.float32)
     lab[1:-1, 1:-1] = (sum(paint.lightness) / 2, *paint.hued())
     return from_lab(lab)
@@ -200,10 +200,10 @@ def spots(rgb: RGB, held: Mask, size: tuple[int, int], by: Random, *, gap: float
     margin = max(2, round(0.02 * min(height, width)))
     if w + 2 * margin > width or h + 2 * margin > height:
         return []
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+    gray = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     drawn = [(by.randint(margin, width - w - margin), by.randint(margin, height - h - margin)) for _ in range(400)]
     free = [(x, y) for x, y in drawn if not held[y : y + h, x : x + w].any()]
-    calm = sorted(free, key=lambda at: float(grey[at[1] : at[1] + h, at[0] : at[0] + w].std()))
+    calm = sorted(free, key=lambda at: float(gray[at[1] : at[1] + h, at[0] : at[0] + w].std()))
     # A third of them is calm enough, and which of these it is should not depend on a grain of noise.
     calm = calm[: max(number * 4, len(free) // 3)]
     by.shuffle(calm)

@@ -22,7 +22,7 @@ from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
 from editloupe.scores import Binary, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Recipe, Task
-from editloupe.values import Json, Sample, Serialisable
+from editloupe.values import Json, Sample, Serializable
 
 REVIEW: Final = "review"
 """Column of a sample with the verdicts on its rows. It is there, if only as an empty list, where people were asked."""
@@ -36,7 +36,7 @@ Said: TypeAlias = Mapping[str, Mapping[str, Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowVerdict(Serialisable):
+class RowVerdict(Serializable):
     """What people say of a row as they saw it."""
 
     row: str

@@ -27,7 +27,7 @@ from editloupe.protocols.base import groups
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup
 from editloupe.scores import NOT_JUDGED, Score
-from editloupe.values import Box, Json, Sample, Serialisable, in_one
+from editloupe.values import Box, Json, Sample, Serializable, in_one
 
 LIMITS: Final = (0.001, 0.01, 0.1)
 """Shares of the image under which targets are counted."""
@@ -41,7 +41,7 @@ _COLUMNS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetRow(Serialisable):
+class TargetRow(Serializable):
     """One target of one edit. Samples of several editors that share source and instruction count once."""
 
     item: str

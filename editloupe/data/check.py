@@ -15,7 +15,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.rows import size_note, turn_notes
 from editloupe.data.samples import load
 from editloupe.errors import ImageError
-from editloupe.values import ImageRef, Json, Sample, Serialisable
+from editloupe.values import ImageRef, Json, Sample, Serializable
 
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -32,7 +32,7 @@ _Decoded: TypeAlias = Mapping[str, "tuple[str, ...] | ImageError"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataProblem(Serialisable):
+class DataProblem(Serializable):
     """One thing that is wrong or worth knowing."""
 
     kind: ProblemKind

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 from editloupe.errors import DataError
-from editloupe.values import Json, Sample, Serialisable, digest
+from editloupe.values import Json, Sample, Serializable, digest
 
 COLUMN: Final = "probe"
 """Column of metadata.jsonl that holds a probe."""
@@ -47,7 +47,7 @@ Band: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(Serialisable):
+class Probe(Serializable):
     """What is known of one probe."""
 
     truth: Mapping[str, str]
@@ -68,7 +68,7 @@ class Probe(Serialisable):
     scene: str
     """Id of the picture that the probe was made from. Probes of one scene are one cluster."""
     maker: str
-    """Name and version of what made it, such as "recolour 1"."""
+    """Name and version of what made it, such as "recolor 1"."""
     seed: int
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """What the maker was given."""

@@ -26,7 +26,7 @@ from editloupe.values import (
     Json,
     Role,
     Sample,
-    Serialisable,
+    Serializable,
     Target,
     Turn,
     digest,
@@ -50,7 +50,7 @@ NO_OUTPUT: Final = "no edited image"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RejectedRow(Serialisable):
+class RejectedRow(Serializable):
     """A row that cannot be judged, with as much of its identity as could be read. It becomes an `input_error` finding."""
 
     id: str = ""

@@ -23,14 +23,14 @@ from editloupe.runs.store import RunStore
 from editloupe.scores import Score
 from editloupe.stats.bootstrap import Drawing
 from editloupe.stats.table import Table
-from editloupe.values import Json, Serialisable, is_empty
+from editloupe.values import Json, Serializable, is_empty
 
 if TYPE_CHECKING:
     import polars
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOfAll(Serialisable):
+class MeanOfAll(Serializable):
     """The mean of all samples of a run for one metric, by one judge."""
 
     metric: str
@@ -126,7 +126,7 @@ def standing_of_run(folder: Path) -> Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heading(Serialisable):
+class Heading(Serializable):
     """What stands above the numbers, so that no table travels without it."""
 
     judge: str

@@ -98,16 +98,16 @@ def column_of(judged: Judged) -> Readings:
 
     frame, col = judged.frame, polars.col
     kind = col("edit_type") if "edit_type" in frame.columns else polars.lit(None, polars.String)
-    labelled = col("metric").is_in([m.id for m in judged.metrics.metrics if isinstance(m.domain, Binary)])
-    labelled &= col("label").is_not_null()
+    labeled = col("metric").is_in([m.id for m in judged.metrics.metrics if isinstance(m.domain, Binary)])
+    labeled &= col("label").is_not_null()
     found = frame.select(
         *KEY,
         col("source").fill_null(col("sample")),
         kind.alias("edit_type"),
         "metric",
         polars.lit(judged.name).alias("who"),
-        polars.when(~labelled).then("value").alias("number"),
-        polars.when(labelled).then("label").alias("label"),
+        polars.when(~labeled).then("value").alias("number"),
+        polars.when(labeled).then("label").alias("label"),
     )
     return Readings(name=judged.name, frame=found)
 

@@ -29,7 +29,7 @@ from editloupe.scores import Metric, Score
 from editloupe.stats.agreement import Paired, confusion, figures
 from editloupe.stats.bootstrap import Drawing, Estimate, mean
 from editloupe.stats.significance import Significance, holm, sign_flips, signed_ranks
-from editloupe.values import Serialisable, is_empty, sample_key
+from editloupe.values import Serializable, is_empty, sample_key
 
 _ORDERED: Final = ("exact", "kappa", "weighted_kappa", "alpha_ordinal", "spearman", "bias")
 _UNORDERED: Final = ("exact", "kappa", "alpha_nominal")
@@ -37,7 +37,7 @@ _NUMBERS: Final = ("spearman", "pearson", "mae", "bias")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedJudge(Serialisable):
+class ComparedJudge(Serializable):
     """Who is compared."""
 
     name: str
@@ -51,7 +51,7 @@ class ComparedJudge(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeSummary(Serialisable):
+class JudgeSummary(Serializable):
     """One judge on one metric, on its own coverage."""
 
     judge: str
@@ -67,7 +67,7 @@ class JudgeSummary(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgePair(Serialisable):
+class JudgePair(Serializable):
     """Two judges on one metric, on the samples that both judged."""
 
     first: str
@@ -88,7 +88,7 @@ class JudgePair(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost(Serialisable):
+class Cost(Serializable):
     """What one judge's verdicts took."""
 
     judge: str
@@ -110,7 +110,7 @@ class Cost(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disagreement(Serialisable):
+class Disagreement(Serializable):
     """One sample on which judges differ, or raters where people are compared among themselves."""
 
     sample: str
@@ -132,7 +132,7 @@ class Disagreement(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Serialisable):
+class Comparison(Serializable):
     """All that `editloupe compare` shows."""
 
     judges: tuple[ComparedJudge, ...] = ()
@@ -295,7 +295,7 @@ def raters_apart(people: Readings, metrics: Sequence[Metric | str]) -> list[Disa
                 # A number may lie between two labels.
                 known = {} if scale is None else dict(zip(scale.values, scale.names, strict=True))
                 labels = {rater: known.get(value, f"{value:g}") for rater, value in rated.items()}
-                placed = [v if isinstance(metric, str) else metric.normalise(v) for v in rated.values()]
+                placed = [v if isinstance(metric, str) else metric.normalize(v) for v in rated.values()]
                 shown = [v if place is None else place for place, v in zip(placed, rated.values(), strict=True)]
                 found.append(Disagreement.of(key, name, labels, shown))
     return furthest_first(iter(found))
@@ -404,7 +404,7 @@ class _Compared:
 
     def _shown(self, score: Score) -> float | None:
         """A score on 0 to 100; the value of a metric without bounds."""
-        return score.value if self.metric.domain.bounds is None else score.normalised
+        return score.value if self.metric.domain.bounds is None else score.normalized
 
     def _mean(self, values: Mapping[Key, float | None]) -> Estimate:
         return mean(list(values.values()), [self.sources[k] for k in values], drawing=self.drawing)

@@ -14,11 +14,11 @@ from editloupe.stats.bootstrap import Estimate, mean
 from editloupe.stats.table import Table, estimated, listed
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
-from editloupe.values import Json, Sample, Serialisable, digest
+from editloupe.values import Json, Sample, Serializable, digest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flips(Serialisable):
+class Flips(Serializable):
     """What became of the recorded answers."""
 
     shares: Mapping[str, Estimate]

@@ -15,13 +15,13 @@ SCORED: Final[Mapping[str, type]] = {
     **dict.fromkeys(("sample", "source", "editor"), str),
     "turn": int,
     **dict.fromkeys(("part", "metric"), str),
-    **dict.fromkeys(("value", "normalised"), float),
+    **dict.fromkeys(("value", "normalized"), float),
     **dict.fromkeys(("label", "missing", "reason"), str),
     "entropy": float,
 }
 """Column → type of what a score says, without its judge (`score_frame`); the protocol's dimensions follow.
 
-`value` is in the metric's unit, `normalised` 0 to 100; both are null where `missing` says why. `source` is the sha256 of
+`value` is in the metric's unit, `normalized` 0 to 100; both are null where `missing` says why. `source` is the sha256 of
 the source image, by which intervals are resampled; null for a row that could not be read.
 """
 

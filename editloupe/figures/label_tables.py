@@ -121,7 +121,7 @@ def _label_table(
 
 def _goods(metric: Metric, labels: Sequence[str]) -> tuple[float, ...]:
     """How good each label is, 0 to 100; () for labels without an order."""
-    known = {level.name: metric.normalise(level.value) or 0.0 for level in metric.levels}
+    known = {level.name: metric.normalize(level.value) or 0.0 for level in metric.levels}
     if not metric.better or not known.keys() >= set(labels):
         return ()
     return tuple(known[label] if metric.better == "higher" else 100 - known[label] for label in labels)

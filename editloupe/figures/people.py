@@ -30,7 +30,7 @@ from editloupe.stats.bootstrap import (
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.significance import Significance
 from editloupe.stats.weighted import CORRELATIONS
-from editloupe.values import Serialisable, is_empty
+from editloupe.values import Serializable, is_empty
 
 _NAMED: Final = 6
 """Raters that a title or a message names."""
@@ -48,7 +48,7 @@ class PeopleOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupAgreement(Serialisable):
+class GroupAgreement(Serializable):
     """The figures of some of the items."""
 
     name: str
@@ -59,7 +59,7 @@ class GroupAgreement(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Averages(Serialisable):
+class Averages(Serializable):
     """Correlations of editors, averaged."""
 
     over: Dimension = "editor"
@@ -82,7 +82,7 @@ class RightMoreOften(Significance):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricAgreement(Serialisable):
+class MetricAgreement(Serializable):
     """One judge and people on one metric; or people among themselves."""
 
     judge: str | None
@@ -131,7 +131,7 @@ def agreement(
     rating: what of people's ratings is compared, numbers on a scale of their own, so that there are correlations alone;
     None for their ratings of the metric.
     With several raters, correlations and errors take people's mean, figures on labels their most frequent label; an item
-    without one (a draw) counts as not labelled there. Among people asked are the items that anyone rated, and judged those
+    without one (a draw) counts as not labeled there. Among people asked are the items that anyone rated, and judged those
     that the figure can use.
     """
     options = options or PeopleOptions()

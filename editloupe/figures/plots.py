@@ -1,7 +1,7 @@
 """Plots of tables by matplotlib: SVG for pages, readable on light and dark and read out; PDF and PNG for a paper.
 
-What is ordered from worst to best (labels) has the colours and marks of `TONES`; what is not (editors, judges) has those of
-`COLOURS`. Each series has a hatch, a dash and a mark of its own, since colour alone does not tell series apart. Without
+What is ordered from worst to best (labels) has the colors and marks of `TONES`; what is not (editors, judges) has those of
+`COLORS`. Each series has a hatch, a dash and a mark of its own, since color alone does not tell series apart. Without
 matplotlib there are no plots, and pages show the tables alone.
 """
 
@@ -44,7 +44,7 @@ WIDTH: Final = 720
 NARROW: Final = 350
 """Px of a plot on a phone."""
 
-COLOURS: Final = ("#3b82c4", "#c9651c", "#2a9d74", "#b5569a", "#94831a", "#7d6be0")
+COLORS: Final = ("#3b82c4", "#c9651c", "#2a9d74", "#b5569a", "#94831a", "#7d6be0")
 """In the order of the series; each has a contrast of at least 3 with light and with dark ground."""
 
 TONES: Final = ("#d1483a", "#d17f24", "#8f9a26", "#2a9d74")
@@ -53,7 +53,7 @@ TONES: Final = ("#d1483a", "#d17f24", "#8f9a26", "#2a9d74")
 NO_PLOTS: Final = "No plots: they need matplotlib; install it with pip install 'editloupe[plots]'."
 
 _INK: Final = "#1c2024"
-"""Text and axes, which SVG draws in the colour of the page."""
+"""Text and axes, which SVG draws in the color of the page."""
 _DPI: Final = 96
 _HATCHES: Final = ("", "//", "..", "xx", "--", "oo")
 _DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
@@ -124,7 +124,7 @@ def _canvas(width: float, height: float, **more: Any) -> tuple[Figure, Axes]:
 
 
 def _as_svg(figure: Figure, title: str, told: str) -> str:
-    """A figure as SVG with its title and what it shows in words, its ink in the colour of the page."""
+    """A figure as SVG with its title and what it shows in words, its ink in the color of the page."""
     written = io.StringIO()
     with warnings.catch_warnings():
         # A letter that matplotlib's own font lacks is drawn by the reader's.
@@ -169,7 +169,7 @@ def _radar(plot: RadarPlot, width: float) -> Figure:
     angles = 2 * np.pi * np.arange(len(plot.rows) + 1) / len(plot.rows)
     for number, (name, cells) in enumerate(plot.series):
         line = np.array([cell.value for cell in (*cells, cells[0])], dtype=float)
-        style = {"color": _colour(number, None), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
+        style = {"color": _color(number, None), "ls": _of(_DASHES, number), "marker": _of(_MARKS, number)}
         axes.plot(angles, line, label=_label(name), markersize=4, **style)
     axes.set_xticks(angles[:-1], [textwrap.fill(safe(name), 14) for name in plot.rows])
     axes.tick_params(axis="x", pad=20)
@@ -197,13 +197,13 @@ def _bars(plot: BarPlot, width: float) -> Figure:
 
 
 def _heat(plot: HeatPlot, width: float) -> Figure:
-    """A grid of shares, coloured from worst to best, with the number in each square."""
+    """A grid of shares, colored from worst to best, with the number in each square."""
     figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
     from matplotlib.colors import LinearSegmentedColormap
 
     shares = np.array([[np.nan if cell is None else cell[0] for cell in own] for own in plot.cells], dtype=float)
-    colours = LinearSegmentedColormap.from_list("tones", TONES)
-    axes.pcolormesh(np.ma.masked_invalid(shares), cmap=colours, vmin=0, vmax=100, edgecolors=_INK, linewidth=0.4)
+    colors = LinearSegmentedColormap.from_list("tones", TONES)
+    axes.pcolormesh(np.ma.masked_invalid(shares), cmap=colors, vmin=0, vmax=100, edgecolors=_INK, linewidth=0.4)
     for (y, x), share in np.ndenumerate(shares):
         if (cell := plot.cells[y][x]) is not None:
             counts = f"\n{cell[1]}/{cell[2]}" if cell[1] != cell[2] else ""
@@ -220,11 +220,11 @@ def _areas(plot: HistogramPlot, width: float) -> Figure:
     """How many samples have which area, and the share that has at most it (DLEBench, Figures 4 and 3)."""
     figure, axes = _canvas(width, 2.8)
     for low, high, count in _steps(plot):
-        bar = axes.bar(low, count, width=high - low, align="edge", color=COLOURS[0], edgecolor=_INK, linewidth=0.4)
+        bar = axes.bar(low, count, width=high - low, align="edge", color=COLORS[0], edgecolor=_INK, linewidth=0.4)
         axes.bar_label(bar, padding=1)
     if values := sorted(plot.shares):
         line = axes.twinx()
-        line.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", color=COLOURS[1])
+        line.step([values[0], *values], 100 * np.arange(len(values) + 1) / len(values), where="post", color=COLORS[1])
         line.set_ylim(0, 103)
         line.set_ylabel("Of at most this area, %")
     _log_shares(axes, values)
@@ -261,7 +261,7 @@ def _scatter(plot: ScatterPlot, width: float) -> Figure:
 
 
 def _sizes(plot: SizePlot, width: float) -> Figure:
-    """Widths and heights of targets on two log axes, coloured by score."""
+    """Widths and heights of targets on two log axes, colored by score."""
     figure, axes = _canvas(width, 4.6)
     _dots(axes, plot.groups)
     points = [point for group in plot.groups for point in group.points]
@@ -272,13 +272,13 @@ def _sizes(plot: SizePlot, width: float) -> Figure:
 
 
 def _dots(axes: Axes, groups: Sequence[Dots], *, spread: float = 0) -> None:
-    """Draw points, a colour and mark a group.   spread: how far dots of one height are moved apart at most."""
+    """Draw points, a color and mark a group.   spread: how far dots of one height are moved apart at most."""
     for number, group in enumerate(groups):
         x, y = np.array(group.points, dtype=float).reshape(-1, 2).T
         moved = y + spread * (np.arange(len(y)) % 9 / 8 - 0.5)
-        colour, mark = _colour(number, group.good), _of(_MARKS, _place(number, group.good))
+        color, mark = _color(number, group.good), _of(_MARKS, _place(number, group.good))
         label = _label(f"{group.name}: {len(group.points)}")
-        axes.scatter(x, moved, s=16, alpha=0.75, color=colour, marker=mark, label=label, clip_on=not spread)
+        axes.scatter(x, moved, s=16, alpha=0.75, color=color, marker=mark, label=label, clip_on=not spread)
 
 
 def _named_rows(axes: Axes, names: Iterable[str], *, at: float = 0) -> None:
@@ -319,18 +319,18 @@ def _of(kinds: Sequence[Any], number: int) -> Any:
 
 
 def _place(number: int, good: float | None) -> int:
-    """The place of a group among the colours: of a label by how good it is."""
+    """The place of a group among the colors: of a label by how good it is."""
     return number if good is None else min(3, max(0, round(good / 100 * 3)))
 
 
-def _colour(number: int, good: float | None) -> str:
-    return str(_of(COLOURS if good is None else TONES, _place(number, good)))
+def _color(number: int, good: float | None) -> str:
+    return str(_of(COLORS if good is None else TONES, _place(number, good)))
 
 
 def _filled(number: int, good: float | None = None) -> dict[str, Any]:
     """How a series fills its bars."""
     hatch = _of(_HATCHES, _place(number, good))
-    return {"color": _colour(number, good), "hatch": hatch, "edgecolor": _INK, "linewidth": 0.4}
+    return {"color": _color(number, good), "hatch": hatch, "edgecolor": _INK, "linewidth": 0.4}
 
 
 def _told(plot: Plot) -> str:

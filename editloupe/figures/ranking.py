@@ -19,14 +19,14 @@ from editloupe.scores import Score
 from editloupe.stats.bootstrap import Estimate, OrNull, aggregate
 from editloupe.stats.table import NONE, Cell, Table, simple
 from editloupe.tasks import About
-from editloupe.values import Json, Sample, Serialisable, is_empty, sample_key
+from editloupe.values import Json, Sample, Serializable, is_empty, sample_key
 
 _DECIMALS: Final = 9
 """Figures that are equal to so many decimals tie."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally(Serialisable):
+class Tally(Serializable):
     """What an edit's pairs say by one criterion."""
 
     wins: int = 0
@@ -50,7 +50,7 @@ class Tally(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankedEdit(Serialisable):
+class RankedEdit(Serializable):
     """One edit."""
 
     rank: int | None = None
@@ -67,7 +67,7 @@ class RankedEdit(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking(Serialisable):
+class Ranking(Serializable):
     """The edits of one source and instruction, ranked ones first."""
 
     instruction: str
@@ -83,7 +83,7 @@ def by_scores(samples: Sequence[Sample], scores: Iterable[Score], by: Sequence[s
     ranked by those of them that it was asked.
     """
     frame = counted(BY_EDITOR, score_frame(list(scores)))
-    frame = frame.with_columns(shown=frame["normalised"].fill_null(frame["value"]))
+    frame = frame.with_columns(shown=frame["normalized"].fill_null(frame["value"]))
     found: dict[str, dict[str, Estimate]] = {}
     means = aggregate(frame, ("editor", "sample", "metric"), value="shown", drawing=None)
     for (editor, id_, metric), mean in means.items():

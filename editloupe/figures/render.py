@@ -123,13 +123,13 @@ def json_text(data: Mapping[str, Json]) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def tone(normalised: float | None) -> str:
+def tone(normalized: float | None) -> str:
     """Return the CSS class of a score of 0 to 100: tone-0 (worst) to tone-3 (best), tone-none without one."""
-    return "tone-none" if normalised is None else f"tone-{min(3, max(0, round(normalised / 100 * 3)))}"
+    return "tone-none" if normalized is None else f"tone-{min(3, max(0, round(normalized / 100 * 3)))}"
 
 
 def html(table: Table) -> Markup:
-    """Return a table for a page. Colours are classes, every text is escaped."""
+    """Return a table for a page. Colors are classes, every text is escaped."""
     columns = [table.columns[i] for i in table.shown]
     number = [Markup("") if column.words else Markup(' class="number"') for column in columns]
     # A column without a title has no header cell, which a screen reader would read as an empty one.

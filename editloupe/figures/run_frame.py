@@ -79,6 +79,6 @@ def _human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
             "kind": "human",
             "judge": row["who"],
             "value": value,
-            "normalised": None if value is None else metric.normalise(value),
+            "normalized": None if value is None else metric.normalize(value),
             "missing": "off_menu" if value is None else None,
         }

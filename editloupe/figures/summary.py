@@ -56,7 +56,7 @@ def counted(spec: TableSpec, frame: polars.DataFrame) -> polars.DataFrame:
 
 def on_hundred(spec: TableSpec, metric: Metric) -> bool:
     """Return whether a table shows the metric on 0 to 100. A metric without bounds stays in its unit."""
-    return spec.normalise and metric.domain.bounds is not None
+    return spec.normalize and metric.domain.bounds is not None
 
 
 def share_a_scale(spec: TableSpec, metrics: Sequence[Metric]) -> bool:
@@ -92,7 +92,7 @@ class TableScores:
         frame = frame.filter(metric.is_in([m.id for m in own]))
         _check_columns(spec, frame)
         hundred = metric.is_in([m.id for m in own if on_hundred(spec, m)])
-        shown = polars.when(hundred).then("normalised").otherwise("value") * (100 if spec.cell == "rate" else 1)
+        shown = polars.when(hundred).then("normalized").otherwise("value") * (100 if spec.cell == "rate" else 1)
         places = [_text(frame, name).alias(place) for name, place in ((spec.rows, "row"), (spec.columns, "column"))]
         return cls(spec, own, frame.with_columns(shown=shown).with_columns(*places), drawing)
 

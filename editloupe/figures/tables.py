@@ -54,7 +54,7 @@ def spec_table(
         shorts = ", ".join(metric.short for metric in found.metrics)
         raise ConfigError(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
-            "set `normalise`, or give each a column (columns='metric')"
+            "set `normalize`, or give each a column (columns='metric')"
         )
     table = _Pivot(found).table(keys or {})
     return transposed(table, _capital(spec.columns)) if spec.transposed else table
@@ -111,7 +111,7 @@ class _Pivot:
         ]
         if self.sums:
             rows += self._sums("", columns)
-            if spec.normalise and (self.scores.frame["missing"] == "missing_output").any():
+            if spec.normalize and (self.scores.frame["missing"] == "missing_output").any():
                 rows += self._sums(_WORST, self.columns(_as_worst(self.scores)))
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
         figures = (Column(title=column.title, keys=column.keys) for column in columns)
@@ -228,7 +228,7 @@ def _as_worst(found: TableScores) -> TableScores:
             frame = frame.filter(~own)
             continue
         worst = bounds[metric.better == "lower"]
-        shown = metric.normalise(worst) if on_hundred(found.spec, metric) else worst
+        shown = metric.normalize(worst) if on_hundred(found.spec, metric) else worst
         lost = own & (polars.col("missing") == "missing_output").fill_null(value=False)
         frame = frame.with_columns(shown=polars.when(lost).then(shown).otherwise("shown"))
     return replace(found, frame=frame)

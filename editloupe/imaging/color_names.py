@@ -41,12 +41,12 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "cream": "beige", "chocolate": "brown", "grey": "gray", "silver": "gray",
 }  # fmt: skip
 
-_NEIGHBOURS: Final = frozenset(
+_NEIGHBORS: Final = frozenset(
     map(frozenset, (("red", "brown"), ("orange", "brown"), ("orange", "yellow"), ("red", "orange"), ("pink", "purple"),
                     ("pink", "red"), ("blue", "purple"), ("turquoise", "blue"), ("turquoise", "green"), ("gray", "black"),
                     ("gray", "white"), ("beige", "white"), ("beige", "yellow"), ("beige", "brown"), ("beige", "pink")))
 )  # fmt: skip
-"""Names between which shade and light decide; a pixel of a neighbour counts half."""
+"""Names between which shade and light decide; a pixel of a neighbor counts half."""
 _ENOUGH: Final = 800
 
 
@@ -72,8 +72,8 @@ def shares(pixels: Lab) -> dict[str, float]:
 
 
 def share_of(found: Mapping[str, float], name: str) -> float:
-    """Return which share of what was found has this name, 0..1. Shades of a neighbouring name count half."""
-    return sum(s if n == name else s / 2 if frozenset((n, name)) in _NEIGHBOURS else 0.0 for n, s in found.items())
+    """Return which share of what was found has this name, 0..1. Shades of a neighboring name count half."""
+    return sum(s if n == name else s / 2 if frozenset((n, name)) in _NEIGHBORS else 0.0 for n, s in found.items())
 
 
 def leading(found: Mapping[str, float]) -> str:

@@ -74,7 +74,7 @@ def estimate_drift(first: Gray, second: Gray) -> Drift | None:
     """Return the displacement with first(x, y) ≈ second(x + dx, y + dy), smooth over about 64 px; None for no drift.
 
     first, second: h×w uint8, the affine motion already undone. Lucas and Kanade's equations summed over cells, so that a
-    whole neighbourhood has to agree: a picture drawn again drifts so, an edited object does not.
+    whole neighborhood has to agree: a picture drawn again drifts so, an edited object does not.
     """
     height, width = first.shape
     if min(height, width) < 4 * SMALLEST_SIDE:
@@ -100,7 +100,7 @@ def estimate_drift(first: Gray, second: Gray) -> Drift | None:
             _cell_mean(np.multiply(v, w, out=product), grid)
             for v, w in ((wx, gx), (wx, gy), (wy, gy), (wx, error), (wy, error))
         )
-        # The ridge pulls the whole displacement, not only this step, towards zero.
+        # The ridge pulls the whole displacement, not only this step, toward zero.
         xx, yy = xx + _RIDGE, yy + _RIDGE
         xt, yt = xt + _RIDGE * field[..., 0], yt + _RIDGE * field[..., 1]
         determinant = xx * yy - xy * xy

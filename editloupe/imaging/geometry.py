@@ -49,7 +49,7 @@ def expand(box: Box, *, width: float, height: float, ratio: float | None = None)
 
 
 def spans(length: int, *, tile: int, overlap: int) -> list[tuple[int, int]]:
-    """Return stretches (start, end) that cover 0..length, each `tile` long, neighbours sharing at least `overlap`.
+    """Return stretches (start, end) that cover 0..length, each `tile` long, neighbors sharing at least `overlap`.
 
     Where `tile` covers all, it is one stretch, 0..length. Raises ValueError unless 0 ≤ overlap < tile.
     """

@@ -30,7 +30,7 @@ def share(kept: Kept) -> float:
 def outside(mask: NDArray[np.uint8], shape: tuple[int, int], dilate: bool = True) -> Kept:
     """Return H×W bool: True for the pixels that lie outside the edit.
 
-    mask: h×w or h×w×3 uint8, of any size; it is laid over the whole image by nearest neighbour.
+    mask: h×w or h×w×3 uint8, of any size; it is laid over the whole image by nearest neighbor.
     shape: (H, W) of the image.   dilate: grow a mask that is stretched by one of its own cells, since the edit's edge lies
     somewhere inside that cell. A mask that is not stretched stays as it is.
     """

@@ -81,7 +81,7 @@ def _order(o: Object) -> tuple[float, ...]:
 
 
 def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_]]:
-    """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbour spilled."""
+    """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbor spilled."""
     total = np.zeros_like(evidence[0].values)
     mask = np.zeros(total.shape, dtype=bool)
     least = np.empty_like(total)

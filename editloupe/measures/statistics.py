@@ -22,7 +22,7 @@ Light: TypeAlias = Literal["linear", "gamma"]
 _REC_709: Final = np.array([0.2126, 0.7152, 0.0722])
 """Weights of R, G and B."""
 _DARK: Final = 0.1
-"""A pixel whose largest channel is at most this share of 255 has no colour to speak of."""
+"""A pixel whose largest channel is at most this share of 255 has no color to speak of."""
 
 
 class ImageStatistics(base.BaseMeasure):

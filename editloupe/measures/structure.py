@@ -50,20 +50,20 @@ class SSIM(BaseMeasure):
         found = aligned(source, edited, mask, "none" if official else args.align, dilate=args.dilate)
         # Squashed from its own size, unless it had to be laid onto the source.
         second = edited if side and not found.accepted else found.image
-        first_grey, second_grey = gray(source, side), gray(second, side)
-        shape = first_grey.shape
+        first_gray, second_gray = gray(source, side), gray(second, side)
+        shape = first_gray.shape
         if min(shape) < WINDOW:
             raise MeasureError(f"{shape[1]}×{shape[0]} px is smaller than SSIM's window of {WINDOW}×{WINDOW} px")
         valid = np.ones(shape, np.bool_)
         kept = valid if mask is None else outside(mask, (shape[0], shape[1]), args.dilate and not official)
         if official:
-            first_grey, second_grey, kept = first_grey * kept, second_grey * kept, valid
+            first_gray, second_gray, kept = first_gray * kept, second_gray * kept, valid
         elif not found.valid.all():
             seen = cv2.resize(found.valid.astype(np.float32), shape[::-1], interpolation=cv2.INTER_AREA)
             valid = np.asarray(seen > 1 - 1e-4)
         check_kept(kept)
         windows = counted(kept, valid)
         check_kept(windows)
-        value = float(ssim_map(first_grey, second_grey, 255)[windows].mean())
+        value = float(ssim_map(first_gray, second_gray, 255)[windows].mean())
         # Of equal images it may come out as 1.0000000000000002.
         return told(Number(value=min(value, 1.0)), share(kept & valid), found)

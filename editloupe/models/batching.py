@@ -97,7 +97,7 @@ class Batcher(Generic[In, Out]):
                 self._answer(group)
 
     def _answer(self, jobs: list[_Job[In, Out]]) -> None:
-        """Run one batch, in parts where it must be; every job is done afterwards."""
+        """Run one batch, in parts where it must be; every job is done afterward."""
         failed: Exception
         try:
             results = self._run([item for item, _ in jobs])

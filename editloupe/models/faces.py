@@ -67,10 +67,10 @@ class FaceEmbedder(Protocol):
 class OpenCVFaces:
     """YuNet and SFace on the CPU. Faces are aligned by their landmarks and embedded in the image's own resolution."""
 
-    def __init__(self, detector: Path, recogniser: Path) -> None:
-        self.detector, self.recogniser = detector, recogniser
-        self.name = f"YuNet and SFace ({detector.name}, {recogniser.name})"
-        self.version = f"opencv yunet sface sha256:{digest_of([detector, recogniser])}"
+    def __init__(self, detector: Path, recognizer: Path) -> None:
+        self.detector, self.recognizer = detector, recognizer
+        self.name = f"YuNet and SFace ({detector.name}, {recognizer.name})"
+        self.version = f"opencv yunet sface sha256:{digest_of([detector, recognizer])}"
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
@@ -82,7 +82,7 @@ class OpenCVFaces:
         seen = bgr if small == (width, height) else cv2.resize(bgr, small, interpolation=cv2.INTER_AREA)
         # OpenCV's networks keep their state between calls.
         with self._lock:
-            detector, recogniser = self._ready()
+            detector, recognizer = self._ready()
             try:
                 detector.setInputSize(small)
                 detector.setScoreThreshold(score)
@@ -91,7 +91,7 @@ class OpenCVFaces:
                 # x, y, width, height, five landmarks and a score, in px of the image's own size.
                 rows[:, :14] *= np.tile((width / small[0], height / small[1]), 7)
                 rows = [row for row in rows if np.isfinite(row).all()]
-                vectors = [np.array(recogniser.feature(recogniser.alignCrop(bgr, row))[0], np.float32) for row in rows]
+                vectors = [np.array(recognizer.feature(recognizer.alignCrop(bgr, row))[0], np.float32) for row in rows]
             except cv2.error as error:
                 raise ToolError(f"{self.name} failed on {width}×{height} px: {first_words(error)}") from error
         whole = Box(0, 0, width, height)
@@ -114,15 +114,15 @@ class OpenCVFaces:
             try:
                 _check_outputs(cv2.dnn.readNetFromONNX(str(file)), *_CHECKED)
                 detector = cv2.FaceDetectorYN.create(str(file), "", _CHECKED)
-                file = self.recogniser
-                recogniser = cv2.FaceRecognizerSF.create(str(file), "")
-                given = recogniser.feature(np.zeros((112, 112, 3), np.uint8))
+                file = self.recognizer
+                recognizer = cv2.FaceRecognizerSF.create(str(file), "")
+                given = recognizer.feature(np.zeros((112, 112, 3), np.uint8))
                 if given.shape != (1, 128) or given.dtype != np.float32:
                     raise ValueError(f"its output is {given.shape}, expected (1, 128) as SFace's")
             except (cv2.error, ValueError) as error:
                 problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
                 raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error
-            self._loaded = detector, recogniser
+            self._loaded = detector, recognizer
         return self._loaded
 
 

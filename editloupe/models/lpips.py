@@ -35,7 +35,7 @@ _SHIFT, _SCALE = (
     np.array(values, np.float32).reshape(3, 1, 1) for values in ((-0.030, -0.088, -0.188), (0.458, 0.448, 0.450))
 )
 _Item: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Two images, 2×3×H×W, normalised; and which pixels count, H×W, 0 or 1."""
+"""Two images, 2×3×H×W, normalized; and which pixels count, H×W, 0 or 1."""
 
 
 class LPIPS(Network[_Item, float, LoadedModel]):

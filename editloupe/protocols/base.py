@@ -404,8 +404,8 @@ def scored(
         for score in found:
             # Of several findings the one whose answers differ most.
             bits = [known.entropy[id_] for id_ in score.findings if id_ in known.entropy] if known.entropy else []
-            value = None if score.value is None else metrics[score.metric].normalise(score.value)
-            scores[score.key].append(_completed(score, entropy=max(bits) if bits else None, normalised=value))
+            value = None if score.value is None else metrics[score.metric].normalize(score.value)
+            scores[score.key].append(_completed(score, entropy=max(bits) if bits else None, normalized=value))
     given = {score.metric for of_one in scores.values() for score in of_one}
     for sample in samples:
         own, asked = scores[sample.key], {finding.metric for finding in by_sample.get(sample.key, ())}
@@ -422,10 +422,10 @@ def scored(
     return [score for sample in samples for score in scores[sample.key]]
 
 
-def _completed(score: Score, *, entropy: float | None, normalised: float | None) -> Score:
+def _completed(score: Score, *, entropy: float | None, normalized: float | None) -> Score:
     """Return a score with what its protocol does not know. A large run has so many that `replace` takes seconds."""
     whole = object.__new__(type(score))
-    vars(whole).update(vars(score), entropy=entropy, normalised=normalised)
+    vars(whole).update(vars(score), entropy=entropy, normalized=normalized)
     return whole
 
 

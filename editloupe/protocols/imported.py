@@ -12,11 +12,11 @@ from pydantic import Field
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.values import Count, Json, Serialisable
+from editloupe.values import Count, Json, Serializable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published(Serialisable):
+class Published(Serializable):
     """One mean as the files' own script computes it."""
 
     judge_id: str

@@ -19,11 +19,11 @@ from typing import Literal, cast, get_args
 from editloupe.config import Aggregation
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
-from editloupe.values import Json, Serialisable
+from editloupe.values import Json, Serializable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeats(Serialisable):
+class Repeats(Serializable):
     """How often each question is asked, and how its answers become one."""
 
     count: int = 1

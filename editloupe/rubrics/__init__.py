@@ -155,7 +155,7 @@ class Criterion(_Model):
     def highest(self) -> Level:
         return self.levels[-1]
 
-    def normalise(self, value: float) -> float:
+    def normalize(self, value: float) -> float:
         """Return a value of this criterion's scale on 0..100 (higher is better). A mean of values may be given as well."""
         scale = self.scale
         low, high = (self.lowest.value, self.highest.value) if scale is None else (scale.low, scale.high)

@@ -17,13 +17,13 @@ from editloupe.errors import ImageError
 from editloupe.findings import Observation
 from editloupe.tools.tolerance import Tolerance
 from editloupe.traces.difference import first_difference, short
-from editloupe.values import Box, Json, Serialisable
+from editloupe.values import Box, Json, Serializable
 
 Verdict: TypeAlias = Literal["identical", "within", "drift", "not compared"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObservationDrift(Serialisable):
+class ObservationDrift(Serializable):
     """A new observation against the recorded one."""
 
     step: int

@@ -12,7 +12,7 @@ from editloupe.errors import TraceError
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.traces.events import Event, FindingEvent, Header, MessageEvent, ModelCall, ToolResult
 from editloupe.traces.read import Trace, read_trace
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 FORKS = "forks"
 """Folder of a run with the traces that continue another one."""
@@ -23,7 +23,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parent(Serialisable):
+class Parent(Serializable):
     """The point where a fork leaves the trace that it continues."""
 
     trace: str

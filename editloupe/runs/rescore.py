@@ -131,7 +131,7 @@ def mean(findings: Sequence[Finding], metric: Metric | None) -> float | None:
     if metric is None or not values:
         return None
     found = sum(values) / len(values)
-    return metric.normalise(found) if metric.levels else found
+    return metric.normalize(found) if metric.levels else found
 
 
 def _asked_now(store: RunStore, protocol: EvalProtocol) -> tuple[dict[tuple[str, *QuestionKey], AnswerSpec], set[str]]:

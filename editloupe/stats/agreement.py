@@ -267,4 +267,4 @@ def _undefined(x: Floats, y: Floats, paired: Paired) -> str:
 
 
 def _nothing(paired: Paired) -> str:
-    return "nothing was judged" if paired.asked else f"nothing was labelled by {paired.names[1]}"
+    return "nothing was judged" if paired.asked else f"nothing was labeled by {paired.names[1]}"

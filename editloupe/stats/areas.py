@@ -26,12 +26,12 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 def points_of(rows: Rows) -> list[tuple[float, float]]:
     """Return (area, score 0 to 100) of what was judged, by area; those of one area in the order of the data."""
-    points = [(row["target_area"], row["normalised"]) for row in rows]
+    points = [(row["target_area"], row["normalized"]) for row in rows]
     return sorted((point for point in points if None not in point), key=lambda point: point[0])
 
 
 def trend(points: Points) -> tuple[tuple[float, float], ...]:
-    """Return (mean area, mean score) of every WINDOW neighbours; nothing for fewer points than that.
+    """Return (mean area, mean score) of every WINDOW neighbors; nothing for fewer points than that.
 
     Points of one area each count with their mean: which of them a window holds is chance, and any order among them (by
     score above all) would tilt the windows.
@@ -91,7 +91,7 @@ def scatter_plot(name: str, editor: str, metric: Metric, rows: Rows) -> ScatterP
 
 def size_plot(name: str, editor: str, metric: Metric, rows: Rows) -> SizePlot:
     """Return the scores of an editor by width and height."""
-    sizes = [(row["normalised"], (row["target_width"], row["target_height"])) for row in rows]
+    sizes = [(row["normalized"], (row["target_width"], row["target_height"])) for row in rows]
     known = [(score, size) for score, size in sizes if score is not None and all(map(_is_share, size))]
     return SizePlot(
         name=name,
@@ -114,7 +114,7 @@ def _is_share(value: float | None) -> bool:
 
 def _groups(metric: Metric, points: Sequence[tuple[float, tuple[float, float]]]) -> tuple[Dots, ...]:
     """The points of (score, point) by the label that their score is, best first."""
-    levels = [(level.name, metric.normalise(level.value) or 0.0) for level in reversed(metric.levels)]
+    levels = [(level.name, metric.normalize(level.value) or 0.0) for level in reversed(metric.levels)]
     return tuple(
         Dots(name=name, points=tuple(point for score, point in points if abs(score - value) < 1e-6), good=value)
         for name, value in levels

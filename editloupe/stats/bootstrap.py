@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PlainSerializer
 
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 if TYPE_CHECKING:
     import polars
@@ -48,7 +48,7 @@ class Undefined(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing(Serialisable):
+class Drawing(Serializable):
     """How intervals are drawn."""
 
     resamples: int = RESAMPLES
@@ -61,7 +61,7 @@ DRAWING: Final = Drawing()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(Serialisable):
+class Estimate(Serializable):
     """One figure with what it rests on."""
 
     value: float | None

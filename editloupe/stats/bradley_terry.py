@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, draws, interval, numbered
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 _STEPS: Final = 10_000
 _CLOSE: Final = 1e-9
@@ -20,7 +20,7 @@ Match: TypeAlias = tuple[str, str, float, Hashable]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strength(Serialisable):
+class Strength(Serializable):
     """One editor."""
 
     editor: str
@@ -34,7 +34,7 @@ class Strength(Serialisable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditorRanking(Serialisable):
+class EditorRanking(Serializable):
     """Editors from the strongest to the weakest."""
 
     strengths: tuple[Strength, ...]

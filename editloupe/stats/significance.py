@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 
 from editloupe.stats.bootstrap import OrNull
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 _LEAST_TESTED: Final = 6
 """Source images that differ: with fewer, no outcome of the signed-rank test is below 0.05."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Significance(Serialisable):
+class Significance(Serializable):
     """The outcome of one test."""
 
     p: float | None
@@ -82,7 +82,7 @@ def sign_flips(outcomes: Sequence[int], clusters: Sequence[Hashable]) -> Signifi
         return Significance(p=None, n=len(net), why=why)
     from scipy.stats import binom  # as above
 
-    # Of the images whose net outcome is ±size, the number that favour the first is binomial: 2^n flips need no list.
+    # Of the images whose net outcome is ±size, the number that favor the first is binomial: 2^n flips need no list.
     chances = np.ones(1)
     for size, count in Counter(abs(one) for one in net.values() if one).items():
         own = np.zeros(size * count + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 CellKind: TypeAlias = Literal["mean", "macro", "rate"]
 """How the scores of a cell become one number.
@@ -16,7 +16,7 @@ rate: their mean in percent.
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSpec(Serialisable):
+class TableSpec(Serializable):
     """A table of scores: rows and columns are dimensions, a cell sums up the scores that fall into it."""
 
     title: str
@@ -32,7 +32,7 @@ class TableSpec(Serialisable):
     """The first rows in this order; the others follow by name. Without one, rows stand as they come."""
     overall: bool = True
     """Add a row over all rows. Without one, each cell has its interval."""
-    normalise: bool = False
+    normalize: bool = False
     """Show values on 0 to 100."""
     apart: bool = False
     """Rows, such as languages, and editors are never put together. A report of several editors leaves the table out."""

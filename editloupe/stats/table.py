@@ -133,7 +133,7 @@ class Row:
     strong: bool = False
     """True for a row that sums up others."""
     dim: bool = False
-    """True for a row that says little: shown grey in a terminal."""
+    """True for a row that says little: shown gray in a terminal."""
 
 
 UNNAMED: Final = "(not named)"
@@ -319,7 +319,7 @@ class ScatterPlot(_Named):
 
 @dataclass(frozen=True, kw_only=True)
 class SizePlot(_Named):
-    """Widths and heights of targets on two log axes, coloured by score."""
+    """Widths and heights of targets on two log axes, colored by score."""
 
     groups: tuple[Dots, ...]
     """A group a label."""
@@ -363,7 +363,7 @@ class RadarPlot(MeansPlot):
 
 @dataclass(frozen=True, kw_only=True)
 class HeatPlot(_Named):
-    """A grid of shares in percent, coloured from worst to best."""
+    """A grid of shares in percent, colored from worst to best."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]

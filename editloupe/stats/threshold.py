@@ -2,7 +2,7 @@
 
 Accuracy is taken to rise with the area and nothing more. The threshold is where the weighted isotonic regression of right
 answers on area crosses the level, on a straight line over the logarithm of the area. Its interval needs no shape of the
-curve: it joins the gaps between neighbouring areas in which a crossing is not rejected by a likelihood ratio test (Banerjee
+curve: it joins the gaps between neighboring areas in which a crossing is not rejected by a likelihood ratio test (Banerjee
 and Wellner 2001), so that its ends are areas that were asked. A logistic curve would give narrower intervals, which hold
 for judges whose curve is logistic: not for a step, a plateau, or a mixture of failures of which some are seen at any size.
 """
@@ -18,7 +18,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import stdtrit, xlogy
 
 from editloupe.stats.bootstrap import LEVEL, Floats, OrNull, numbered
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 ACCURACY: Final = 0.75
 """Accuracy at the threshold."""
@@ -34,7 +34,7 @@ rising curve fits as well.   too_few: fewer than `LEAST` judged items, or one ar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threshold(Serialisable):
+class Threshold(Serializable):
     """The area at which accuracy falls under `accuracy`."""
 
     outcome: Outcome

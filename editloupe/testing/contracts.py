@@ -261,7 +261,7 @@ class _BackendCheck:
             right = count is None or (type(count) is int and count >= 0)
             self.require(right, f"reply.usage.{name} must be a count or None, found {count!r}")
         try:
-            # As they are, and not as a serialiser would mend them.
+            # As they are, and not as a serializer would mend them.
             json.dumps([reply.raw, dict(reply.sent)], allow_nan=False)
             text = canonical_json(reply.to_json())
             again = Reply.from_json(json.loads(text))
@@ -306,14 +306,14 @@ class _BackendCheck:
         crop = images.add_array(drawn_pair()["Edited Image"][100:140, 140:190])
         shown = (TextPart(text="Observation of zoom_in:"), TextPart(text="Crop 1:"), ImagePart(image=crop, alias="Crop 1"))
         results = tuple(Message(role="tool", parts=shown, tool_call_id=call.id) for call in calls)
-        talk = (first, said, *results, Message.of_text("user", "What colour is it? One word."))
+        talk = (first, said, *results, Message.of_text("user", "What color is it? One word."))
         for allowed in (True, False):
             self.answer(Request(messages=talk, tools=(look,), calls_allowed=allowed), images)
 
     def schema(self) -> None:
         """Check that an answer is an instance of its schema, or that the reply says that the schema was dropped."""
-        schema = _closed("colour", {"type": "string", "enum": ["Red", "Green", "Blue"]})
-        question = Message.of_text("user", 'What is the colour of grass? Answer as JSON: {"colour": "Red, Green or Blue"}')
+        schema = _closed("color", {"type": "string", "enum": ["Red", "Green", "Blue"]})
+        question = Message.of_text("user", 'What is the color of grass? Answer as JSON: {"color": "Red, Green or Blue"}')
         reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
         if "answer_schema" in reply.dropped:
             return
@@ -341,7 +341,7 @@ def _plain_question(images: ImageStore, most: int | None) -> Request:
 
 
 def drawn_pair() -> dict[str, RGB]:
-    """Return a grey slope with a blue square that turns red: 320×240 px, the same pixels every time."""
+    """Return a gray slope with a blue square that turns red: 320×240 px, the same pixels every time."""
     slope = np.linspace(90, 160, 320, dtype=np.float64).astype(np.uint8)
     original = np.repeat(np.tile(slope, (240, 1))[..., None], 3, axis=2)
     edited = original.copy()

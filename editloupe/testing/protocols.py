@@ -17,7 +17,7 @@ from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
 from editloupe.measures.base import run_measure
 from editloupe.protocols.base import EvalProtocol, Known, group_scores, groups, known_of, planned, scored
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.schedule import Schedule
 from editloupe.scores import Score
@@ -168,7 +168,7 @@ def example(task: Ask) -> str:
             return "mug"
         case BoxList():
             return "[[100, 100, 500, 500]]"
-        case LabelledBoxes():
+        case LabeledBoxes():
             label, far = spec.labels[number % len(spec.labels)], 4 + number % 5
             if spec.form == "lines":
                 return f"{label}: mug, [0.1, 0.1, 0.{far}, 0.{far}]"
@@ -215,7 +215,7 @@ def drawn_samples(images: ImageStore) -> list[Sample]:
     extra: dict[str, Json] = {
         "options": ["red", "green", "blue", "cannot tell"],
         "answer": "red",
-        "question": "Which colour?",
+        "question": "Which color?",
     }
     sample = partial(Sample, targets=(Target(name="mug", boxes={"source": Box(20, 8, 44, 16)}),), extra=extra)
     source, second = picture(0), images.add_array(base[::-1].copy())

@@ -337,7 +337,7 @@ def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
     if found.tone_most >= 2:
         r, g, b = found.tone.at_mid_gray
         lines.append(
-            f"A change of colour or exposure of the whole picture (at mid grey {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
+            f"A change of color or exposure of the whole picture (at mid gray {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
             f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
         )
     return lines

@@ -12,13 +12,13 @@ from editloupe.errors import ImageError, Interrupted, ProcessLost, ToolError
 from editloupe.findings import Observation
 from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.cache import ToolCache
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolOutcome(Serialisable):
+class ToolOutcome(Serializable):
     """The outcome of one tool call."""
 
     observation: Observation

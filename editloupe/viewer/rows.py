@@ -114,8 +114,8 @@ def _people(edit: Sample | None, metric: Metric) -> Iterator[dict[str, Any]]:
 
 def _gap(people: Sequence[Mapping[str, Any]], found: Sequence[Finding], metric: Metric) -> float | None:
     """The largest distance between a person and a judge on a metric, 0 to 100; None where either is missing."""
-    said = [_normalised(metric, chip["value"]) for chip in people]
-    judged = [_normalised(metric, f.value) for f in found if f.metric == metric.id]
+    said = [_normalized(metric, chip["value"]) for chip in people]
+    judged = [_normalized(metric, f.value) for f in found if f.metric == metric.id]
     return max((round(abs(a - b), 2) for a in said for b in judged if a is not None and b is not None), default=None)
 
 
@@ -123,7 +123,7 @@ def _apart(found: Sequence[Finding], metrics: Mapping[str, Metric]) -> dict[str,
     """How far the answers to one question lie apart, 0 to 100, by its metric; none with fewer than two values."""
     values: dict[Any, list[float]] = {}
     for f in found:
-        if (value := _normalised(metrics.get(f.metric), f.value)) is not None:
+        if (value := _normalized(metrics.get(f.metric), f.value)) is not None:
             values.setdefault(f.question, []).append(value)
     apart: dict[str, float] = {}
     for (metric_id, *_), own in values.items():
@@ -181,7 +181,7 @@ def target_area(sample: Sample) -> float | None:
 
 
 def tone(metric: Metric | None, value: float | None) -> str:
-    """Return the colour class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
+    """Return the color class of a value: tone-0 (worst) to tone-3 (best), tone-plain without scale, tone-none for None."""
     good = _good(metric, value)
     if good is None:
         return "tone-none" if value is None else "tone-plain"
@@ -189,7 +189,7 @@ def tone(metric: Metric | None, value: float | None) -> str:
 
 
 def finding_tone(finding: Finding, metrics: Mapping[str, Metric]) -> str:
-    """Return the colour class of an answer, like `tone`; tone-plain for an answer that is no number."""
+    """Return the color class of an answer, like `tone`; tone-plain for an answer that is no number."""
     found = tone(metrics.get(finding.metric), finding.value)
     return "tone-plain" if found == "tone-none" and finding.answer is not None else found
 
@@ -226,13 +226,13 @@ def _scored(finding: Finding, metrics: Mapping[str, Metric]) -> bool:
     return finding.metric in metrics and isinstance(finding.answer, Record)
 
 
-def _normalised(metric: Metric | None, value: float | None) -> float | None:
-    return None if metric is None or value is None else metric.normalise(value)
+def _normalized(metric: Metric | None, value: float | None) -> float | None:
+    return None if metric is None or value is None else metric.normalize(value)
 
 
 def _good(metric: Metric | None, value: float | None) -> float | None:
     """A value on 0 (worst) to 100 (best); None without a scale or a direction."""
-    share = _normalised(metric, value)
+    share = _normalized(metric, value)
     if metric is None or share is None or metric.better is None:
         return None
     return share if metric.better == "higher" else 100 - share

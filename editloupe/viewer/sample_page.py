@@ -66,7 +66,7 @@ def sample_values(
 def _scores(sample: RunSample, own: Sequence[OwnScore], metrics: Mapping[str, Metric], judges: Mapping[str, str]) -> Any:
     """Scores that are no mere copy of an answer, those of the whole sample first.
 
-    Yields (judge, metric, scope, words, colour, reason). What is said of single parts stands in the grid, where an answer
+    Yields (judge, metric, scope, words, color, reason). What is said of single parts stands in the grid, where an answer
     says it.
     """
     answered = {(f.metric, f.about.scope) for f in sample.findings}

@@ -15,7 +15,7 @@ from editloupe.backends.base import open_backend
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.errors import ConfigError, ReplyError
 from editloupe.prompts import render
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.runs.rescore import protocol_with, rescore
 from editloupe.runs.store import RunStore
 from tests.setups import open_with, run_over
@@ -29,8 +29,8 @@ SPECS: tuple[AnswerSpec, ...] = (
     FreeText(),
     FreeText(max_words=3),
     BoxList(),
-    LabelledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image"),
-    LabelledBoxes(labels=("A", "B"), list_key="l", label_key="k", name_key="n", image="Edited Image", form="lines"),
+    LabeledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image"),
+    LabeledBoxes(labels=("A", "B"), list_key="l", label_key="k", name_key="n", image="Edited Image", form="lines"),
     RecordOf(schema={"type": ["string", "object", "array"]}),
 )
 _SHOWN = re.compile("<Start Final Answer>(.*?)</Start Final Answer>", re.DOTALL)

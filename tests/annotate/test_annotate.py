@@ -1,4 +1,4 @@
-"""`editloupe annotate`: what is asked, of whom, what is taken, and what stands in the run afterwards. No browser."""
+"""`editloupe annotate`: what is asked, of whom, what is taken, and what stands in the run afterward. No browser."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def serving(*words: str | Path, port: int = 0, site: Path | None = None) -> Iter
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens a page in a browser of its own; afterwards no script has failed."""
+    """Opens a page in a browser of its own; afterward no script has failed."""
     contexts, trouble = [], []
 
     def open_page(

@@ -91,7 +91,7 @@ def everything(error: BaseException | None) -> str:
 
 
 def image(store: ImageStore, *, value: int = 200, format: str = "PNG", size: tuple[int, int] = (24, 16)) -> ImageRef:
-    """A picture of one colour."""
+    """A picture of one color."""
     file = io.BytesIO()
     Image.new("RGB", size, (value, 40, 40)).save(file, format=format)
     return store.add_bytes(file.getvalue())

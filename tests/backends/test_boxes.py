@@ -16,7 +16,7 @@ from editloupe.chat import ImagePart, Message, Reply, Request, TextPart, ToolCal
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import neutralise, parse_reply
 from editloupe.tools.base import open_toolbox
 from editloupe.tools.session import Conversation
@@ -36,7 +36,7 @@ BOX = open_toolbox(("localize_differences", "zoom_in", "enhancer"))
 SPECS = BOX.specs(BOX.tools)
 SHOWN = [{"name": s.name, "description": s.description, "schema": json.dumps(s.parameters)} for s in SPECS]
 FORM = render("agent/tools", tools=SHOWN, absent={}, max_turns=6, native=False)
-SPEC = LabelledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image")
+SPEC = LabeledBoxes(labels=("ADD", "REMOVE"), list_key="found", label_key="op", name_key="object", image="Edited Image")
 
 
 def first(form: str, asked: str = "?", images: dict[str, Any] = IMAGES) -> Message:

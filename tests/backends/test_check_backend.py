@@ -39,7 +39,7 @@ def plays(server: Any, call: Act) -> Act:
     def act(handler: Any, body: Body) -> None:
         held = "response_format" in body or "responseJsonSchema" in body.get("generationConfig", ())
         first = body.get("tools") and len(body.get("contents") or body["messages"]) == 1
-        said: Act = call if first else server.says('{"colour": "Green"}' if held else f"a square, {CANARY}")
+        said: Act = call if first else server.says('{"color": "Green"}' if held else f"a square, {CANARY}")
         said(handler, body)
 
     return act

@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.answers import OneOf
 from editloupe.chat import Message, Reply, Request, Token, ToolSpec
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.runs.store import RunStore
 from tests.backends import gemini_server
 from tests.backends.conftest import CANARY, Bench
@@ -30,7 +30,7 @@ NORM = math.log(math.e**2 + math.e + 1)
 THREE = {"ADD": 2 - NORM, "EDIT": 1 - NORM, "REMOVE": -NORM}
 """The logarithms of the probabilities of logits 2, 1 and 0."""
 PIECES = ("ADD", ": cup, ", "[0, 0, 1, 1]")
-SPEC = LabelledBoxes(
+SPEC = LabeledBoxes(
     labels=tuple(THREE), list_key="differences", label_key="op", name_key="object", image="Edited Image", form="lines",
     wants_logprobs=True,
 )  # fmt: skip

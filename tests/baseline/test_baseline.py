@@ -23,11 +23,11 @@ from editloupe.protocols.dlebench.protocol import Mode
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "edits"
 
-MUG = Thing(kind="mug", colour="red", x=120, y=150, size=48, grain=1)
-BALL = Thing(kind="ball", colour="yellow", x=260, y=90, size=40, grain=2)
-HAT = Thing(kind="hat", colour="green", x=320, y=210, size=44, grain=3)
-SIGN = Thing(kind="sign", colour="white", x=90, y=60, size=32, grain=4, text="AB 12")
-PLATE = Thing(kind="plate", colour="purple", x=210, y=230, size=46, grain=5)
+MUG = Thing(kind="mug", color="red", x=120, y=150, size=48, grain=1)
+BALL = Thing(kind="ball", color="yellow", x=260, y=90, size=40, grain=2)
+HAT = Thing(kind="hat", color="green", x=320, y=210, size=44, grain=3)
+SIGN = Thing(kind="sign", color="white", x=90, y=60, size=32, grain=4, text="AB 12")
+PLATE = Thing(kind="plate", color="purple", x=210, y=230, size=46, grain=5)
 ALL = (MUG, BALL, HAT, SIGN, PLATE)
 
 
@@ -57,24 +57,24 @@ PROMPT = f"Editing Instruction: {BLUE}\n" + "".join(f"- **{label}**: so\n" for l
 @pytest.mark.parametrize(
     ("instruction", "old", "new", "label"),
     [
-        (BLUE, MUG, replace(MUG, colour="blue"), "Flawless Execution"),
-        (BLUE, MUG, replace(MUG, colour="blue", warp=0.12), "Over Modification"),
-        (BLUE, MUG, replace(MUG, colour="green"), "Wrong Action"),
+        (BLUE, MUG, replace(MUG, color="blue"), "Flawless Execution"),
+        (BLUE, MUG, replace(MUG, color="blue", warp=0.12), "Over Modification"),
+        (BLUE, MUG, replace(MUG, color="green"), "Wrong Action"),
         (BLUE, MUG, None, "Wrong Action"),
         (BLUE, MUG, MUG, "Localization Failure"),
-        (BLUE, BALL, replace(BALL, colour="blue"), "Localization Failure"),
+        (BLUE, BALL, replace(BALL, color="blue"), "Localization Failure"),
         ("Remove the yellow ball.", BALL, None, "Flawless Execution"),
         ("Remove the ball.", BALL, None, "Flawless Execution"),
-        ("Remove the yellow ball.", BALL, replace(BALL, colour="black"), "Wrong Action"),
-        ("Replace the yellow ball with a blue box.", BALL, replace(BALL, kind="box", colour="blue"), "Flawless Execution"),
+        ("Remove the yellow ball.", BALL, replace(BALL, color="black"), "Wrong Action"),
+        ("Replace the yellow ball with a blue box.", BALL, replace(BALL, kind="box", color="blue"), "Flawless Execution"),
         ("Replace the yellow ball with a blue box.", BALL, None, "Wrong Action"),
         ("Make the purple plate triangular.", PLATE, replace(PLATE, form="triangular"), "Flawless Execution"),
         # What its rules were not measured right on is left to others, and so is what no color names.
-        ("Make the ball blue.", BALL, replace(BALL, colour="blue"), "Cannot Judge"),
-        ("Change the color of the red mug on the left to blue.", MUG, replace(MUG, colour="blue"), "Cannot Judge"),
+        ("Make the ball blue.", BALL, replace(BALL, color="blue"), "Cannot Judge"),
+        ("Change the color of the red mug on the left to blue.", MUG, replace(MUG, color="blue"), "Cannot Judge"),
         ("Change the material of the green hat to gold.", HAT, replace(HAT, material="gold"), "Cannot Judge"),
         ("Change the text on the white sign from 'AB 12' to 'KX 70'.", SIGN, replace(SIGN, text="KX 70"), "Cannot Judge"),
-        ("Make it look cinematic.", MUG, replace(MUG, colour="blue"), "Cannot Judge"),
+        ("Make it look cinematic.", MUG, replace(MUG, color="blue"), "Cannot Judge"),
         ("Make it look cinematic.", MUG, MUG, "Localization Failure"),
     ],
 )  # fmt: skip
@@ -85,15 +85,15 @@ def test_what_was_done_to_the_target_decides_instruction_following(
 
 
 def test_the_number_of_things_that_went_decides_a_count() -> None:
-    row = [Thing(kind="apple", colour="orange", x=60 + 70 * i, y=150, size=40, grain=i) for i in range(4)]
+    row = [Thing(kind="apple", color="orange", x=60 + 70 * i, y=150, size=40, grain=i) for i in range(4)]
     instruction = "Reduce the number of orange apples from 4 to 2."
     assert verdict(picture(*row), picture(*row[:2]), instruction) == "Flawless Execution"
     assert verdict(picture(*row), picture(*row[:1]), instruction) == "Wrong Action"
 
 
 def test_other_places_that_changed_are_counted_for_visual_consistency() -> None:
-    source, mug = picture(*ALL), replace(MUG, colour="blue")
-    hat, ball = replace(HAT, colour="pink"), replace(BALL, warp=0.15)
+    source, mug = picture(*ALL), replace(MUG, color="blue")
+    hat, ball = replace(HAT, color="pink"), replace(BALL, warp=0.15)
     for edited, label in (
         (picture(mug, BALL, HAT, SIGN, PLATE), "Perfect Consistency"),
         (picture(mug, BALL, hat, SIGN, PLATE), "Single Anomaly"),
@@ -107,7 +107,7 @@ def test_other_places_that_changed_are_counted_for_visual_consistency() -> None:
 
 
 def test_it_looks_by_the_tools_in_turn_and_names_the_crop_that_its_verdict_rests_on() -> None:
-    finding = judged(picture(*ALL), changed(MUG, replace(MUG, colour="blue")), BLUE, mode="tool")
+    finding = judged(picture(*ALL), changed(MUG, replace(MUG, color="blue")), BLUE, mode="tool")
     assert finding.label == "Flawless Execution" and "Crop 1" in finding.reason and finding.evidence
     assert "pixel baseline" in finding.reason and "not an LMM" in finding.reason
     said = Request(messages=(Message.of_text("user", PROMPT),))
@@ -135,7 +135,7 @@ def test_an_instruction_cannot_speak_for_the_prompt(hostile: str) -> None:
 
 
 def test_pictures_of_other_sizes_and_of_nothing_are_compared() -> None:
-    source, edited = picture(*ALL), changed(MUG, replace(MUG, colour="blue"))
+    source, edited = picture(*ALL), changed(MUG, replace(MUG, color="blue"))
     smaller = cv2.resize(edited, None, fx=0.9, fy=0.9, interpolation=cv2.INTER_AREA)
     assert verdict(source, smaller, BLUE) == "Flawless Execution"
     flat = np.full((60, 80, 3), 128, np.uint8)

@@ -38,9 +38,9 @@ def finder(seers: tuple[toys.Finder, toys.Reds]) -> toys.Finder:
 
 
 @pytest.fixture(autouse=True)
-def encoder(monkeypatch: pytest.MonkeyPatch) -> toys.MeanColour:
+def encoder(monkeypatch: pytest.MonkeyPatch) -> toys.MeanColor:
     """An encoder of pictures in place of DINO."""
-    found = toys.MeanColour()
+    found = toys.MeanColor()
     monkeypatch.setattr(opening, "DINO", lambda name, device: found)
     return found
 

@@ -17,22 +17,22 @@ from editloupe.models import inpaint as inpainters
 from editloupe.models.inpaint import OpenCVInpainter, within
 from tests.build.conftest import lines as rows_of
 from tests.build.conftest import unwritten, written
-from tests.build.toys import Finder, MeanColour
+from tests.build.toys import Finder, MeanColor
 
 Run = Callable[..., tuple[int, str, str]]
 CUP, PLANT, SIGN, SPOON = 1, 2, 3, 4
 NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
 A = [(CUP, [20, 10, 40, 30]), (PLANT, [100, 50, 60, 40]), (SPOON, [0, 0, 15, 40])]
 B = [(CUP, [24, 10, 40, 30]), (SIGN, [120, 20, 50, 60])]
-GREY = (150, 148, 152)
+GRAY = (150, 148, 152)
 SIMILAR = ("--set", "stage=1", "--set", "test_share=0", "--set", "seed=0")
 """Of a and b the seed draws a as the source."""
 PAINT = {CUP: (200, 40, 40), PLANT: (40, 160, 60), SIGN: (240, 240, 240), SPOON: (60, 60, 90)}
 
 
 def drawn(objects: Sequence[tuple[int, Sequence[int]]]) -> np.ndarray:
-    """Plain rectangles on plain grey."""
-    rgb = np.full((100, 200, 3), GREY, np.uint8)
+    """Plain rectangles on plain gray."""
+    rgb = np.full((100, 200, 3), GRAY, np.uint8)
     for category, (x, y, w, h) in objects:
         rgb[y : y + h, x : x + w] = PAINT[category]
     return rgb
@@ -120,7 +120,7 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
     assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": row["lineage"]["similarity"]}
 
 
-def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder: MeanColour) -> None:
+def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder: MeanColor) -> None:
     # Each number has a shade of its own, so that 0 is nearest to 1, 2 to 3, and so on; c.png cannot be read.
     shades = [60, 61, 80, 81, 100, 101, 120, 121]
     file = annotate(tmp_path / "photos", {**{f"{n}.png": A if n % 2 else B for n in range(8)}, "c.png": A})
@@ -192,13 +192,13 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
             place = np.s_[y + 8 : y + h - 8, x + 8 : x + w - 8]
             category = next(c for c, name in NAMES.items() if name.replace("_", " ") == one["object"])
             before, after = source[place].reshape(-1, 3), edited[place].reshape(-1, 3)
-            # Filled from the grey around it; the object itself; another colour.
+            # Filled from the gray around it; the object itself; another color.
             gone, there = before if one["op"] == "ADD" else after, after if one["op"] == "ADD" else before
             assert (there == PAINT[category]).all()
             if one["op"] == "EDIT":
                 assert one["how"].partition(" ")[2] in PAINTS and np.abs(gone.astype(int) - PAINT[category]).max() > 40
             else:
-                assert np.abs(gone.astype(int) - GREY).max() <= 6 and one["how"].startswith("removed by OpenCV")
+                assert np.abs(gone.astype(int) - GRAY).max() <= 6 and one["how"].startswith("removed by OpenCV")
         assert np.array_equal(source[~around], original[~around]) and np.array_equal(edited[~around], original[~around])
     assert {row["instruction"] for row in rows} == {"No edit was asked for."}
 
@@ -238,7 +238,7 @@ def test_an_inpainter_by_words_puts_in_objects_of_other_categories(
     build(editloupe, file, *words, "--set", "inpainter=painter")
     edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
     replaced = [one for one in edits if one["how"].startswith("replaced")]
-    # Of 60 objects about 20 are edited, of which about 6 by colour; the seed is fixed.
+    # Of 60 objects about 20 are edited, of which about 6 by color; the seed is fixed.
     assert 0 < len(replaced) == len(asked) < len(edits)
     for one in replaced:
         # Named is what the original shows; what comes in is another category.
@@ -246,7 +246,7 @@ def test_an_inpainter_by_words_puts_in_objects_of_other_categories(
         assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
     build(editloupe, file, *words, out="plain")
     plain = [one for row in lines("train/metadata.jsonl", "plain") for one in row["differences"] if one["op"] == "EDIT"]
-    assert len(plain) == len(edits) and all(one["how"].startswith("coloured") for one in plain)
+    assert len(plain) == len(edits) and all(one["how"].startswith("colored") for one in plain)
 
 
 def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
@@ -311,13 +311,13 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
     ]
     assert funnel["by_split"]["train"] == {"rows": 3, "yes": 1, "no": 2}
     before, after = drawn(A), drawn(B)
-    colours = {"REMOVE": (0, 0, 255), "ADD": (255, 0, 0), "EDIT": (0, 255, 0)}
+    colors = {"REMOVE": (0, 0, 255), "ADD": (255, 0, 0), "EDIT": (0, 255, 0)}
     corners = {"REMOVE": (100, 50), "ADD": (120, 20), "EDIT": (20, 10)}
     for row, op in zip(lines("train/sft.jsonl"), ("REMOVE", "ADD", "EDIT"), strict=True):
         x, y = corners[op]
         for name, original, marked in zip(row["images"], (before, after), (True, True), strict=True):
             shown = np.asarray(Image.open(Path("set/train") / name))
-            assert (tuple(shown[y, x]) == colours[op]) is marked
+            assert (tuple(shown[y, x]) == colors[op]) is marked
             # Nothing inside the box is hidden, nor anything outside.
             assert np.array_equal(shown[y + 4 : y + 20, x + 4 : x + 20], original[y + 4 : y + 20, x + 4 : x + 20])
             assert np.array_equal(shown[:5], original[:5])

@@ -96,7 +96,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
 
 
 def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Path) -> None:
-    asked = {"file_name": "0.png", "bbox": list(PX), "target_name": "square", "question": "What colour is the square?"}
+    asked = {"file_name": "0.png", "bbox": list(PX), "target_name": "square", "question": "What color is the square?"}
     images = metadata(
         pictures(tmp_path / "images", 1),
         {**asked, "options": ["red", "green", "blue"], "answer": "A"},

@@ -72,7 +72,7 @@ def test_a_new_background_leaves_the_foreground_and_stays_for_good() -> None:
     assert after(start(OBJECTS), edits[0], foreground={"cat"}).available == ("cat",)
 
 
-def test_a_name_says_the_new_colour_or_material() -> None:
+def test_a_name_says_the_new_color_or_material() -> None:
     for kind, name, new, found in (
         ("color_alter", "wooden light brown dresser", "red", "wooden light red dresser"),
         ("color_alter", "black and white dog", "red", "red and white dog"),

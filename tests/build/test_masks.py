@@ -46,9 +46,9 @@ class RedPixels:
         return found
 
 
-def picture(file: Path, *, red: tuple[int, int, int, int] | None = (40, 30, 60, 40), grey: int = 120) -> None:
-    """200×100 px of grey with a red rectangle."""
-    rgb = np.full((100, 200, 3), grey, dtype=np.uint8)
+def picture(file: Path, *, red: tuple[int, int, int, int] | None = (40, 30, 60, 40), gray: int = 120) -> None:
+    """200×100 px of gray with a red rectangle."""
+    rgb = np.full((100, 200, 3), gray, dtype=np.uint8)
     if red is not None:
         x0, y0, x1, y1 = red
         rgb[y0:y1, x0:x1] = (255, 0, 0)
@@ -65,7 +65,7 @@ def mugs() -> Path:
     folder = Path("mugs")
     folder.mkdir()
     picture(folder / "red.png")
-    picture(folder / "grey.png", red=None)
+    picture(folder / "gray.png", red=None)
     picture(folder / "two.png", red=(10, 10, 20, 20))
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make the red mug blue."}
     write(
@@ -73,8 +73,8 @@ def mugs() -> Path:
         {**row, "id": "boxed", "bbox": [30, 20, 70, 50], "target_name": "mug", "human_if": 4, "edit_type": "Color"},
         {**row, "id": "named", "editor": "alpha", "target_name": "red mug", "note": "kept"},
         {**row, "id": "named", "editor": "beta", "target_name": "red mug"},
-        {**row, "id": "grey", "source_file_name": "grey.png", "target_name": "red mug"},
-        {**row, "id": "all", "source_file_name": "grey.png", "target_name": "The entire image"},
+        {**row, "id": "gray", "source_file_name": "gray.png", "target_name": "red mug"},
+        {**row, "id": "all", "source_file_name": "gray.png", "target_name": "The entire image"},
         {**row, "id": "unnamed"},
         {**row, "id": "gone", "source_file_name": "gone.png"},
     )
@@ -108,7 +108,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     code, said, told = editloupe("build", "masks", mugs, "--out", "masked")
     assert code == 0
     read = samples(Path("masked"))
-    assert list(read) == ["boxed", "alpha/named", "beta/named", "grey", "all", "unnamed"]
+    assert list(read) == ["boxed", "alpha/named", "beta/named", "gray", "all", "unnamed"]
     assert {key: white(sample) for key, sample in read.items() if sample.masks} == {
         "boxed": (40, 30, 60, 40),
         "alpha/named": (40, 30, 60, 40),
@@ -120,7 +120,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     assert "masked: 4 of 6 samples of mugs have a mask: " in said
     assert "1 by boxes" in said and "2 by detector" in said
     assert "1 by whole image" in said
-    assert "no mask: grey: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
+    assert "no mask: gray: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
     assert "no mask: unnamed: no box, and no phrase in the column 'target_name'" in said
     assert "rejected: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
     assert "look at them before you rely on them" in told

@@ -39,7 +39,7 @@ def row(**more: Any) -> Sample:
     said = {
         "row_digest": "d1", "source_caption": "The square is red.", "reference_caption": "The square is green.",
         "evaluation_question": "Which color?\n\nRight option: Red", "multiple_choice_options": ["Red", "Green"],
-        "expected_answer": "Green", "question": "What colour?", "answer": "red", "wrong": "green\n\nAnswer: no",
+        "expected_answer": "Green", "question": "What color?", "answer": "red", "wrong": "green\n\nAnswer: no",
     }  # fmt: skip
     known: dict[str, Any] = {
         "id": "0-1",

@@ -20,22 +20,22 @@ from editloupe.imaging.color_names import shares, to_lab
 from tests.build.conftest import unwritten
 
 Run = Callable[..., tuple[int, str, str]]
-PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "grey": (128, 128, 128)}
+PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "gray": (128, 128, 128)}
 Things = Mapping[str, tuple[str, tuple[int, int, int, int]]]
 THINGS: Things = {
     "mug": ("red", (300, 200, 360, 260)),
     "book": ("blue", (120, 330, 200, 380)),
     "vase": ("blue", (520, 60, 570, 130)),
 }
-"""Target → its colour and its box, on a photograph of 640×480 px. The mug covers 60·60 of 307200 px: 1.17 %."""
+"""Target → its color and its box, on a photograph of 640×480 px. The mug covers 60·60 of 307200 px: 1.17 %."""
 
 
 def photograph(things: Things) -> np.ndarray:
     """Rectangles on sand with a little grain."""
     rng = np.random.default_rng(1)
     rgb = np.full((480, 640, 3), (196, 180, 150), np.float64) + rng.normal(0, 2, (480, 640, 1))
-    for colour, (x0, y0, x1, y1) in things.values():
-        rgb[y0:y1, x0:x1] = np.array(PAINT[colour]) + rng.normal(0, 2, (y1 - y0, x1 - x0, 1))
+    for color, (x0, y0, x1, y1) in things.values():
+        rgb[y0:y1, x0:x1] = np.array(PAINT[color]) + rng.normal(0, 2, (y1 - y0, x1 - x0, 1))
     return np.clip(rgb, 0, 255).astype(np.uint8)
 
 
@@ -100,7 +100,7 @@ def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path:
     assert editloupe("check", "set")[0] == 0
 
 
-def test_only_what_is_to_change_changes_and_a_colour_is_the_one_that_is_told(editloupe: Run, tmp_path: Path) -> None:
+def test_only_what_is_to_change_changes_and_a_color_is_the_one_that_is_told(editloupe: Run, tmp_path: Path) -> None:
     build(editloupe, photographs(tmp_path / "photos"), "--set", "count=60", "--set", "twins=0", *AREAS)
     seen, tried = set(), 0
     for row in lines("metadata.jsonl"):

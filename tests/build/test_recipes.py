@@ -81,12 +81,12 @@ def masked(folder: Path) -> None:
     pictures(folder, 1)
     rgb = np.array(Image.open(folder / "0.png").convert("RGB"))
     rows = []
-    for name, (x, y), colour in (("red square", (20, 20), None), ("blue box", (120, 140), (40, 70, 190))):
+    for name, (x, y), color in (("red square", (20, 20), None), ("blue box", (120, 140), (40, 70, 190))):
         mask = np.zeros(rgb.shape[:2], np.uint8)
         mask[y : y + 24, x : x + 24] = 255
         Image.fromarray(mask).save(folder / f"{name}.png")
-        if colour:
-            rgb[y : y + 24, x : x + 24] = colour
+        if color:
+            rgb[y : y + 24, x : x + 24] = color
         rows.append({"file_name": "0.png", "id": name, "target_name": name, "mask_file_name": f"{name}.png"})
     Image.fromarray(rgb).save(folder / "0.png")
     metadata(folder, *rows)

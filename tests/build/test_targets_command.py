@@ -90,7 +90,7 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     folder = draw_folder(tmp_path / "dle", boxes=False)
     rows = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]
     # A place in small images that is px by either corners or sizes: the file must say which.
-    rows = [row for row in rows if row["id"] in ("colour", "gone")]
+    rows = [row for row in rows if row["id"] in ("color", "gone")]
     rows = [{key: value for key, value in row.items() if key != "id"} for row in rows]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for file in (folder / "Source_Images").iterdir():
@@ -107,11 +107,11 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     assert code == 0, said
     assert "2 boxes added" in said
     lines = [json.loads(line) for line in (folder / "boxes.jsonl").read_text().splitlines()]
-    assert [line["id"] for line in lines] == ["colour", "gone"] and lines[0]["bbox_format"] == "xyxy"
+    assert [line["id"] for line in lines] == ["color", "gone"] and lines[0]["bbox_format"] == "xyxy"
     code, _, said = editloupe(*judge)
     assert code == 0, said
     data = json.loads(editloupe("build", "targets", folder, "--format", "json")[1])
-    # The disc of "colour" is drawn in [100, 100, 132, 120], a px inside.
+    # The disc of "color" is drawn in [100, 100, 132, 120], a px inside.
     assert data["targets"][0]["box"] == pytest.approx([100, 100, 132, 120], abs=2)
     assert data["targets"][0]["how"] == "boxes"
 

@@ -124,7 +124,7 @@ def test_parquet_files_have_so_many_rows_and_a_stop_between_two_goes_on(
 def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By the encoder's vector, the mean colour, an image pleases as it is red; the detector sees a person in each.
+    # By the encoder's vector, the mean color, an image pleases as it is red; the detector sees a person in each.
     finder = Finder()
     monkeypatch.setattr(opening, "CLIP", lambda name, device: Red())
     monkeypatch.setattr(opening, "DETECTOR", lambda name, device: finder)
@@ -152,7 +152,7 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
 
 
 class Red:
-    """An encoder whose vector is the image's mean colour."""
+    """An encoder whose vector is the image's mean color."""
 
     name = version = "red"
 

@@ -104,9 +104,9 @@ def _suggest(text: str, toy: Any) -> Any:
         return {"target": found[1], "position": "left", "reference": found[2]}
     if found := re.search(r"Choose from these: ([^.;]+)", text):
         return {"target": found[1]}
-    if "new colour" in text:
+    if "new color" in text:
         colors = [word for word in ("gray", "blue", "pink") if word in text.partition("answers:")[2]]
-        return "grey" if colors[:1] == ["gray"] else colors[0]
+        return "gray" if colors[:1] == ["gray"] else colors[0]
     if "new material for the glass" in text:
         return "wax"
     kinds = {"new background": "beach", "new material": "glass", "Write": "BIG SALE", "take the place": "a teapot."}
@@ -175,10 +175,10 @@ class Finder:
         return results
 
 
-class MeanColour:
-    """An encoder by the mean colour: images of one scene are alike."""
+class MeanColor:
+    """An encoder by the mean color: images of one scene are alike."""
 
-    name = version = "mean colour"
+    name = version = "mean color"
 
     def __init__(self) -> None:
         self.seen = 0
@@ -249,7 +249,7 @@ def patch() -> None:
     finder, reds = Finder(), Reds()
     vars(opening)["DETECTOR"] = lambda name, device: finder
     vars(opening)["SEGMENTER"] = lambda name, device: reds
-    vars(opening)["DINO"] = lambda name, device: MeanColour()
+    vars(opening)["DINO"] = lambda name, device: MeanColor()
     kept = Counter[str]()
 
     def dying(do: Callable[..., Any]) -> Callable[..., Any]:

@@ -141,12 +141,12 @@ description = "It is as sharp as before."
 
 def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edits, script: Script) -> None:
     Path("sharp.toml").write_text(RUBRIC)
-    folder = edits(2, types=("Recolour", "Removal"))
+    folder = edits(2, types=("Recolor", "Removal"))
     code, said, _ = editloupe("judge", folder, "--backend", script(final("Sharp")), "--rubric", "sharp.toml")
     assert code == 0 and "SH" in said and "100.00 (2/2)" in said
     report = editloupe("report", "runs/edits-scripted-replies.jsonl-tool-sharp")[1]
     # The edit type is as the data have it, under no name and no table of a benchmark.
-    assert "Blurred" in report and "Recolour" in report
+    assert "Blurred" in report and "Recolor" in report
     assert not any(word in said + report for word in ("Change Color", "benchmark", "Table 4", "dlebench"))
     # The pixel baseline knows DLEBench's labels only, and says so instead of guessing.
     code, said, _ = editloupe("judge", folder, "--rubric", "sharp.toml")

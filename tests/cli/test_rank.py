@@ -26,11 +26,11 @@ WORDS = ("--instruction", "Paint the mug blue.", "--mode", "plain", "--backend",
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> dict[str, Path]:
-    """A source and four edits p, q, r, s, each of one grey that says which it is."""
+    """A source and four edits p, q, r, s, each of one gray that says which it is."""
     made = {}
-    for grey, name in enumerate(("source", "p", "q", "r", "s")):
+    for gray, name in enumerate(("source", "p", "q", "r", "s")):
         made[name] = tmp_path / f"{name}.png"
-        Image.fromarray(np.full((16, 16, 3), 40 * grey, dtype=np.uint8)).save(made[name])
+        Image.fromarray(np.full((16, 16, 3), 40 * gray, dtype=np.uint8)).save(made[name])
     return made
 
 

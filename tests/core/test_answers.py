@@ -28,7 +28,7 @@ from editloupe.answers import (
     reason_in,
 )
 from editloupe.errors import ConfigError, ReplyError
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.rubrics import load_rubric
 from editloupe.tasks import About, Ask, task_from_json
 
@@ -40,9 +40,9 @@ TEN, HUNDRED, SIGNED = Scale(low=0, high=10), Scale(low=0, high=100), Scale(low=
 WHOLE, REASONED = Scale(low=1, high=5, whole=True), Scale(low=0, high=10, reason=True)
 
 
-def asked(**fields: Any) -> LabelledBoxes:
+def asked(**fields: Any) -> LabeledBoxes:
     named = {"labels": ("ADD", "EDIT", "REMOVE"), "list_key": "differences", "label_key": "op", "name_key": "object"}
-    return LabelledBoxes(**{**named, "image": "Edited Image", "none": "no change", **fields})
+    return LabeledBoxes(**{**named, "image": "Edited Image", "none": "no change", **fields})
 
 
 LINES, JSON, SURE = asked(form="lines"), asked(), asked(asks_confidence=True)
@@ -121,7 +121,7 @@ def test_what_stands_beside_an_option_is_never_ignored():
     )  # fmt: skip
     check(
         IF, "contradictory",
-        "Over Modification or Wrong Action", "Over Modification\nWrong Action", "Localisation Failure (Wrong Action)",
+        "Over Modification or Wrong Action", "Over Modification\nWrong Action", "Localization Failure (Wrong Action)",
         "Not Flawless Execution but Over Modification", "Over Modification (2)", "2 - Over Modification",
         '{"label": "Over Modification", "score": 1}', '{"answer": "Over Modification", "answer": "Over Modification"}',
         '{"label": "Over Modification", "verdict": "Wrong Action"}', "Cannot Judge, Over Modification",
@@ -275,10 +275,10 @@ def test_a_record_fits_its_schema_or_is_none(tmp_path: Path):
             RecordOf(schema={"$ref": ref}).parse("{}")
 
 
-# Labelled boxes
+# Labeled boxes
 
 
-# Labelled boxes
+# Labeled boxes
 
 
 # What holds of every spec

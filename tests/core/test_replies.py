@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from editloupe.answers import YES_NO, AnswerSpec, BoxList, FreeText, OneOf, RecordOf, Scale, reason_in
 from editloupe.chat import Reply
 from editloupe.errors import ReplyError
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import Parsed, neutralise, one_line, parse_bare, parse_reply, tags_in
 from editloupe.rubrics import load_rubric
 
@@ -29,7 +29,7 @@ CORPUS = json.loads(Path(__file__).with_name("replies.json").read_text(encoding=
 """Replies and what is to be read in them, for DLEBench's Instruction Following.
 
 `answers` and `refused` are texts between answer tags, `replies` whole messages, each under its label or status.
-`relabelled`: replies whose label of old, by which text beside an answer could take it back, is not that of today."""
+`relabeled`: replies whose label of old, by which text beside an answer could take it back, is not that of today."""
 
 
 def tagged(answer: str, opening: str = "<Start Final Answer>", closing: str = "</Start Final Answer>") -> str:
@@ -64,7 +64,7 @@ def cases() -> Iterator[tuple[str, str]]:
 
 
 def test_no_reply_of_the_corpus_is_read_as_a_label_that_it_does_not_give():
-    new = {one["reply"]: one["new"] for one in CORPUS["relabelled"]}
+    new = {one["reply"]: one["new"] for one in CORPUS["relabeled"]}
     found = {reply: read(reply) for reply, _ in cases()}
     assert len(found) > 1_000
     assert {r: said for r, said in found.items() if said not in READINGS} == {}
@@ -72,7 +72,7 @@ def test_no_reply_of_the_corpus_is_read_as_a_label_that_it_does_not_give():
     assert wrong == []
     # By the labels of old only those are false that are listed, each with its reason.
     false = {r for r, old in cases() if found[r] in NAMES and found[r] != old}
-    assert false == new.keys() and all(one["why"] for one in CORPUS["relabelled"])
+    assert false == new.keys() and all(one["why"] for one in CORPUS["relabeled"])
 
 
 def test_of_379_clear_answers_at_least_150_are_read_at_once():
@@ -295,7 +295,7 @@ UNITS = (
 )  # fmt: skip
 FRAMES = ("{}", "<|channel|>{}", "<Start Final Answer>Over Modification{}x</Start Final Answer>", "<think>a</think>{}z")
 BOXES = {"labels": ("ADD", "EDIT"), "list_key": "l", "label_key": "op", "name_key": "n", "image": "i"}
-LISTS = [LabelledBoxes(**BOXES, form=form) for form in ("json", "lines")]  # type: ignore[arg-type]
+LISTS = [LabeledBoxes(**BOXES, form=form) for form in ("json", "lines")]  # type: ignore[arg-type]
 SPECS = (
     LABELS,
     YES_NO,

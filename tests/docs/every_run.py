@@ -19,7 +19,7 @@ _EDIT = {
     "type": "Change Color",
     "target": "speck",
     "instruction": "Paint the speck blue.",
-    "source_caption": "It is grey.",
+    "source_caption": "It is gray.",
     "reference_caption": "It is blue.",
 }
 _WRITTEN = {

@@ -54,14 +54,14 @@ class Checks(BaseProtocol):
             "declared": (
                 TableSpec(title="Kept", metrics=("kept",), rows="task", cell="rate", columns="editor"),
                 TableSpec(
-                    title="Grades", metrics=("grade",), rows="task", cell="macro", order=("add", "swap"), normalise=True
+                    title="Grades", metrics=("grade",), rows="task", cell="macro", order=("add", "swap"), normalize=True
                 ),
                 TableSpec(title="Errors", metrics=("error",), rows="editor", overall=False),
             ),
             "computed": (largest,),
             "broken": (broken,),
             "mixed": (TableSpec(title="Mixed", columns="task"),),
-            "no column": (TableSpec(title="Colours", rows="colour"),),
+            "no column": (TableSpec(title="Colors", rows="color"),),
             "no table": (lambda frame: "words",),
         }[self.options.tables]
 

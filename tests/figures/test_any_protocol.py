@@ -84,11 +84,11 @@ def test_two_turns_and_two_parts_of_a_sample_are_rows_of_their_own(run: Callable
 def test_a_frame_says_why_a_score_is_missing_and_what_it_cost(run: Callable[..., Path]):
     frame = Run(run()).frame()
     (row,) = frame.filter(frame["sample"] == "c").to_dicts()
-    assert (row["value"], row["normalised"], row["missing"], row["task"]) == (None, None, "refused", "other")
+    assert (row["value"], row["normalized"], row["missing"], row["task"]) == (None, None, "refused", "other")
     assert (row["protocol"], row["editor"], row["source"]) == ("checks", "e", C["source"]["sha256"])
     assert (row["findings"], row["input_tokens"], row["seconds"], row["cost_usd"]) == (1, 100, 2.0, None)
     # 8 of 0 to 10; a metric without bounds has no place on 0 to 100.
-    by_metric = {r["metric"]: r["normalised"] for r in frame.filter(frame["sample"] == "a").to_dicts()}
+    by_metric = {r["metric"]: r["normalized"] for r in frame.filter(frame["sample"] == "a").to_dicts()}
     assert (by_metric["grade"], by_metric["error"]) == (80.0, None)
 
 
@@ -145,7 +145,7 @@ def test_a_protocol_computes_a_table_from_the_frame(run: Callable[..., Path], ed
         ("broken", "protocol 'checks' (editloupe-checks 0.1) raised in a table: ZeroDivisionError: no error at all"),
         ("no table", "protocol 'checks' (editloupe-checks 0.1) made str for a table; expected a Table or None"),
         ("mixed", "table 'Mixed': kept, grade, error would share a cell and have no common scale"),
-        ("no column", "table 'Colours': no score has the column 'colour'; there are editor, label, metric"),
+        ("no column", "table 'Colors': no score has the column 'color'; there are editor, label, metric"),
     ],
 )
 def test_a_table_that_cannot_be_made_says_why(tables: str, message: str, run: Callable[..., Path], editloupe: Program):
@@ -163,10 +163,10 @@ def test_a_metric_that_is_called_overall_keeps_its_own_column():
     """Beside the mean of the two metrics, 10 and 0 of 10."""
     metrics = [Metric(id=name, domain=Interval(low=0, high=10)) for name in ("overall", "other")]
     scores = [
-        Score(sample_id="a", metric=metric.id, value=value, normalised=metric.normalise(value))
+        Score(sample_id="a", metric=metric.id, value=value, normalized=metric.normalize(value))
         for metric, value in zip(metrics, (10.0, 0.0), strict=True)
     ]
-    table = spec_table(TableSpec(title="Scores", overall=False, normalise=True), score_frame(scores), metrics)
+    table = spec_table(TableSpec(title="Scores", overall=False, normalize=True), score_frame(scores), metrics)
     assert table is not None
     assert [
         (column.title, cell.value) for column, cell in zip(table.columns[1:], table.rows[0].cells[1:], strict=True)

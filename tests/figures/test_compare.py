@@ -25,7 +25,7 @@ B = [1, 2, 3, 4, 2, 3, 4, 4]
 
 
 def edit(number: int, **more: Any) -> Row:
-    """Two samples share a source image; even ones are recoloured, odd ones removed; the first half has small targets."""
+    """Two samples share a source image; even ones are recolored, odd ones removed; the first half has small targets."""
     side = 20 if number < 4 else 200
     return sample(
         f"s{number}",

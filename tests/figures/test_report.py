@@ -38,7 +38,7 @@ Labels = Mapping[tuple[str, str], str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write one judge's labels of edits by editor "e", all recolourings, as a run named for the judge."""
+    """Write one judge's labels of edits by editor "e", all recolorings, as a run named for the judge."""
 
     def run(labels: Labels, *, name: str = "judge", samples: Sequence[Row] = ()) -> Path:
         known = {row["id"]: row for row in samples}
@@ -93,7 +93,7 @@ def test_table_4_gives_table_1_in_every_cell_through_the_report():
             dims={"edit_type": row["edit_type"]},
             metric=row["criterion"],
             value=1 + float(row[editor]) * 3 / 100,
-            normalised=float(row[editor]),
+            normalized=float(row[editor]),
         )
         for editor in published["Average"]
         for row in rows
@@ -147,7 +147,7 @@ def test_a_type_that_one_criterion_could_not_judge_is_left_out_of_the_overall_me
     }
     report = reported(write(labels, samples=samples))
     found = figures(records(report, "scores-overall"), "mean over types")
-    # Colour alone has both: 100. IF over two types and VC over one would be 50 and 100: 75.
+    # Color alone has both: 100. IF over two types and VC over one would be 50 and 100: 75.
     assert (found["mean"], found["judged"], found["asked"]) == (100.0, 8, 16)
 
 
@@ -344,7 +344,7 @@ def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Call
     assert code == 3
     (found,) = read_judged([out])
     bad = [s for s in found.scores if s.missing == "input_error"]
-    assert {s.sample_id for s in bad} == {"colour", "border"}
+    assert {s.sample_id for s in bad} == {"color", "border"}
     code, told, _ = editloupe("report", out, "--format", "md")
     assert code == 0
     assert "| (input_error) | 2 | 2 |" in told

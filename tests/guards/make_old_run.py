@@ -25,7 +25,7 @@ LEVELS = {
     "Visual Consistency": ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"),
 }
 EDITS = {
-    # wall, what is asked, edit type, mug and plate afterwards, the model's labels of both repeats, people's labels
+    # wall, what is asked, edit type, mug and plate afterward, the model's labels of both repeats, people's labels
     "mug-sand": ("sand", "Change the color of the red mug to blue.", "Change Color", "blue", True, (4, 4), (3, 3)),
     "mug-sky": ("sky", "Change the color of the red mug to blue.", "Change Color", "red", True, (1, 2), (1, 1)),
     "mug-mint": ("mint", "Change the color of the red mug to blue.", "Change Color", "green", True, (3, 2), (4, 4)),

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "edits"
 REAL = ROOT.parent / "shared" / "data" / "real-edits"
 SOME = ("kitchen-mug-green", "kitchen-apple", "harbour-boat", "street-sign")
-"""A recolouring gone wrong, a removal, an edit of too much, and a text: enough for every day."""
+"""A recoloring gone wrong, a removal, an edit of too much, and a text: enough for every day."""
 
 
 def judged(program: Program, data: Path, mode: str, folder: Path, *samples: str) -> Path:

@@ -55,7 +55,7 @@ def test_dlebench() -> None:
             dims={"edit_type": row["edit_type"]},
             metric=row["criterion"],
             value=1 + float(row[editor]) * 3 / 100,
-            normalised=float(row[editor]),
+            normalized=float(row[editor]),
         )
         for row in listed
         for editor in editors

@@ -34,8 +34,8 @@ DIALECTS = {
 FULL, LONG = ("dlebench-plain", "dlebench-tool"), 72
 """Scenarios whose long lines, in characters, are not said again by others."""
 IMAGE = re.compile(r"\[image (\S+) (\S+) mean (\d+),(\d+),(\d+) light ([0-9a-f ]+)\]")
-COLOUR, LIGHT = 2, 1
-"""By how much a mean colour and a sixteenth's light may differ: other versions of a library resample otherwise."""
+COLOR, LIGHT = 2, 1
+"""By how much a mean color and a sixteenth's light may differ: other versions of a library resample otherwise."""
 
 
 @pytest.fixture(autouse=True)
@@ -171,6 +171,6 @@ def alike(was: str, is_: str) -> bool:
     one, other = IMAGE.fullmatch(was), IMAGE.fullmatch(is_)
     if one is None or other is None or one.groups()[:2] != other.groups()[:2]:
         return was == is_
-    colours = (abs(int(a) - int(b)) for a, b in zip(one.groups()[2:5], other.groups()[2:5], strict=True))
+    colors = (abs(int(a) - int(b)) for a, b in zip(one.groups()[2:5], other.groups()[2:5], strict=True))
     lights = (abs(int(a, 16) - int(b, 16)) for a, b in zip(one[6].replace(" ", ""), other[6].replace(" ", ""), strict=True))
-    return max(colours) <= COLOUR and max(lights) <= LIGHT
+    return max(colors) <= COLOR and max(lights) <= LIGHT

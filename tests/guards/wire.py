@@ -70,7 +70,7 @@ ANSWERERS = ("assistant", "model")
 
 
 def look(data: bytes, media_type: str) -> str:
-    """What tells a picture from another: size, type, mean colour, and how bright each sixteenth of it is, from 0 to f."""
+    """What tells a picture from another: size, type, mean color, and how bright each sixteenth of it is, from 0 to f."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     pixels = np.asarray(image, dtype=float)
     mean = ",".join(f"{channel:.0f}" for channel in pixels.mean(axis=(0, 1)))

@@ -52,7 +52,7 @@ FILES = {
     "a source to rank": ("x.png", "rank data/edited/s00.png data/edited/s01.png --source x.png --instruction Paint."),
     "a run": ("x", "report x"),
 }
-"""What it is → (the file that is spoilt, the command)."""
+"""What it is → (the file that is spoiled, the command)."""
 
 SLOW = ("a source image", "an edited image", "an instruction", "a config", "judges")
 """Files whose content costs nothing but a verdict, so that the others are judged, and those whose reader is slow."""

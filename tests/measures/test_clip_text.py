@@ -16,8 +16,8 @@ from tests.measures.test_consistency import flat
 WORDS = {"red": (1, 0, 0), "green": (0, 2, 0), "blue": (0, 0, 3)}
 
 
-class Colours:
-    """CLIP whose vectors are colours, of images and of words."""
+class Colors:
+    """CLIP whose vectors are colors, of images and of words."""
 
     def get(self, kind: str) -> Any:
         return {"clip": self.images, "clip_text": self.texts}[kind]
@@ -31,7 +31,7 @@ class Colours:
 
 
 def similarity(text: str, door: Any = None, **images: RGB) -> float | None:
-    return measured("clip_text_similarity", {"text": text}, images, door or Colours()).answer.value
+    return measured("clip_text_similarity", {"text": text}, images, door or Colors()).answer.value
 
 
 def test_the_cosine_of_image_and_text() -> None:

@@ -21,7 +21,7 @@ GRID, SIDE = 4, 64
 
 
 class Drawn:
-    """An encoder whose tokens are colours: a patch is the mean (R, G, B) of its cell, the class token that of all.
+    """An encoder whose tokens are colors: a patch is the mean (R, G, B) of its cell, the class token that of all.
 
     Two register tokens are (0, 0, 255) in any image.
     """
@@ -46,8 +46,8 @@ class Drawn:
         return self
 
 
-def flat(*colour: int, width: int = 64, height: int = 64) -> RGB:
-    return np.full((height, width, 3), colour, np.uint8)
+def flat(*color: int, width: int = 64, height: int = 64) -> RGB:
+    return np.full((height, width, 3), color, np.uint8)
 
 
 def said(name: str, source: RGB, edited: RGB, door: Any = None, **args: Json) -> Measured:

@@ -40,7 +40,7 @@ def test_an_added_square_is_one_difference_at_its_place() -> None:
     # 1600 px differ by |180 - 20| = 160 levels at most; over all three channels at least by 70. With d levels,
     # s = 1600 · (d - 6)² / (320 · 240) lies in 85 … 494, and s / (s + 15) in 0.85 … 0.97.
     assert 0.85 < one["confidence"] < 0.975
-    # Swapped it is removed, and a thing of another colour is an edit.
+    # Swapped it is removed, and a thing of another color is an edit.
     assert [one["op"] for one in differences(with_square(ground(), SQUARE), ground())] == ["REMOVE"]
     red, blue = with_square(ground(), SQUARE), with_square(ground(), SQUARE, (20, 20, 250))
     assert [one["op"] for one in differences(red, blue)] == ["EDIT"]

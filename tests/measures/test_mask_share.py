@@ -29,8 +29,8 @@ def share(box: list[float], images: dict[str, RGB], **args: Any) -> float:
 
 
 def test_the_measure_keeps_the_contract() -> None:
-    grey = np.full((10, 20, 3), 100, dtype=np.uint8)
-    images = {"source": grey, "edited": grey + 50, "mask": left_half()}
+    gray = np.full((10, 20, 3), 100, dtype=np.uint8)
+    images = {"source": gray, "edited": gray + 50, "mask": left_half()}
     check_measure(open_measure("mask_share"), args={"box": WHOLE}, images=images)
 
 

@@ -15,7 +15,7 @@ from editloupe.values import Json
 from tests.imaging.drawn import textured
 
 
-def grey(level: int, width: int = 16, height: int = 16) -> RGB:
+def gray(level: int, width: int = 16, height: int = 16) -> RGB:
     return np.full((height, width, 3), level, np.uint8)
 
 
@@ -24,17 +24,17 @@ def statistics(rgb: RGB, light: str = "linear", **args: Json) -> dict[str, Any]:
     return dict(found.data)
 
 
-def test_white_and_mid_grey_in_linear_light_and_in_levels() -> None:
+def test_white_and_mid_gray_in_linear_light_and_in_levels() -> None:
     for light in ("linear", "gamma"):
-        assert list(statistics(grey(255), light).values()) == [1.0, 1.0, 0.0, 0.0, 0.0]
+        assert list(statistics(gray(255), light).values()) == [1.0, 1.0, 0.0, 0.0, 0.0]
     # ((128 / 255 + 0.055) / 1.055)^2.4 = 0.2159, and 128 / 255 = 0.5020.
-    assert statistics(grey(128))["luminance_p999"] == pytest.approx(0.21586, abs=1e-5)
-    assert statistics(grey(128), "gamma")["luminance_p999"] == pytest.approx(128 / 255, abs=1e-6)
+    assert statistics(gray(128))["luminance_p999"] == pytest.approx(0.21586, abs=1e-5)
+    assert statistics(gray(128), "gamma")["luminance_p999"] == pytest.approx(128 / 255, abs=1e-6)
 
 
-def test_colours_are_weighed_by_rec_709() -> None:
+def test_colors_are_weighed_by_rec_709() -> None:
     for channel, weight in enumerate((0.2126, 0.7152, 0.0722)):
-        image = grey(0)
+        image = gray(0)
         image[..., channel] = 255
         assert statistics(image)["luminance_p99"] == pytest.approx(weight, abs=1e-6)
 
@@ -42,7 +42,7 @@ def test_colours_are_weighed_by_rec_709() -> None:
 def test_sharpness_of_an_edge() -> None:
     # An edge from 0 to 1, smoothed by (¼, ½, ¼): 0, ¼, ¾, 1. 4 · (left - 2 · middle + right) is 1, 1, -1, -1 around it
     # and 0 in the other 12 of 16 columns: the variance is 4 / 16.
-    image = grey(0)
+    image = gray(0)
     image[:, 8:] = 255
     assert statistics(image)["sharpness"] == pytest.approx(0.25, abs=1e-6)
     # Twice as wide, brought to the same size, it has the same sharpness.
@@ -53,16 +53,16 @@ def test_sharpness_of_an_edge() -> None:
 
 def test_contrast_is_the_spread_of_lightness_by_its_mean() -> None:
     # L* of half black and half white: 0 and 255 of 255, mean 127.5, deviation 127.5.
-    image = grey(0)
+    image = gray(0)
     image[8:] = 255
     assert statistics(image)["contrast"] == pytest.approx(1.0)
-    assert statistics(grey(0))["contrast"] is None
+    assert statistics(gray(0))["contrast"] is None
 
 
 def test_it_keeps_the_contract_and_takes_one_image() -> None:
     check_measure(open_measure("image_statistics"), args={"light": "linear"}, images={"image": textured(90, 60)})
     with pytest.raises(MeasureError, match="expected one image, found 2") as raised:
-        run_measure("image_statistics", {"light": "linear"}, {"a": grey(1), "b": grey(2)})
+        run_measure("image_statistics", {"light": "linear"}, {"a": gray(1), "b": gray(2)})
     assert raised.value.status == "input_error"
     with pytest.raises(MeasureError, match="argument size"):
-        statistics(grey(1), size=[0, 5])
+        statistics(gray(1), size=[0, 5])

@@ -73,11 +73,11 @@ def opened(folder: Path | str, query: str = "") -> TransformersLMM:
     return lmm
 
 
-def question(images: ImageStore, *, text: str = "What changed?", colours: tuple[int, int] = (40, 200)) -> Request:
+def question(images: ImageStore, *, text: str = "What changed?", colors: tuple[int, int] = (40, 200)) -> Request:
     """A question about two pictures, each behind its name."""
     parts: list[TextPart | ImagePart] = []
-    for name, colour in zip(("Original Image", "Edited Image"), colours, strict=True):
-        rgb = np.full((60, 80, 3), colour, dtype=np.uint8)
+    for name, color in zip(("Original Image", "Edited Image"), colors, strict=True):
+        rgb = np.full((60, 80, 3), color, dtype=np.uint8)
         parts += [TextPart(text=f"{name}:"), ImagePart(image=images.add_array(rgb), alias=name)]
     return Request(messages=(Message(role="user", parts=(*parts, TextPart(text=text))),), sampling=Sampling(max_tokens=12))
 

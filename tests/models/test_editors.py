@@ -106,10 +106,10 @@ def test_the_drawing_editor_edits_the_thing_in_the_middle_and_nothing_else() -> 
     rgb[50:70, 50:70] = (30, 60, 200)
     outside = np.ones((120, 120), bool)
     outside[38:82, 38:82] = False
-    recoloured = models.get("edit", "drawing")(rgb, "Change the color of the square from blue to red.")
+    recolored = models.get("edit", "drawing")(rgb, "Change the color of the square from blue to red.")
     removed = models.get("edit", "drawing")(rgb, "Remove the blue square.")
-    assert np.array_equal(recoloured[outside], rgb[outside]) and np.array_equal(removed[outside], rgb[outside])
-    assert (recoloured[50:70, 50:70] == (200, 30, 30)).all()
+    assert np.array_equal(recolored[outside], rgb[outside]) and np.array_equal(removed[outside], rgb[outside])
+    assert (recolored[50:70, 50:70] == (200, 30, 30)).all()
     assert (np.ptp(removed[52:68, 52:68], axis=-1) < 5).all()
 
 

@@ -31,7 +31,7 @@ def test_opencv_continues_the_surroundings_and_changes_nothing_else() -> None:
     rgb[mask] = (255, 0, 0)
     filled = made(rgb, mask)
     assert np.array_equal(filled[~mask], rgb[~mask])
-    # Of the red nothing is left: the hole has greys between its neighbours'.
+    # Of the red nothing is left: the hole has grays between its neighbors'.
     assert (filled.max(axis=2) - filled.min(axis=2)).max() <= 2 and filled[mask].min() >= 85 and filled[mask].max() <= 145
     assert np.array_equal(made(rgb, np.zeros_like(mask)), rgb)
     with pytest.raises(ValueError, match="takes no words, found 'cat'"):

@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "tools.md"
 
 
 def red_at(left: int, top: int) -> np.ndarray:
-    """128×128 px, grey with one red square of 32 px, which the tiny network sees as one of its cells."""
+    """128×128 px, gray with one red square of 32 px, which the tiny network sees as one of its cells."""
     image = np.full((128, 128, 3), 120, np.uint8)
     image[top : top + 32, left : left + 32] = (255, 0, 0)
     return image
@@ -119,7 +119,7 @@ def open_it(kind):
 doubler, boxes, means, reader = map(open_it, (Doubler, Boxes, Means, Reader))
 
 def fails(weights, device):
-    raise RuntimeError("no licence")
+    raise RuntimeError("no license")
 """
 
 
@@ -148,7 +148,7 @@ def test_upscalers_segmenters_and_encoders_are_kinds_too(tmp_path: Path, monkeyp
     assert run_measure("clip_text_similarity", {"text": "red"}, {"edited": red}, door).value == pytest.approx(1)
     with pytest.raises(ConfigError, match="--set clip=means: this kind has no texts, so that it is no CLIP"):
         models.get("clip_text", "means")
-    with pytest.raises(ConfigError, match=r"segmenter 'fails' \(toyset 1.0\) cannot open 'x': RuntimeError: no licence"):
+    with pytest.raises(ConfigError, match=r"segmenter 'fails' \(toyset 1.0\) cannot open 'x': RuntimeError: no license"):
         models.get("segment", "fails=x")
 
 
@@ -191,7 +191,7 @@ def test_groundingdino_s_own_package_finds_boxes(tmp_path: Path, monkeypatch: py
     weights.write_bytes(b"weights")
     made = models.get("detect", f"groundingdino-py={config},{weights}", device="cpu")
     (result,) = made([np.zeros((40, 80, 3), np.uint8)], "red mug")
-    # Centre and sides as shares: (0.5 ± 0.25) · 80 and (0.5 ± 0.125) · 40.
+    # Center and sides as shares: (0.5 ± 0.25) · 80 and (0.5 ± 0.125) · 40.
     assert [(tuple(d.box), d.score, d.label) for d in result.detections] == [((20, 15, 60, 25), 0.75, "mug")]
     assert (result.width, result.height) == (160, 80)
     assert asked == [("network", (80, 160), "red mug", 0.35, 0.25, "cpu")]

@@ -66,7 +66,7 @@ def test_the_network_equals_an_independent_one_at_eight_bits(scale: int, tmp_pat
     made = opened(path)(rgb, scale)
     expected = independent(rgb, rrdbnet_tensors(scale=scale), scale=scale)
     assert made.shape == (14 * scale, 20 * scale, 3)
-    assert made.std() > 3  # not one flat colour, which would prove nothing
+    assert made.std() > 3  # not one flat color, which would prove nothing
     # The order of additions may move a value across a rounding.
     assert np.abs(made.astype(int) - expected.astype(int)).max() <= 1
 

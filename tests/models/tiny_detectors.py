@@ -115,7 +115,7 @@ def owlv2_folder(folder: Path, *, seed: int = 0) -> Path:
     model = Owlv2ForObjectDetection(config).eval()
     for head in (model.box_head, model.class_head):
         for parameter in head.parameters():
-            # Near zero, boxes stay near their cells of the grid; as initialised they are lines at the border.
+            # Near zero, boxes stay near their cells of the grid; as initialized they are lines at the border.
             parameter.data *= 0.1
     model.save_pretrained(folder)
     images = Owlv2ImageProcessorPil(size={"height": 96, "width": 96})

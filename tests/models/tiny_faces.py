@@ -1,7 +1,7 @@
 """ONNX files with the inputs and outputs of YuNet and SFace, and contents that can be worked out by hand.
 
-The detector finds a face of 32×32 px in every cell of 32×32 px that is redder than it is green. The recogniser's vector is
-the mean colour of the aligned face: R, G, B, and 125 zeros.
+The detector finds a face of 32×32 px in every cell of 32×32 px that is redder than it is green. The recognizer's vector is
+the mean color of the aligned face: R, G, B, and 125 zeros.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def yunet(path: Path, *, without: str = "", width: int = 1, fixed: tuple[int, in
 
 
 def sface(path: Path, *, length: int = 128) -> Path:
-    """Write a recogniser.   length: of its vectors."""
+    """Write a recognizer.   length: of its vectors."""
     cells = 49
     matrix = np.zeros((3, cells, length), np.float32)
     for channel in range(3):
         matrix[channel, :, channel] = 1 / cells
     nodes = [
         _node("AveragePool", ["data"], ["cells"], {"kernel_shape": [16, 16], "strides": [16, 16]}),
-        _node("Reshape", ["cells", "flat"], ["colours"], {}),
-        _node("MatMul", ["colours", "matrix"], ["fc1"], {}),
+        _node("Reshape", ["cells", "flat"], ["colors"], {}),
+        _node("MatMul", ["colors", "matrix"], ["fc1"], {}),
     ]
     weights = {"flat": np.array([1, -1], np.int64), "matrix": matrix.reshape(3 * cells, length)}
     return _write(path, nodes, weights, [("data", [1, 3, 112, 112])], [("fc1", [1, length])])
@@ -80,10 +80,10 @@ def folder(path: Path) -> Path:
 
 
 def portrait(*faces: tuple[int, int, tuple[int, int, int]], width: int = 256, height: int = 192) -> np.ndarray:
-    """Return a grey image, H×W×3 RGB, with faces: (column, row, colour) of a cell of 32×32 px."""
+    """Return a gray image, H×W×3 RGB, with faces: (column, row, color) of a cell of 32×32 px."""
     image = np.full((height, width, 3), 120, np.uint8)
-    for column, row, colour in faces:
-        image[32 * row : 32 * row + 32, 32 * column : 32 * column + 32] = colour
+    for column, row, color in faces:
+        image[32 * row : 32 * row + 32, 32 * column : 32 * column + 32] = color
     return image
 
 
@@ -95,11 +95,11 @@ def objects(path: Path, words: int = 2) -> Path:
     corners = [[c % 4 / 4, c // 4 / 4, (c % 4 + 1) / 4, (c // 4 + 1) / 4] for c in range(16)]
     nodes = [
         _node("AveragePool", ["image"], ["cells"], {"kernel_shape": [16, 16], "strides": [16, 16]}),
-        _node("Reshape", ["cells", "flat"], ["colours"], {}),
-        _node("MatMul", ["colours", "nothing"], ["zeros"], {}),
+        _node("Reshape", ["cells", "flat"], ["colors"], {}),
+        _node("MatMul", ["colors", "nothing"], ["zeros"], {}),
         _node("Add", ["zeros", "corners"], ["places"], {}),
         _node("Reshape", ["places", "of_boxes"], ["boxes"], {}),
-        _node("MatMul", ["colours", "matrix"], ["reds"], {}),
+        _node("MatMul", ["colors", "matrix"], ["reds"], {}),
         _node("Reshape", ["reds", "of_scores"], ["scores"], {}),
     ]
     weights = {

@@ -30,7 +30,7 @@ def rrdbnet_tensors(
     for name in ("conv_body", "conv_up1", "conv_up2", "conv_hr"):
         conv(name, features, features)
     conv("conv_last", features, 3)
-    tensors["conv_last.bias"] += 0.5  # mid grey rather than black
+    tensors["conv_last.bias"] += 0.5  # mid gray rather than black
     return tensors
 
 

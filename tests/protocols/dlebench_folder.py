@@ -25,7 +25,7 @@ BLUE = (0, 0, 220)
 
 @dataclass(frozen=True)
 class Scene:
-    """One edit: discs in boxes (xyxy px) on a noisy ground, recoloured or painted over in the reference."""
+    """One edit: discs in boxes (xyxy px) on a noisy ground, recolored or painted over in the reference."""
 
     id: str
     edit_type: str
@@ -36,7 +36,7 @@ class Scene:
 
 
 SCENES = (
-    Scene("colour", "Change Color", "Change the red disc to blue.", ((100, 100, 132, 120),), (BLUE,)),
+    Scene("color", "Change Color", "Change the red disc to blue.", ((100, 100, 132, 120),), (BLUE,)),
     Scene("border", "Change Color", "Change the red disc in the corner to blue.", ((0, 0, 16, 16),), (BLUE,)),
     Scene("several", "Change Color", "Change all red discs to green.", TWO, ((0, 180, 0), (0, 180, 0))),
     Scene("gone", "Removal Object", "Remove the red disc.", (DISC,), (None,)),
@@ -94,11 +94,11 @@ def _pictures(edited_size: tuple[int, int] | None) -> dict[str, bytes]:
 
 
 def _drawn(
-    ground: np.ndarray, boxes: tuple[Quad, ...], colours: list[tuple[int, int, int] | None] | list[tuple[int, int, int]]
+    ground: np.ndarray, boxes: tuple[Quad, ...], colors: list[tuple[int, int, int] | None] | list[tuple[int, int, int]]
 ) -> np.ndarray:
     picture = ground.copy()
-    for (x0, y0, x1, y1), colour in zip(boxes, colours, strict=True):
-        if colour is not None:
-            centre, axes = ((x0 + x1) // 2, (y0 + y1) // 2), ((x1 - x0) // 2 - 1, (y1 - y0) // 2 - 1)
-            cv2.ellipse(picture, centre, axes, 0, 0, 360, colour, cv2.FILLED)
+    for (x0, y0, x1, y1), color in zip(boxes, colors, strict=True):
+        if color is not None:
+            center, axes = ((x0 + x1) // 2, (y0 + y1) // 2), ((x1 - x0) // 2 - 1, (y1 - y0) // 2 - 1)
+            cv2.ellipse(picture, center, axes, 0, 0, 360, color, cv2.FILLED)
     return picture

@@ -24,7 +24,7 @@ STORE = ImageStore()
 PICTURES = [STORE.add_array(np.full((100, 200, 3), 30 * n, np.uint8)) for n in range(4)]
 """200×100 px: the base image, then one a turn."""
 LEFT, MIDDLE, RIGHT = ([[x, 20, x + 40, 60]] for x in (10, 80, 150))
-"""Boxes in px, with a centre of 30, 100 and 170 of 200 px."""
+"""Boxes in px, with a center of 30, 100 and 170 of 200 px."""
 VERDICTS_ALONE: Json = {"cc": "none", "quality": "none"}
 """Options with which nothing is measured beside the verdicts."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 ABSTAIN = "I can not tell from the image"
-COLOURS = ("Red", "Green", "Blue")
+COLORS = ("Red", "Green", "Blue")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -31,7 +31,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "edit_instruction": f"Change the color of mug {number} to red.",
         "evaluation_question": "What color is the mug?",
         "expected_answer": "Red",
-        "multiple_choice_options": [*COLOURS, ABSTAIN],
+        "multiple_choice_options": [*COLORS, ABSTAIN],
         "edit_type": "Color Change",
         "image": f"/home/{number}.jpg",
         "image_content_type": "home",
@@ -51,7 +51,7 @@ def write(root: Path, rows: Rows, *, images: str = "images2000", name: str = "gi
 
 
 def draw(path: Path, *, spot: tuple[int, int, int] | None = None) -> Path:
-    """Draw the image of a name; with a spot of this colour inside the mask of `row`."""
+    """Draw the image of a name; with a spot of this color inside the mask of `row`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(path.stem.encode(), "big") % 2**32
     rgb = np.random.default_rng(seed).integers(90, 150, (64, 96, 3), dtype=np.uint8)

@@ -27,10 +27,10 @@ TRUTHS: Mapping[str, Mapping[str, str]] = {
 FAILURES = tuple(TRUTHS)
 
 
-def picture(colour: tuple[int, int, int], *, seed: int = 0) -> np.ndarray:
-    """SIDE×SIDE noise with a square of this colour in BOX."""
+def picture(color: tuple[int, int, int], *, seed: int = 0) -> np.ndarray:
+    """SIDE×SIDE noise with a square of this color in BOX."""
     rgb = np.random.default_rng(seed).integers(110, 140, (SIDE, SIDE, 3), dtype=np.uint8)
-    rgb[BOX[1] : BOX[3], BOX[0] : BOX[2]] = colour
+    rgb[BOX[1] : BOX[3], BOX[0] : BOX[2]] = color
     return rgb
 
 

@@ -35,7 +35,7 @@ LISTED: list[Json] = [
 
 
 class Means:
-    """CLIP whose vectors are mean colours, and of a text always the same red."""
+    """CLIP whose vectors are mean colors, and of a text always the same red."""
 
     name = "drawn"
 
@@ -101,7 +101,7 @@ def pictures(task: Task) -> dict[str, RGB]:
     return {view.alias: STORE.array(make_view(view, STORE).image) for view in task.views}
 
 
-def test_boxes_have_the_mean_colour_of_the_source_in_both_images() -> None:
+def test_boxes_have_the_mean_color_of_the_source_in_both_images() -> None:
     tasks = Asked().tasks()
     for patch, boxes in (("none", []), ("coherent", [ASKED]), ("incoherent", [UNASKED]), ("all", [ASKED, UNASKED])):
         shown, text = pictures(tasks[f"clip_i_{patch}"]), tasks[f"clip_t_{patch}"]
@@ -125,7 +125,7 @@ def test_scores_and_the_reasons_for_missing_ones() -> None:
     found, tasks = asked.scores(), Asked().tasks()
     # Nothing but the two areas differs.
     assert found["clip_i_all"].value == pytest.approx(1.0) and 0 < (found["clip_i_none"].value or 0) < 0.999
-    # (r, g, b) · (1, 0, 0) / |(r, g, b)| of the mean colour of the patched image.
+    # (r, g, b) · (1, 0, 0) / |(r, g, b)| of the mean color of the patched image.
     r, g, b = pictures(tasks["clip_t_all"])["edited"].mean((0, 1))
     assert found["clip_t_all"].value == pytest.approx(r / (r * r + g * g + b * b) ** 0.5, abs=1e-6)
     assert found["clip_t_all"].findings == (tasks["clip_t_all"].id, tasks["differences"].id)

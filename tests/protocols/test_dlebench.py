@@ -59,7 +59,7 @@ def test_the_rubric_has_the_paper_s_labels_on_its_scale_and_leads_to_each():
             zip(LEVELS[criterion.id], (1, 2, 3, 4), strict=True)
         )
         # (value - 1) / 3 * 100
-        assert [criterion.normalise(value) for value in (1, 2, 3, 4)] == pytest.approx([0, 100 / 3, 200 / 3, 100])
+        assert [criterion.normalize(value) for value in (1, 2, 3, 4)] == pytest.approx([0, 100 / 3, 200 / 3, 100])
         # The inspection ends with a label for every outcome.
         assert all(name in " ".join(criterion.inspection) for name in LEVELS[criterion.id])
     assert {"Table 3", "Table 5", "Appendix 7.3"} <= set(rubric.source.parts)
@@ -76,11 +76,11 @@ def test_the_mean_over_types_counts_every_type_the_same_and_the_overall_is_the_m
             "c": ("remove", "Localization Failure", "Scene Collapse"),
         }
     )
-    assert [s.normalised for s in scores if s.metric == IF] == [100, 100, 0]
+    assert [s.normalized for s in scores if s.metric == IF] == [100, 100, 0]
     means = {about: mean for about, (mean, *_) in means_of(scores).items()}
     assert (means[IF, "Change Color"], means[IF, "Removal Object"]) == (100, 0)
     assert (means[IF, "mean over types"], means[IF, "mean of all samples"]) == (50, pytest.approx(200 / 3))
-    # VC values 4, 3, 1 → 100, 66.67, 0: colour 83.33, removal 0, macro 41.67.
+    # VC values 4, 3, 1 → 100, 66.67, 0: color 83.33, removal 0, macro 41.67.
     assert means[VC, "Change Color"] == pytest.approx(250 / 3)
     assert means[VC, "mean over types"] == pytest.approx(250 / 6)
     assert means["overall", "mean over types"] == pytest.approx((50 + 250 / 6) / 2)
@@ -94,7 +94,7 @@ def test_a_failure_has_a_status_and_no_number():
             "c": ("shape", None, None),
         }
     )
-    assert [(s.value, s.normalised, s.missing) for s in scores if s.metric == IF] == [
+    assert [(s.value, s.normalized, s.missing) for s in scores if s.metric == IF] == [
         (4.0, 100.0, None),
         (None, None, "refused"),
         (None, None, "refused"),

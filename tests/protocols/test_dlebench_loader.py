@@ -12,7 +12,7 @@ from editloupe.data.samples import Loaded, load
 from editloupe.errors import ConfigError
 from editloupe.values import Box
 
-INSTRUCTION = "Change the colour of the scarf to blue."
+INSTRUCTION = "Change the color of the scarf to blue."
 
 
 @pytest.fixture

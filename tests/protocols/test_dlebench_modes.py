@@ -78,14 +78,14 @@ def oracle(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outc
     return judged(folder, tmp_path_factory.mktemp("oracle") / "run", "oracle")
 
 
-# Eq. 1 by hand. colour: 32×20 px, s = 20 ≤ 32, λ = 6, sides 7·32 = 224 and 7·20 = 140 about (116, 110).
+# Eq. 1 by hand. color: 32×20 px, s = 20 ≤ 32, λ = 6, sides 7·32 = 224 and 7·20 = 140 about (116, 110).
 # border: 16×16, λ = 6, sides 112 about (8, 8), cut at 0.
 # several: 32×32, λ = 6, 224 about (76, 76), from −36: cut at 0. 64×64: α = (64−32)/224 = 1/7,
 # λ = 6/7·6 + 1/7·0.3 = 5.1857…, sides 395.886 about (332, 232), from 134.06 to 529.9 and 34.06 to 429.9: cut at 480, 360.
 # gone: 40×40: α = 8/224, λ = 5.79643, sides 271.857 about (220, 170).
 # other: with the reference's box 190..260 × 140..210: 70×70, α = 38/224, λ = 5.03304, sides 422.31 about (225, 175).
 REGIONS = {
-    ("colour", 1): [4, 40, 228, 180],
+    ("color", 1): [4, 40, 228, 180],
     ("border", 1): [0, 0, 64, 64],
     ("several", 1): [0, 0, 188, 188],
     ("several", 2): [134, 34, 480, 360],
@@ -133,6 +133,6 @@ def test_the_oracle_masks_the_targets_for_the_surroundings(oracle: tuple[Outcome
 
 def test_the_oracle_refuses_samples_without_boxes(tmp_path: Path):
     folder = draw_folder(tmp_path / "data", boxes=False)
-    with pytest.raises(DataError, match=r"12 of 12 samples have none: steady/colour, .* and 7 more\. Add a column bbox"):
+    with pytest.raises(DataError, match=r"12 of 12 samples have none: steady/color, .* and 7 more\. Add a column bbox"):
         judged(folder, tmp_path / "run", "oracle")
     assert not (tmp_path / "run").exists()

@@ -122,14 +122,14 @@ def looks(*pictures: RGB | None, quality: str = "all", rules: Any = "paper", doo
     return of(play, drawn(remove_cup(NEW_BACKGROUND), base, *edited)), play
 
 
-def grey(level: int) -> RGB:
+def gray(level: int) -> RGB:
     return flat(level, level, level)
 
 
 def test_each_image_has_its_values_and_its_change_from_the_base_image() -> None:
-    found, play = looks(grey(128), grey(255), flat(255, 0, 0))
+    found, play = looks(gray(128), gray(255), flat(255, 0, 0))
     assert len(play.measures("image_statistics")) == len(play.measures("preference")) == 3
-    # White after grey: 1 and 1 - 0.21586; red is 0.2126.
+    # White after gray: 1 and 1 - 0.21586; red is 0.2126.
     for metric, turn, value in (
         ("luminance_p999", 1, 1.0), ("luminance_p999_change", 1, 0.78414), ("luminance_p99", 2, 0.2126),
         ("luminance_p99_change", 2, 0.00326), ("saturation", 1, 0.0), ("saturation_change", 2, 1.0),
@@ -138,5 +138,5 @@ def test_each_image_has_its_values_and_its_change_from_the_base_image() -> None:
         assert found[metric, turn].value == pytest.approx(value, abs=1e-5), metric
     assert found["preference", 2].dims == {"edit_type": "background_change", "mode": "multipass", "turns": 2}
     assert len(found["preference", 2].findings) == 1 and len(found["preference_change", 2].findings) == 2
-    found, _ = looks(grey(128), grey(128), grey(0), quality="statistics", rules={"luminance": "gamma"})
+    found, _ = looks(gray(128), gray(128), gray(0), quality="statistics", rules={"luminance": "gamma"})
     assert found["luminance_p99", 1].value == pytest.approx(128 / 255) and found["luminance_p99_change", 1].value == 0.0

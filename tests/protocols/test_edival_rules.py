@@ -1,6 +1,6 @@
 """EdiVal's rules on hand-made detections: a truth table for each type of edit, by the paper and by the published code.
 
-`at(x, y)` is a box of 0.2 × 0.2 around that centre, in fractions of the picture: its sides are at x ± 0.1 and y ± 0.1.
+`at(x, y)` is a box of 0.2 × 0.2 around that center, in fractions of the picture: its sides are at x ± 0.1 and y ± 0.1.
 Expected: 1 followed, 0 not followed, None no verdict.
 """
 
@@ -152,9 +152,9 @@ def test_replace(before: Any, left: Any, new: Any, said: str, paper: Any, code: 
         # Misses after.
         (([RIGHT], []), ([MIDDLE], [MIDDLE]), "left", 0, 0),
         (([RIGHT], [LEFT]), ([MIDDLE], []), "left", 0, 0),
-        # [0.4, 0.6] lies in [0.1, 0.99], whose centre is 0.545.
+        # [0.4, 0.6] lies in [0.1, 0.99], whose center is 0.545.
         (([RIGHT], [MIDDLE]), ([at(0.545, 0.5, side=0.89)], [at(0.545, 0.5, side=0.89)]), "left", 1, 0),
-        # The same centre is not left.
+        # The same center is not left.
         (([RIGHT], [HIGH]), ([MIDDLE], [MIDDLE]), "left", 0, 0),
         (([RIGHT], [HIGH]), ([MIDDLE], [MIDDLE]), "above", 1, 1),
     ],
@@ -171,7 +171,7 @@ def test_position(cup: Any, jar: Any, position: str, paper: Any, code: Any) -> N
         # Four boxes, of which two have an IoU of 0.852: three.
         ([MIDDLE], [LEFT, MIDDLE, TWIN, RIGHT], 3, 1, 1),
         ([MIDDLE], [LEFT, MIDDLE, TWIN, RIGHT], 4, 0, 0),
-        # TWIN meets both its neighbours by 0.852, they meet one another by d = 0.032: 0.0336 / 0.0464 = 0.724. Best first,
+        # TWIN meets both its neighbors by 0.852, they meet one another by d = 0.032: 0.0336 / 0.0464 = 0.724. Best first,
         # the two outer boxes stay; were TWIN the best, it alone would.
         ([MIDDLE], [MIDDLE, at(0.532, 0.5, 0.8), TWIN], 2, 1, 1),
         ([MIDDLE], [MIDDLE, at(0.532, 0.5, 0.8), at(0.516, 0.5, 0.95)], 1, 1, 1),

@@ -20,7 +20,7 @@ Cli = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("site")
 
-COLOURS = ["red", "green", "cannot tell"]
+COLORS = ["red", "green", "cannot tell"]
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     # √(8·2) = 4 and √(9·4) = 6; the third edit has no readable first answer.
@@ -31,9 +31,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     # One right, one wrong, one that cannot tell: 1 of 2.
     "choice": [
-        {"id": "a", "options": COLOURS, "answer": "red", "question": "Which colour? picks=red"},
-        {"id": "b", "options": COLOURS, "answer": "red", "question": "Which colour? picks=green"},
-        {"id": "c", "options": COLOURS, "answer": "red", "question": "Which colour? picks=cannot_tell"},
+        {"id": "a", "options": COLORS, "answer": "red", "question": "Which color? picks=red"},
+        {"id": "b", "options": COLORS, "answer": "red", "question": "Which color? picks=green"},
+        {"id": "c", "options": COLORS, "answer": "red", "question": "Which color? picks=cannot_tell"},
     ],
     # All turns pass in a only, which has four: turn 2 of b is wrong, turn 3 of c changes nothing.
     "turns": [
@@ -45,8 +45,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         },
         {"id": "c", "turns": ["x [changed=yes right=yes]", "y [changed=yes right=yes]", "z [changed=no right=yes]"]},
     ],
-    # 8 × 8 of 64 × 32 pixels are another colour: 1/32. The picture of c has no red at all.
-    "pixels": [{"id": "a"}, {"id": "b"}, {"id": "c", "colour": [0, 90, 200]}],
+    # 8 × 8 of 64 × 32 pixels are another color: 1/32. The picture of c has no red at all.
+    "pixels": [{"id": "a"}, {"id": "b"}, {"id": "c", "color": [0, 90, 200]}],
     # Things that begin with c are there: 1 of 2 and 1 of 1.
     # Both entries of a checklist, one of two, and one that cannot be read.
     "checklist": [
@@ -115,14 +115,14 @@ def draw(folder: Path, protocol: str) -> Path:
     folder.mkdir(parents=True)
     listed = []
     for number, row in enumerate(ROWS.get(protocol, FAULTY)):
-        base = np.full((32, 64, 3), 40 if "colour" not in row else 0, np.uint8)
+        base = np.full((32, 64, 3), 40 if "color" not in row else 0, np.uint8)
         base[..., 2] = 40 + number
         Image.fromarray(base).save(folder / f"{row['id']}.png")
         turns = row.get("turns") or [row.get("instruction", "Make it red.")]
         made = []
         for turn, instruction in enumerate(turns, 1):
             edited = base.copy()
-            edited[:8, 8 * turn : 8 * turn + 8] = row.get("colour", [200, 20, 20])
+            edited[:8, 8 * turn : 8 * turn + 8] = row.get("color", [200, 20, 20])
             Image.fromarray(edited).save(folder / f"{row['id']}-{turn}.png")
             made.append({"instruction": instruction, "edited": f"{row['id']}-{turn}.png"})
         extra = {key: row[key] for key in ("options", "answer", "question", "objects") if key in row}

@@ -86,7 +86,7 @@ def test_a_users_own_rubric_has_its_own_labels_and_scale(load) -> None:
     sharpness = rubric.criterion("sh")
     assert (sharpness.lowest.name, sharpness.highest.name) == ("No", "Yes")
     # (0.5 - -1) / (0.5 - -1) * 100 and half of the way
-    assert [sharpness.normalise(v) for v in (-1, -0.25, 0.5)] == [0, 50, 100]
+    assert [sharpness.normalize(v) for v in (-1, -0.25, 0.5)] == [0, 50, 100]
     # From best to worst.
     assert rubric.criterion("CONSISTENCY").answer().labels == (
         LabelRule(name="Good", value=3.0),
@@ -104,7 +104,7 @@ def test_a_criterion_with_a_scale_takes_numbers_with_a_reason(load) -> None:
     assert quality.answer() == Scale(low=0, high=10, reason=True) and quality.labels == ()
     assert [(one.name, one.low, one.high) for one in quality.penalties] == [("Blur", 2, 2), ("A wrong limb", 3, 5)]
     # A quarter of the way from 0 to 10.
-    assert quality.normalise(2.5) == 25
+    assert quality.normalize(2.5) == 25
     whole = load((GOOD + SCALE).replace("high = 10}", "high = 10, whole = true}"))
     assert whole.criterion("q").answer() == Scale(low=0, high=10, whole=True, reason=True)
     for name in ("dlebench", "pairwise"):

@@ -168,7 +168,7 @@ def test_each_repeat_is_a_finding_with_a_trace_and_a_seed_of_its_own(edits: Edit
     assert second.header.repeat == 1
     assert [e.text for e in second.events if isinstance(e, Note)] == ["repeat 2: seed 6"]
     # The median of 4, 2, 2 is 2, which is (2−1)/3·100.
-    assert [(s.label, round(s.normalised or 0, 2), round(s.entropy or 0, 4)) for s in outcome.scores] == [
+    assert [(s.label, round(s.normalized or 0, 2), round(s.entropy or 0, 4)) for s in outcome.scores] == [
         (WRONG, 33.33, 0.9183)
     ] * 2
 

@@ -51,7 +51,7 @@ ODD: dict[str, bytes] = {
     "deep.png": encoded(Image.fromarray(np.full((120, 160), 40_000, dtype=np.uint16)), "PNG"),
     "cmyk.jpg": encoded(WHOLE.convert("CMYK"), "JPEG"),
     "palette.png": encoded(WHOLE.convert("P"), "PNG"),
-    "grey.png": encoded(WHOLE.convert("L"), "PNG"),
+    "gray.png": encoded(WHOLE.convert("L"), "PNG"),
     "moving.gif": encoded(WHOLE, "GIF", save_all=True, append_images=[WHOLE.rotate(90)]),
     "moving.webp": encoded(WHOLE, "WEBP", save_all=True, append_images=[WHOLE.rotate(90)]),
     "other size ü.png": encoded(WHOLE.resize((333, 111)), "PNG"),

@@ -141,7 +141,7 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits:
     assert not ray.is_initialized() and signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_rate_is_learnt_once(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
+def test_a_rate_is_learned_once(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
     def act(handler: Handler, body: Body) -> None:
         with lock:
             busy.append(body)

@@ -59,7 +59,7 @@ def test_a_tolerance_bounds_pixels_boxes_and_text(store: ImageStore):
     origin = store.add_array(np.zeros((100, 100, 3), dtype=np.uint8))
 
     def seen(level: int = 100, left: float = 0, text: str = "Crop 1") -> Observation:
-        """A crop of one grey level, cut from 20×20 px of the origin."""
+        """A crop of one gray level, cut from 20×20 px of the origin."""
         image = store.add_array(np.full((40, 40, 3), level, dtype=np.uint8))
         window, region = Box.whole(width=40, height=40), Box(left, 0, left + 20, 20)
         return Observation(text=text, views=(View(image=image, origin=origin, region=region, window=window, op="crop"),))

@@ -61,10 +61,10 @@ def slow(seconds: float, script: Callable[[Request], Line] = by_number) -> Calla
     return answer
 
 
-def png(colour: int = 90, *, width: int = 64, height: int = 48) -> bytes:
-    """A small picture of one grey."""
+def png(color: int = 90, *, width: int = 64, height: int = 48) -> bytes:
+    """A small picture of one gray."""
     file = io.BytesIO()
-    Image.fromarray(np.full((height, width, 3), colour, dtype=np.uint8)).save(file, "PNG")
+    Image.fromarray(np.full((height, width, 3), color, dtype=np.uint8)).save(file, "PNG")
     return file.getvalue()
 
 

@@ -52,9 +52,9 @@ def post(client: Client, body: Any) -> tuple[int, Any]:
 
 
 def score(metric: str, value: float | None) -> Score:
-    normalised = None if value is None else 10 * value
+    normalized = None if value is None else 10 * value
     missing = "refused" if value is None else None
-    return Score(sample_id="s", editor="", metric=metric, value=value, normalised=normalised, missing=missing)
+    return Score(sample_id="s", editor="", metric=metric, value=value, normalized=normalized, missing=missing)
 
 
 def test_a_reward_is_the_mean_or_an_expression_and_a_failure_is_none() -> None:

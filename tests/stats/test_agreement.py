@@ -73,7 +73,7 @@ def test_what_does_not_exist_is_said_to_be_undefined():
     assert figures(paired([1, 2], [3, 3]))["pearson"].why == "people gave one value only"
     assert figures(paired([1], [2]))["kendall"].why == "fewer than 2 pairs"
     assert figures(paired([None, None], [1, 2]))["kendall"].why == "nothing was judged"
-    assert figures(paired([1, 2], [None, None]))["kendall"].why == "nothing was labelled by people"
+    assert figures(paired([1, 2], [None, None]))["kendall"].why == "nothing was labeled by people"
     same = label_figures(paired([3, 3, 3], [3, 3, 3]), FOUR)
     assert same["exact"].value == 1
     for name in ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):

@@ -38,13 +38,13 @@ def compare(context: ToolContext, one: str = "Original Image", two: str = "Edite
 
 
 def squares(count: int) -> tuple[RGB, RGB]:
-    """1000×1000 px grey, and the same with `count` squares in a row, each smaller than the one before."""
-    grey = np.full((1000, 1000, 3), 120, dtype=np.uint8)
-    edited = grey
+    """1000×1000 px gray, and the same with `count` squares in a row, each smaller than the one before."""
+    gray = np.full((1000, 1000, 3), 120, dtype=np.uint8)
+    edited = gray
     for i in range(count):
         side = 40 - 3 * i
         edited = with_square(edited, (50 + 150 * i, 400, 50 + 150 * i + side, 400 + side))
-    return grey, edited
+    return gray, edited
 
 
 def test_it_keeps_the_contract_of_a_tool() -> None:
@@ -89,7 +89,7 @@ def test_a_small_region_is_enlarged_and_both_panes_map_back_to_their_image() -> 
     assert re.search(r"Enlarged by Lanczos, which adds no detail: Crop 1 ×6\.", found.text)
 
 
-def test_a_region_is_outlined_and_its_panes_are_labelled() -> None:
+def test_a_region_is_outlined_and_its_panes_are_labeled() -> None:
     context = context_of(*squares(1))
     left, right = compare(context).views
     picture = context.images.array(left.image)
@@ -98,7 +98,7 @@ def test_a_region_is_outlined_and_its_panes_are_labelled() -> None:
     for window in (left.window, right.window):
         strip = picture[:20, int(window.x0) : int(window.x1)]
         assert (strip > 200).any() and (strip == 0).all(axis=2).mean() > 0.5
-    # The pane of one grey shows the outline alone, around the region and not on it.
+    # The pane of one gray shows the outline alone, around the region and not on it.
     pane = render.crop(picture, left.window)
     drawn = (pane != 120).any(axis=2)
     inside = left.from_origin(Box(50, 400, 90, 440)).shifted(0, -20).ints()
@@ -137,9 +137,9 @@ def test_a_regenerated_image_is_said_to_be_so_and_shown_as_a_whole_behind_the_cr
 
 
 def test_other_sizes_and_aspect_ratios_are_noted_and_boxes_given_in_each_image() -> None:
-    grey = np.full((400, 400, 3), 120, dtype=np.uint8)
+    gray = np.full((400, 400, 3), 120, dtype=np.uint8)
     wide = np.full((400, 800, 3), 120, dtype=np.uint8)
-    found = compare(context_of(with_square(grey, (100, 100, 140, 140)), wide))
+    found = compare(context_of(with_square(gray, (100, 100, 140, 140)), wide))
     assert "'Original Image' is 400×400 px, 'Edited Image' is 800×400 px" in found.text
     assert "One shows things wider than the other." in found.text
     (region,) = found.data["regions"]  # type: ignore[misc]

@@ -71,7 +71,7 @@ def test_a_hit_gives_count_box_size_and_score_and_shows_the_boxes_and_the_best()
     assert "1: bbox [250, 250, 350, 450], 40×40 px, score 0.62, matched 'red'." in found.text
     drawn, crop = found.views
     assert drawn.op == "draw_boxes" and drawn.region == Box(0, 0, 400, 200)
-    # Half as much again about the centre (120, 70): 60×60 px.
+    # Half as much again about the center (120, 70): 60×60 px.
     assert crop.region == Box(90, 40, 150, 100)
     assert "Crop 2: box 1 with its surroundings: bbox [225, 200, 375, 500] (px [90, 40, 150, 100]), enlarged" in found.text
     assert "enlarged ×5 to 300×300 px by Lanczos, which adds no detail" in found.text

@@ -45,7 +45,7 @@ def cache(tmp_path: Path) -> ToolCache:
 
 
 def ask(cache: ToolCache, box: Toolbox, talk: Conversation, images: ImageStore, tool: str, arguments: Mapping[str, Json]):
-    """(observation, from the cache, the conversation afterwards); the observation is what it would be without a cache."""
+    """(observation, from the cache, the conversation afterward); the observation is what it would be without a cache."""
     context = talk.tool_context(images)
     seen, cached = cache.call(box, tool, arguments, context)
     assert seen.to_json() == box.call(tool, arguments, context).to_json()

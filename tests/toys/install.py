@@ -25,7 +25,7 @@ wrong = editloupe_toys.wrong:WrongMeasure
 
 [editloupe.measures]
 toy-share = editloupe_toys.pixels:ChangedShare
-toy-red = editloupe_toys.pixels:MeanColour
+toy-red = editloupe_toys.pixels:MeanColor
 toy-wrong = editloupe_toys.wrong:Wrong
 toy-unopened = editloupe_toys.wrong:Unopened
 

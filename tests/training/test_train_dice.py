@@ -31,29 +31,29 @@ needs_train = pytest.mark.skipif(
 Cli = Callable[..., tuple[int, str, str]]
 
 SIDE = 112
-COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220)}
+COLORS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220)}
 PAIRS: dict[str, tuple[Op, str, int, int]] = {
     "p0": ("ADD", "red", 8, 8), "p1": ("REMOVE", "red", 60, 8), "p2": ("EDIT", "green", 8, 60),
     "p3": ("ADD", "blue", 60, 60), "p4": ("REMOVE", "green", 8, 8), "p5": ("EDIT", "blue", 60, 8),
 }  # fmt: skip
-"""Pair → what differs: a square of 40 px at this place, on a grey ground of 112 px."""
+"""Pair → what differs: a square of 40 px at this place, on a gray ground of 112 px."""
 
 
 def line_of(pair: str) -> str:
     """The difference as the detector writes it."""
-    op, colour, x, y = PAIRS[pair]
+    op, color, x, y = PAIRS[pair]
     box = ", ".join(f"{v / SIDE:.1f}" for v in (x, y, x + 40, y + 40))
-    return f"{op}: {colour} square, [{box}]"
+    return f"{op}: {color} square, [{box}]"
 
 
 def pictures_of(pair: str) -> tuple[RGB, RGB]:
-    op, colour, x, y = PAIRS[pair]
+    op, color, x, y = PAIRS[pair]
     source, edited = (np.full((SIDE, SIDE, 3), 128, dtype=np.uint8) for _ in range(2))
     place = slice(y, y + 40), slice(x, x + 40)
     if op != "ADD":
-        source[place] = COLOURS[colour] if op == "REMOVE" else (240, 240, 20)
+        source[place] = COLORS[color] if op == "REMOVE" else (240, 240, 20)
     if op != "REMOVE":
-        edited[place] = COLOURS[colour]
+        edited[place] = COLORS[color]
     return source, edited
 
 
@@ -320,11 +320,11 @@ def test_three_stages_train_a_detector_and_a_judge_that_the_protocol_asks(editlo
     roles = (f"detector=transformers/{tmp_path / 'detector'}", f"coherence=transformers/{tmp_path / 'coherent'}")
     judge(editloupe, data, tmp_path, *roles, to=tmp_path / "run")
     findings = Run(tmp_path / "run").findings
-    for pair, (op, colour, x, y) in PAIRS.items():
+    for pair, (op, color, x, y) in PAIRS.items():
         listed = next(detected(f) for f in findings if f.sample_id == pair and f.metric == "differences")
         assert listed is not None and listed.source == "logprob"
         (one,) = listed.differences
-        assert (one.op, one.object) == (op, f"{colour} square")
+        assert (one.op, one.object) == (op, f"{color} square")
         assert tuple(one.box) == pytest.approx([round(v / SIDE, 1) for v in (x, y, x + 40, y + 40)])
         # Written greedily, the command is the likeliest of the three.
         assert one.confidence is not None and 1 / 3 < one.confidence <= 1

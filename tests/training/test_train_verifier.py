@@ -77,7 +77,7 @@ def test_a_row_has_full_paths_and_the_last_word_as_completion(written: Callable[
     assert set(pair) == {"prompt", "chosen", "rejected", "images"}
 
 
-def test_each_message_of_the_model_in_a_dialogue_is_learnt_with_the_pictures_before_it(written: Callable[..., Path]):
+def test_each_message_of_the_model_in_a_dialogue_is_learned_with_the_pictures_before_it(written: Callable[..., Path]):
     messages = [
         says("user", "Look.", images=2), says("assistant", "<tool_call>zoom</tool_call>"),
         says("user", "Crop 1", images=1), says("assistant", "Flawless Execution"),

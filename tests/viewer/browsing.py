@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 BLUE, GREEN = (0x22, 0x8B, 0xE6), (0x12, 0xB8, 0x86)
-"""The colours of a crop's and a target's box (--crop and --target in viewer.css)."""
+"""The colors of a crop's and a target's box (--crop and --target in viewer.css)."""
 
 
 @contextmanager
@@ -77,13 +77,13 @@ def pixels(page: Page) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
 
 
-def is_colour(seen: np.ndarray, x: float, y: float, colour: tuple[int, int, int], *, near: int = 1) -> bool:
-    """Whether some pixel within `near` px of (x, y) has that colour."""
+def is_color(seen: np.ndarray, x: float, y: float, color: tuple[int, int, int], *, near: int = 1) -> bool:
+    """Whether some pixel within `near` px of (x, y) has that color."""
     cut = seen[round(y) - near : round(y) + near + 1, round(x) - near : round(x) + near + 1].astype(int)
-    return bool((np.abs(cut - colour).max(axis=2) < 40).any())
+    return bool((np.abs(cut - color).max(axis=2) < 40).any())
 
 
-def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, colour: tuple[int, int, int]) -> None:
+def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, color: tuple[int, int, int]) -> None:
     """The four edges of a box of the 320×240 px image run through where they must on the element that shows it whole."""
     seen, frame = pixels(page), on.bounding_box()
     assert frame is not None
@@ -93,6 +93,6 @@ def check_box(page: Page, box: tuple[int, int, int, int], on: Locator, colour: t
     # A third of the way along each edge: the middles may hold a label.
     u, v = x0 + 0.7 * (x1 - x0), y0 + 0.6 * (y1 - y0)
     for x, y in ((x0, v), (x1, v), (u, y0), (u, y1)):
-        assert is_colour(seen, x, y, colour), (x, y, seen[round(y), round(x)])
+        assert is_color(seen, x, y, color), (x, y, seen[round(y), round(x)])
     for x, y in ((x0 - 6, v), (x1 + 6, v), (u, y0 - 6), (u, y1 + 6)):
-        assert not is_colour(seen, x, y, colour), (x, y)
+        assert not is_color(seen, x, y, color), (x, y)

@@ -22,7 +22,7 @@ from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from tests.conftest import final
 from tests.protocols.test_installed import draw
-from tests.viewer.browsing import BLUE, GREEN, check_box, ids, is_colour, open_sample, pixels, served, until, watched
+from tests.viewer.browsing import BLUE, GREEN, check_box, ids, is_color, open_sample, pixels, served, until, watched
 from tests.viewer.runs import CROP, HEIGHT, SHOWN, TARGET, WIDTH
 from tests.viewer.test_grid import OTHER, SAME, judge, page_of
 
@@ -217,18 +217,18 @@ def test_swipe_difference_and_blink_compare_the_two_images(page: Page, roots: di
     frame = page.locator(".pane.source .frame").bounding_box()
     grip = page.locator(".grip").bounding_box()
     assert frame is not None and grip is not None and page.locator(".pane.edited").is_hidden()
-    # The first spot is red at x 20 to 44, y 20 to 44 of the edited image, grey noise in the source.
+    # The first spot is red at x 20 to 44, y 20 to 44 of the edited image, gray noise in the source.
     spot = (frame["x"] + 32 / WIDTH * frame["width"], frame["y"] + 32 / HEIGHT * frame["height"])
-    assert not is_colour(pixels(page), *spot, (255, 0, 0))
+    assert not is_color(pixels(page), *spot, (255, 0, 0))
     page.mouse.move(grip["x"] + grip["width"] / 2, frame["y"] + frame["height"] - 30)
     page.mouse.down()
     page.mouse.move(frame["x"] + 0.02 * frame["width"], frame["y"] + frame["height"] - 30, steps=5)
     page.mouse.up()
-    assert is_colour(pixels(page), *spot, (255, 0, 0))
+    assert is_color(pixels(page), *spot, (255, 0, 0))
     # The same with the keyboard alone.
     page.get_by_label("Swipe", exact=True).and_(page.locator("input")).focus()
     page.keyboard.press("End")
-    assert not is_colour(pixels(page), *spot, (255, 0, 0))
+    assert not is_color(pixels(page), *spot, (255, 0, 0))
     page.keyboard.press("d")
     seen = pixels(page)
     assert seen[round(spot[1]), round(spot[0])].max() > 200
@@ -236,7 +236,7 @@ def test_swipe_difference_and_blink_compare_the_two_images(page: Page, roots: di
     page.locator("#gain").fill("9")
     assert page.locator("#gained").inner_text() == "×9"
     page.keyboard.press("b")
-    assert "edited" in page.locator("#readout").inner_text() and is_colour(pixels(page), *spot, (255, 0, 0))
+    assert "edited" in page.locator("#readout").inner_text() and is_color(pixels(page), *spot, (255, 0, 0))
 
 
 def test_steps_and_verdicts_by_keyboard_and_by_address(page: Page, roots: dict[str, str]) -> None:

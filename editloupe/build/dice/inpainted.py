@@ -1,4 +1,4 @@
-"""Stage 2: photographs of which a few objects are removed, recoloured or replaced (3.3 and the supplement)."""
+"""Stage 2: photographs of which a few objects are removed, recolored or replaced (3.3 and the supplement)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from editloupe.values import Box, Json, digest
 MOST_OBJECTS: Final = 4
 MOST_OVERLAP: Final = 0.05
 """Of two masks, as a share of the smaller one. The paper does not say of what its 5 % are a share."""
-COLOUR_SHARE: Final = 0.3
-"""Share of EDITs that change the colour, where the inpainter can put in another object."""
+COLOR_SHARE: Final = 0.3
+"""Share of EDITs that change the color, where the inpainter can put in another object."""
 GROW_PX: Final = 3
 """By which a part that is inpainted is larger than its object, so that none of its border stays."""
 _QUALITY: Final = (50, 95)
@@ -48,7 +48,7 @@ class Chosen:
     """H×W."""
     op: Op
     target: str
-    """Of an EDIT: what comes in its place; "" for another colour."""
+    """Of an EDIT: what comes in its place; "" for another color."""
 
 
 def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]:
@@ -63,11 +63,11 @@ def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]
     return taken
 
 
-def recoloured(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
-    """Return an image with the masked object in another colour, and that colour's name. Texture and shade stay."""
+def recolored(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
+    """Return an image with the masked object in another color, and that color's name. Texture and shade stay."""
     own = leading(paint.shares_of(rgb, mask))
     name = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
-    return paint.recoloured(rgb, mask, paint.PAINTS[name]), name
+    return paint.recolored(rgb, mask, paint.PAINTS[name]), name
 
 
 def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpainter) -> tuple[RGB, RGB, list[str]]:
@@ -95,8 +95,8 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
             edited = inpainter(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
             how.append(f"replaced by {one.target!r} with {inpainter.name}")
         else:
-            edited, colour = recoloured(edited, one.mask, by)
-            how.append(f"coloured {colour}")
+            edited, color = recolored(edited, one.mask, by)
+            how.append(f"colored {color}")
     return source, edited, how
 
 
@@ -169,17 +169,17 @@ class Inpainted:
 
     def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whatever the inpainter can do."""
-        op, colour, names = by.choice(OPS), by.random() < COLOUR_SHARE, self.photos.categories
+        op, color, names = by.choice(OPS), by.random() < COLOR_SHARE, self.photos.categories
         others = [name for number, name in sorted(names.items()) if number != annotation.category]
         target = by.choice(others) if others else ""
-        replaces = self.inpainter.takes_words and not colour
+        replaces = self.inpainter.takes_words and not color
         return Chosen(names[annotation.category], mask, op, target if replaces else "")
 
     def notes(self, counts: Counter[str]) -> list[str]:
         """Return what an EDIT is where nothing puts in another object."""
         if self.inpainter.takes_words:
             return []
-        return ["Every EDIT is a change of colour: --set inpainter=diffusers:MODEL puts in other objects, too."]
+        return ["Every EDIT is a change of color: --set inpainter=diffusers:MODEL puts in other objects, too."]
 
 
 def _unit_box(mask: Mask) -> Box:

@@ -9,7 +9,7 @@ after which a reference is made again at the most three times.
 Differs: the prompts are ours; a model names targets where the data has no question, and the type of an edit is drawn where
 the target allows it; a detector confirms the model's boxes, which in the paper people draw; the seam of a crop is measured,
 and blended where it would show; a crop that cannot be used is made again before anybody sees it.
-Not covered: the choice of images; faces and licence plates in them.
+Not covered: the choice of images; faces and license plates in them.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from typing import Any, Final
 from editloupe.answers import Answer, Record, RecordOf, fold
 from editloupe.build.base import LeftOut
 from editloupe.build.shown import IMAGE, plain_name
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
 from editloupe.values import Box, ImageRef, Json
 
 TYPES: Final[Mapping[str, str]] = {
-    "Change Color": "another colour of the target or of a part of it",
+    "Change Color": "another color of the target or of a part of it",
     "Change Material": "another material, such as wood in place of metal",
     "Change OCR": "other letters, digits or words on the target",
     "Change Shape": "another shape, such as round in place of square",
@@ -28,7 +28,7 @@ LONGEST_NAME: Final = 80
 """Characters of a target's name."""
 LONGEST_TEXT: Final = 400
 """Characters of an instruction or a caption."""
-TARGETS: Final = LabelledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
+TARGETS: Final = LabeledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
 _TEXTS: Final = ("target", "instruction", "source_caption", "reference_caption")
 METADATA: Final = RecordOf(
     schema={

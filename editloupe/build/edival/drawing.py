@@ -58,7 +58,7 @@ class SceneObject:
     """One object of an image."""
 
     name: str
-    """Material, colour and object, as far as they are known: "metal red cup"."""
+    """Material, color and object, as far as they are known: "metal red cup"."""
     kind: str = ""
     """The object alone: "cup"."""
     text: str = ""
@@ -197,7 +197,7 @@ def _is_there(edit: Edit, scene: EditedScene) -> bool:
 
 
 def _colors(target: str, scene: EditedScene) -> tuple[str, ...]:
-    """Return the colours that an object may get."""
+    """Return the colors that an object may get."""
     edit = Edit(edit_type=kinds.COLOR_ALTER, target=target)
     return tuple(color for color in words()["colors"] if not _is_there(replace(edit, new=color), scene))
 

@@ -70,7 +70,7 @@ def after(pools: Pools, edit: Edit, *, foreground: Collection[str] | None = None
 
 
 def renamed(edit: Edit) -> str:
-    """Return an object's name after a change of colour or material: the first such word is replaced, else one put first.
+    """Return an object's name after a change of color or material: the first such word is replaced, else one put first.
 
     The last word, which says what the object is, stays.
     """

@@ -5,7 +5,7 @@ drawn at random follows from the seed and the image's content, so that no image 
 
 Reproduced: the decomposition (paper, 2.2 and I.1); detections from 0.35 without oversized boxes (I.1);
 the instructions, nine types, a new one each turn, pools that follow the edits, counts 3 to 5 (2.3 and I.2).
-Differs: the prompts and the list of colours are ours; a box is oversized as in the official code, since the paper names no
+Differs: the prompts and the list of colors are ours; a box is oversized as in the official code, since the paper names no
 number; a change of background needs an object that stays; what an edit brings or renames is in the foreground, where in the
 benchmark's file it can no longer be edited after a change of background; an object whose number is what would be asked for
 is not chosen for a change of its number.

@@ -25,7 +25,7 @@ from editloupe.build.paint import (
     card,
     grown,
     part_of,
-    recoloured,
+    recolored,
     shares_of,
     size_of,
     spots,
@@ -45,12 +45,12 @@ VC: Final = "visual_consistency"
 """Metrics of DLEBench."""
 TRUTHS: Final[Mapping[str, Any]] = read_toml(Path(__file__).with_name("truths.toml"), "truths.toml")
 """What is right of each failure, and how people ask for an edit."""
-_ONE_COLOUR: Final = 0.8
-"""Share of a thing that has its leading colour, shades of a neighbouring name half, for it to be of one."""
+_ONE_COLOR: Final = 0.8
+"""Share of a thing that has its leading color, shades of a neighboring name half, for it to be of one."""
 _TINT: Final = 6
 """Chroma of CIELAB from which a thing that is called gray, or black, has a hue."""
 _HUE: Final = 50
-"""Degrees between that hue and a colour's, from which the colour is another one."""
+"""Degrees between that hue and a color's, from which the color is another one."""
 _SHOWN: Final = 24
 """px of what is put in or changed beside the target, at least: less could be missed."""
 _ROUGH: Final = 6.0
@@ -109,14 +109,14 @@ def _made(
 ) -> Made:  # fmt: skip
     """Return an edit of the scene's target.
 
-    asked: the colour that the instruction asks for; "" for a removal.   open: metrics about which people could disagree.
+    asked: the color that the instruction asks for; "" for a removal.   open: metrics about which people could disagree.
     """
     edit_type, told = "Change Color" if asked else "Removal Object", TRUTHS[failure]
     return Made(
         source=scene.image,
         edited=edited,
         failure=failure,
-        instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=scene.target.name, colour=asked),
+        instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=scene.target.name, color=asked),
         edit_type=edit_type,
         maker=maker,
         allowed=grown(scene.target.mask, FEATHER_PX + 1),
@@ -127,59 +127,59 @@ def _made(
 
 
 def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ()) -> list[str]:
-    """Return the colours that a thing can be given so that nobody takes one for what it had, in a drawn order.
+    """Return the colors that a thing can be given so that nobody takes one for what it had, in a drawn order.
 
     Raises NotMade where there is none.
     """
     own = shares_of(rgb, thing.mask)
     a, b = (float(v) for v in to_lab(rgb[thing.mask][None])[0].mean(axis=0)[1:])
-    # Of a greyish blue shoe nobody could say that it is not blue yet.
+    # Of a grayish blue shoe nobody could say that it is not blue yet.
     tinted = np.hypot(a, b) >= _TINT
     names = [
         name
         for name, paint in PAINTS.items()
         if share_of(own, name) < 0.25
         and not (tinted and abs((np.degrees(np.arctan2(b, a)) - paint.hue + 180) % 360 - 180) < _HUE)
-        and all(told_apart(name, other) for other in (thing.colour, *not_near) if other)
+        and all(told_apart(name, other) for other in (thing.color, *not_near) if other)
         and f" {name} " not in f" {thing.name} "
     ]
     if not names:
-        raise NotMade("no colour that all would call by one name")
+        raise NotMade("no color that all would call by one name")
     return by.sample(names, len(names))
 
 
 def _painted(rgb: RGB, thing: Thing, names: Sequence[str]) -> tuple[RGB, str]:
-    """Return an image with a thing in the first of these colours by which it can be called afterwards. Raises NotMade."""
+    """Return an image with a thing in the first of these colors by which it can be called afterward. Raises NotMade."""
     for name in names:
-        made = recoloured(rgb, thing.mask, PAINTS[name])
+        made = recolored(rgb, thing.mask, PAINTS[name])
         found = shares_of(made, thing.mask)
         if leading(found) == name and share_of(found, name) >= 0.7 and apart(rgb, made, thing.mask) >= VISIBLE:
             return made, name
-    raise NotMade("no colour that all would call by one name")
+    raise NotMade("no color that all would call by one name")
 
 
-def _recoloured(scene: Scene, by: Random) -> tuple[RGB, str]:
+def _recolored(scene: Scene, by: Random) -> tuple[RGB, str]:
     return _painted(scene.image, scene.target, _paints(scene.target, scene.image, by))
 
 
-def _of_one_colour(scene: Scene) -> bool:
-    """Return whether the target has one colour for the most part.
+def _of_one_color(scene: Scene) -> bool:
+    """Return whether the target has one color for the most part.
 
     Of a laptop whose screen is tinted, too, people could say that more was changed than was asked for.
     """
     own = shares_of(scene.image, scene.target.mask)
-    return share_of(own, leading(own)) >= _ONE_COLOUR
+    return share_of(own, leading(own)) >= _ONE_COLOR
 
 
 def _flawless(scene: Scene, by: Random) -> Made:
-    """Do what is asked: a removal where the ground is smooth, or another colour."""
+    """Do what is asked: a removal where the ground is smooth, or another color."""
     if by.random() < 0.4 and (removed := _without(scene)) is not None:
         # A trace of what was removed can be left, such as a rest of its shadow.
         return _made("flawless", scene, by, removed, "remove 3", open=(VC,))
-    if not _of_one_colour(scene):
-        raise NotMade("a target of several colours")
-    edited, colour = _recoloured(scene, by)
-    return _made("flawless", scene, by, edited, "recolour 3", asked=colour)
+    if not _of_one_color(scene):
+        raise NotMade("a target of several colors")
+    edited, color = _recolored(scene, by)
+    return _made("flawless", scene, by, edited, "recolor 3", asked=color)
 
 
 def _without(scene: Scene) -> RGB | None:
@@ -201,10 +201,10 @@ def _no_edit(scene: Scene, by: Random) -> Made:
 
 
 def _wrong_colour(scene: Scene, by: Random) -> Made:
-    """Give the target another colour than the one that is asked for."""
-    edited, shown = _recoloured(scene, by)
+    """Give the target another color than the one that is asked for."""
+    edited, shown = _recolored(scene, by)
     asked = _paints(scene.target, scene.image, by, not_near=(shown,))[0]
-    return _made("wrong_colour", scene, by, edited, "recolour 3", asked=asked, to=shown)
+    return _made("wrong_colour", scene, by, edited, "recolor 3", asked=asked, to=shown)
 
 
 def _wrong_place(scene: Scene, by: Random) -> Made:
@@ -215,20 +215,20 @@ def _wrong_place(scene: Scene, by: Random) -> Made:
             continue
         try:
             free = _paints(thing, scene.image, by)
-            edited, colour = _painted(scene.image, thing, [name for name in asked if name in free])
+            edited, color = _painted(scene.image, thing, [name for name in asked if name in free])
         except NotMade:
             continue
         if not (changed(scene.image, edited) & scene.target.mask).any():
-            return _made("wrong_place", scene, by, edited, "recolour 3", asked=colour, on=thing.name)
-    raise NotMade("no other target that could take the colour")
+            return _made("wrong_place", scene, by, edited, "recolor 3", asked=color, on=thing.name)
+    raise NotMade("no other target that could take the color")
 
 
 def _over_modification(scene: Scene, by: Random) -> Made:
-    """Give the target the colour that is asked for, and dots besides."""
+    """Give the target the color that is asked for, and dots besides."""
     side = size_of(scene.target.mask)
     if side < _SHOWN:
         raise NotMade("too small for a pattern")
-    edited, colour = _recoloured(scene, by)
+    edited, color = _recolored(scene, by)
     where = rows, columns = part_of(scene.target.mask, 0)
     inside = scene.target.mask[where]
     ys, xs = np.mgrid[0 : inside.shape[0], 0 : inside.shape[1]].astype(np.float32)
@@ -239,30 +239,30 @@ def _over_modification(scene: Scene, by: Random) -> Made:
     made, mask = stamped(edited, ink, (columns.start, rows.start), dots)
     if not 0.12 <= mask.sum() / inside.sum() <= 0.6 or apart(edited, made, mask) < VISIBLE:
         raise NotMade("a pattern would hardly show")
-    return _made("over_modification", scene, by, made, "recolour and dots 4", asked=colour)
+    return _made("over_modification", scene, by, made, "recolor and dots 4", asked=color)
 
 
 def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     """Do what is asked, and change one thing beside it, or two or three."""
     number = by.choice((2, 3)) if several else 1
-    edited, colour = _recoloured(scene, by)
+    edited, color = _recolored(scene, by)
     target, done = scene.target, list[Json]()
     least = max(_SHOWN, 0.8 * size_of(target.mask))
     # A look-alike that changes could be taken for the target; other things first, then what is put in.
     things = [one for one in scene.others if one.noun != target.noun and size_of(one.mask) >= 0.6 * least]
     for thing in by.sample(things, min(number, len(things))):
         try:
-            made, _ = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(colour,)))
+            made, _ = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(color,)))
         except NotMade:
             continue
         if not (changed(edited, made) & grown(target.mask, 3)).any():
             edited = made
-            done.append({"what": thing.name, "how": "recoloured"})
+            done.append({"what": thing.name, "how": "recolored"})
     side = round(1.15 * max(least, 0.045 * min(scene.image.shape[:2])))
     gap = max(8.0, 0.4 * size_of(target.mask))
     held = grown(held_by(scene), gap)
     for place in spots(scene.image, held, (side, side), by, gap=gap, number=4 * (number - len(done))):
-        shown = by.choice([name for name in PAINTS if told_apart(name, colour)])
+        shown = by.choice([name for name in PAINTS if told_apart(name, color)])
         made, mask = stamped(edited, card(side, shown), place)
         if len(done) < number and apart(edited, made, mask) >= 1.5 * VISIBLE:
             edited = made
@@ -270,8 +270,8 @@ def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     if len(done) < number:
         raise NotMade("no room beside the target")
     failure: Failure = "several_collateral" if several else "one_collateral"
-    open_ = () if _of_one_colour(scene) else (IF,)
-    return _made(failure, scene, by, edited, "recolour with collateral 4", asked=colour, open=open_, changes=done)
+    open_ = () if _of_one_color(scene) else (IF,)
+    return _made(failure, scene, by, edited, "recolor with collateral 4", asked=color, open=open_, changes=done)
 
 
 def held_by(scene: Scene) -> Mask:
@@ -282,9 +282,9 @@ def held_by(scene: Scene) -> Mask:
 def _restyled(scene: Scene, by: Random) -> Made:
     """Redraw the whole picture as a pencil drawing on white paper."""
     asked = _paints(scene.target, scene.image, by)[0]
-    grey = cv2.cvtColor(scene.image, cv2.COLOR_RGB2GRAY)
-    blurred = cv2.GaussianBlur(cv2.bitwise_not(grey), (0, 0), max(2.0, 0.012 * max(grey.shape)))
-    drawn = np.clip(grey.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
+    gray = cv2.cvtColor(scene.image, cv2.COLOR_RGB2GRAY)
+    blurred = cv2.GaussianBlur(cv2.bitwise_not(gray), (0, 0), max(2.0, 0.012 * max(gray.shape)))
+    drawn = np.clip(gray.astype(np.float32) * 256 / np.maximum(1, 256 - blurred.astype(np.float32)), 0, 255)
     made = np.repeat((255 - np.clip((255 - drawn) * 1.8, 0, 235)).astype(np.uint8)[..., None], 3, axis=2)
     far = [np.asarray(cv2.resize(rgb, (32, 24), interpolation=cv2.INTER_AREA), np.uint8) for rgb in (scene.image, made)]
     if float(np.median(np.linalg.norm(to_lab(far[0]) - to_lab(far[1]), axis=2))) < 12:

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from editloupe.build.base import LeftOut
-from editloupe.build.paint import Mask, colour_of, part_of
+from editloupe.build.paint import Mask, color_of, part_of
 from editloupe.build.shown import plain_name, target_name
 from editloupe.data.folders import RowError
 from editloupe.data.image_lists import load_images
@@ -50,8 +50,8 @@ class Thing:
     """What it is, such as "mug". A look-alike has the target's noun."""
     mask: Mask
     """H×W, of the whole scene's size; True on the thing."""
-    colour: str
-    """Name of its colour; "" for a thing that has none that people would agree on."""
+    color: str
+    """Name of its color; "" for a thing that has none that people would agree on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +196,7 @@ def _thing(cut: Cut, image: RGB, window: Window) -> Thing:
     part[cut.box[1] : cut.box[3], cut.box[0] : cut.box[2]] = cut.part
     resized = cv2.resize(part[y0:y1, x0:x1], (width, height), interpolation=cv2.INTER_AREA)
     mask = np.ascontiguousarray(resized >= 0.5)
-    return Thing(name=cut.name, noun=cut.noun, mask=mask, colour=colour_of(image, mask) if mask.any() else "")
+    return Thing(name=cut.name, noun=cut.noun, mask=mask, color=color_of(image, mask) if mask.any() else "")
 
 
 def _checked(row: DataRow) -> DataRow:

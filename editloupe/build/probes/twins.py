@@ -35,7 +35,7 @@ _STRAY: Final = 5.0
 _TONE: Final = (0.5, 2.0)
 """Mean ΔE of a change of tone: as much as there is anything at all, and less than is seen."""
 _PAPER, _INK = (250, 248, 242), (34, 34, 40)
-"""Colours of a note, sRGB."""
+"""Colors of a note, sRGB."""
 
 
 def with_nuisance(name: Nuisance, scene: Scene, made: Made, by: Random) -> Made:
@@ -144,15 +144,15 @@ def _note(text: str, lines: int, cap: int) -> RGB:
 def _swapped(scene: Scene, made: Made, by: Random) -> Made:
     """Exchange source and edited, and keep the instruction.
 
-    So it is only where colours alone differ, and the name holds no colour that the new source does not show.
+    So it is only where colors alone differ, and the name holds no color that the new source does not show.
     """
     truth = TRUTHS["swapped"].get(made.failure)
     if truth is None or made.edit_type != "Change Color":
         raise NotMade("the other way round leaves room for dispute")
-    # Any colour in the name: people call white what is gray by its pixels.
+    # Any color in the name: people call white what is gray by its pixels.
     said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
     if said and made.failure not in ("wrong_place", "restyled"):
-        raise NotMade("the target is named by its colour")
+        raise NotMade("the target is named by its color")
     # What people could dispute about the surroundings they could dispute the other way round.
     truth = {metric: label for metric, label in truth.items() if metric != VC or VC in made.truth}
     failure: Failure = "wrong_colour" if made.failure in ("flawless", "over_modification") else made.failure

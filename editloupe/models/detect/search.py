@@ -103,7 +103,7 @@ def tiles_of(width: int, height: int, *, side: int) -> tuple[Box, ...]:
 def _joined(tiles: Sequence[Box], results: Sequence[DetectionResult], *, width: int, height: int) -> tuple[Detection, ...]:
     """Return the tiles' detections in px of the image, none twice, best first.
 
-    What a tile's border cuts is dropped where a neighbour, which overlaps, has the whole of it, whatever the scores.
+    What a tile's border cuts is dropped where a neighbor, which overlaps, has the whole of it, whatever the scores.
     """
     entire: list[Detection] = []
     cut: list[Detection] = []

@@ -2,7 +2,7 @@
 
 It takes the thing in the middle of the image: the largest patch of pixels there that stand out from the image's border and
 do not reach it, or an ellipse where there is none. "remove", "erase" and "delete" continue the surroundings over it. Any
-other instruction colours it, light and shade kept: in the last colour that the instruction names, or in stripes of orange.
+other instruction colors it, light and shade kept: in the last color that the instruction names, or in stripes of orange.
 It is deterministic.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from editloupe.data.images import RGB
 from editloupe.models.edit.base import Editor
 
-COLOURS: Final = {
+COLORS: Final = {
     "red": (200, 30, 30), "orange": (230, 130, 20), "yellow": (230, 210, 40), "green": (30, 150, 60), "blue": (30, 70, 200),
     "purple": (130, 50, 170), "pink": (235, 130, 175), "brown": (120, 75, 40), "black": (25, 25, 25),
     "white": (240, 240, 240), "gray": (128, 128, 128), "grey": (128, 128, 128),
@@ -28,7 +28,7 @@ _STANDS_OUT: Final = 48
 """Levels by which a pixel of the thing differs from the border's median in some channel."""
 _LEAST: Final = 1 / 500
 """Share of the image below which a patch is no thing. In the crop of Eq. 1 a target fills at least 1/49."""
-_COLOUR: Final = re.compile(rf"\b({'|'.join(COLOURS)})\b", re.IGNORECASE)
+_COLOR: Final = re.compile(rf"\b({'|'.join(COLORS)})\b", re.IGNORECASE)
 _REMOVE: Final = re.compile(r"\b(remove|erase|delete)\b", re.IGNORECASE)
 _STRIPE_PX: Final = 3
 
@@ -45,13 +45,13 @@ class DrawingEditor:
             around = np.asarray(cv2.dilate(thing.astype(np.uint8), np.ones((5, 5), np.uint8)))
             return np.asarray(cv2.inpaint(rgb, around, 3, cv2.INPAINT_TELEA), np.uint8)
         # Of "from red to blue" the last is meant.
-        named = _COLOUR.findall(instruction)
+        named = _COLOR.findall(instruction)
         if not named:
             thing &= np.arange(rgb.shape[0])[:, None] // _STRIPE_PX % 2 == 0
-        colour = COLOURS[named[-1].lower() if named else "orange"]
-        grey = rgb[thing].astype(np.float64).mean(axis=1)
+        color = COLORS[named[-1].lower() if named else "orange"]
+        gray = rgb[thing].astype(np.float64).mean(axis=1)
         made = rgb.copy()
-        made[thing] = np.clip(np.rint(np.array(colour) + (grey - grey.mean())[:, None]), 0, 255).astype(np.uint8)
+        made[thing] = np.clip(np.rint(np.array(color) + (gray - gray.mean())[:, None]), 0, 255).astype(np.uint8)
         return made
 
 

@@ -52,7 +52,7 @@ class _EncoderInput:
     """One image on its way through the batcher."""
 
     pixels: NDArray[np.float32]
-    """3×side×side, normalised."""
+    """3×side×side, normalized."""
     weights: NDArray[np.float32] | None = None
     """One for each patch, row by row; None for the whole image."""
     tokens: bool = False
@@ -64,7 +64,7 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
 
     It computes in fp32 on the CPU, and is autocast to fp16 on a GPU.
     Whole images: CLIP's image embedding, DINO's class token. Patches of CLIP: tokens after the last block, without the
-    class token, averaged, normalised and projected, as GIE-Bench's script does. Patches of DINO: the final tokens averaged.
+    class token, averaged, normalized and projected, as GIE-Bench's script does. Patches of DINO: the final tokens averaged.
     """
 
     def __init__(self, weights: Weights, *, device: str = "auto") -> None:
@@ -152,7 +152,7 @@ class _Texts(LoadedModel):
 
 
 class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
-    """The text part of a CLIP model from a folder of transformers. Its vectors are projected and not normalised.
+    """The text part of a CLIP model from a folder of transformers. Its vectors are projected and not normalized.
 
     Raises ConfigError for a folder that cannot read text, before it is loaded.
     """
@@ -247,16 +247,16 @@ def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _EncoderInput:
     else:
         return _squashed(loaded, rgb, tokens=False)
     weights = None if patches is None else patches.astype(np.float32).ravel()
-    return _EncoderInput(pixels=_normalised(loaded, image), weights=weights)
+    return _EncoderInput(pixels=_normalized(loaded, image), weights=weights)
 
 
 def _squashed(loaded: _Encoder, rgb: RGB, *, tokens: bool = True) -> _EncoderInput:
     """Return the whole image at the network's size, by the model's own filter."""
     image = Image.fromarray(rgb).resize((loaded.side, loaded.side), Image.Resampling(loaded.resample))
-    return _EncoderInput(pixels=_normalised(loaded, image), tokens=tokens)
+    return _EncoderInput(pixels=_normalized(loaded, image), tokens=tokens)
 
 
-def _normalised(loaded: _Encoder, image: Image.Image) -> NDArray[np.float32]:
+def _normalized(loaded: _Encoder, image: Image.Image) -> NDArray[np.float32]:
     """Return 3×side×side of an image of the network's size."""
     values = (np.asarray(image, dtype=np.float32) / 255 - loaded.mean) / loaded.std
     return np.ascontiguousarray(values.transpose(2, 0, 1))

@@ -42,7 +42,7 @@ class _SegmenterInput:
     """One image on its way through the batcher."""
 
     pixels: NDArray[np.float32]
-    """3×side×side, normalised; what is beyond `seen` is 0."""
+    """3×side×side, normalized; what is beyond `seen` is 0."""
     boxes: NDArray[np.float32]
     """N×4 corners, in px of the network's input."""
     size: tuple[int, int]

@@ -2,9 +2,9 @@
 
 CLIP-I compares source and edited image, and areas are patched in both. CLIP-T compares the edited image and a caption of
 the wanted edit, the data's column `target_caption`. The paper patches coherent differences for CLIP-I and incoherent ones
-for CLIP-T; "none", "all" and "random" are its baselines. It tells neither the colour nor the random areas nor which CLIP.
+for CLIP-T; "none", "all" and "random" are its baselines. It tells neither the color nor the random areas nor which CLIP.
 Here:
-- a patch has the mean colour of the source;
+- a patch has the mean color of the source;
 - random areas are the boxes of all differences, each moved to a random place; a seed from the sample decides;
 - CLIP is the one that the run names, by default ViT-B/32.
 """
@@ -127,7 +127,7 @@ def _rests_on(patch: str, listed: SampleDifferences) -> tuple[str, ...]:
 
 
 def _picture(alias: str, image: ImageRef, boxes: Sequence[Box], source: ImageRef) -> Recipe:
-    """Return the image with boxes, in fractions, painted in the mean colour of the source."""
+    """Return the image with boxes, in fractions, painted in the mean color of the source."""
     if not boxes:
         return Recipe(alias=alias, origin=image)
     px: list[Json] = [[*box.scaled(image.width, image.height)] for box in boxes]

@@ -4,7 +4,7 @@ The detector never sees the instruction (Eq. 3). A sample has a correct edit if 
 unwanted area is the union of the boxes of the others (section 4.2, Table 3).
 
 Reproduced: the two questions in their order, confidences from the probabilities of the commands, boxes drawn in the paper's
-colours, the figures of Tables 1 to 4, CLIP on patched images. The published weights answer through the backend
+colors, the figures of Tables 1 to 4, CLIP on patched images. The published weights answer through the backend
 `transformers/FOLDER`. Differs: boxes are drawn on both images (marks=paper has the paper's way), prompts are in our own
 words, and a reply is read entry by entry. Not covered: the paper's data set DICE-D, which is not published.
 """
@@ -36,7 +36,7 @@ from editloupe.protocols.dice.differences import (
 )
 from editloupe.protocols.dice.patching import known_patches, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
 from editloupe.scores import Binary, Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
@@ -56,7 +56,7 @@ _DRAWN: Final[Mapping[Op, tuple[str, tuple[int, int, int], str]]] = {
     "EDIT": ("green", (0, 255, 0), "something looks different"),
     "REMOVE": ("blue", (0, 0, 255), "something was removed"),
 }
-"""Op → the colour in which its box is drawn (section 3.3), its RGB, and what happened, in words."""
+"""Op → the color in which its box is drawn (section 3.3), its RGB, and what happened, in words."""
 _MARKED: Final[Mapping[str, Mapping[Op, tuple[str, ...]]]] = {
     "both": dict.fromkeys(OPS, (ORIGINAL, EDITED)),
     "paper": {"ADD": (EDITED,), "EDIT": (ORIGINAL,), "REMOVE": (ORIGINAL,)},
@@ -190,7 +190,7 @@ class DICE(BaseProtocol):
         if options.detector == "localize":
             views = _whole({"source": sample.source, "edited": sample.edited})
             return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
-        answer = LabelledBoxes(
+        answer = LabeledBoxes(
             labels=OPS,
             list_key=DIFFERENCES,
             label_key="op",

@@ -78,7 +78,7 @@ def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str
         rows="given_kind",
         cell="macro",
         order=("coherent", "incoherent"),
-        normalise=True,
+        normalize=True,
         source="Table 2",
         caption="A sample is an area here. The paper's accuracy is the mean of all samples; the mean over kinds is the "
         "balanced accuracy, 50 for an answer that is always the same.",

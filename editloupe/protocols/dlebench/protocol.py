@@ -6,7 +6,7 @@ Reproduced:
   all three (section 5.3);
 - of the Oracle-guided mode: crops about each target for what concerns the target, the targets masked in white for what
   concerns the rest;
-- the normalised score (value − 1) / 3 × 100, and the worst label of several targets;
+- the normalized score (value − 1) / 3 × 100, and the worst label of several targets;
 - a criterion's average as the macro mean over the seven edit types, and the overall score as the mean of the criteria
   (Table 1 from Table 4).
 

@@ -59,7 +59,7 @@ def tables(metrics: Sequence[Metric], *, mode: str, benchmark: bool) -> tuple[Ta
                 columns="editor",
                 cell="macro" if benchmark else "mean",
                 order=EDIT_TYPES if benchmark else (),
-                normalise=True,
+                normalize=True,
                 source=source if benchmark else "",
                 caption="Of several targets of a sample the worst label counts." if mode == "oracle" else "",
             )
@@ -127,7 +127,7 @@ def _row(editor: str, metric: Metric, rows: Rows, names: Sequence[str]) -> Row:
     windows = trend(points)
     means = []
     for own in (_in(rows, name) for name in names):
-        mean = bootstrap.mean([row["normalised"] for row in own], [row["source"] for row in own]) if own else None
+        mean = bootstrap.mean([row["normalized"] for row in own], [row["source"] for row in own]) if own else None
         more = {} if mean is None else {"clusters": mean.clusters, "why": mean.why or None}
         means.append(replace(estimated(mean, name="value"), more=more))
     return Row(

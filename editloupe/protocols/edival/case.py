@@ -100,7 +100,7 @@ class Case(Eyes):
         return answer.text
 
     def short_names(self, target: str, reference: str) -> tuple[str, str]:
-        """Return names without colour and material. A name is asked for once in a chain. Raises Unsettled."""
+        """Return names without color and material. A name is asked for once in a chain. Raises Unsettled."""
         tasks = [
             Ask(
                 protocol=self.protocol,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.errors import DataError
-from editloupe.values import Serialisable
+from editloupe.values import Serializable
 
 SUBJECT_ADD: Final = "subject_add"
 SUBJECT_REMOVE: Final = "subject_remove"
@@ -48,7 +48,7 @@ _KEPT: Final = re.compile(r",\s*remain the (.+?) unchanged\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edit(Serialisable):
+class Edit(Serializable):
     """One instruction, taken apart. A part that its sentence does not have is empty."""
 
     edit_type: str
@@ -56,7 +56,7 @@ class Edit(Serialisable):
     target: str = ""
     """The object that is there before and is edited."""
     new: str = ""
-    """What comes: an object, a colour, a material, a text, a background."""
+    """What comes: an object, a color, a material, a text, a background."""
     old_text: str = ""
     """The text that is replaced."""
     position: str = ""

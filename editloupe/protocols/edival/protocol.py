@@ -1,7 +1,7 @@
 """EdiVal: was each edit of a chain followed, by rules on detections and a model on what detections cannot tell.
 
 Reproduced: EdiVal-IF (2.4, I.3), add, remove, replace, position and count by rules on the boxes of an open-vocabulary
-detector, colour and material by a model on crops of the object, text by a model that reads, background by a yes or no; the
+detector, color and material by a model on crops of the object, text by a model that reads, background by a yes or no; the
 multi-turn mode, in which turn t is judged against the image after turn t - 1, and the complex mode, in which one prompt has
 all edits; image success, the logical AND over a chain (2.4); EdiVal-CC and EdiVal-VQ, in `consistency.py` and `quality.py`.
 

@@ -41,7 +41,7 @@ class Rules(Options):
     add_reference: Literal["after", "before"]
     """Picture in which the reference of an added object has its place."""
     add_margin: Share
-    """By more than this share of the side centres differ for an added object to be left, right, above or below."""
+    """By more than this share of the side centers differ for an added object to be left, right, above or below."""
     add_gate: bool
     """Whether a model is asked too if the object is new."""
 
@@ -65,16 +65,16 @@ class Rules(Options):
     position_count_threshold: Threshold
     """The threshold of these counts."""
     position_names: Literal["full", "short"]
-    """Names by which they are counted. short: a model leaves colour and material out; role `shorten`."""
+    """Names by which they are counted. short: a model leaves color and material out; role `shorten`."""
     position_inside: Literal["allowed", "refused"]
     """Whether the box of one object may contain that of the other."""
 
     count_threshold: Threshold
 
     attributes: Literal["crop", "whole"]
-    """Colour and material are judged on the object's place before and after, or on both whole images."""
+    """Color and material are judged on the object's place before and after, or on both whole images."""
     crop_threshold: Threshold
-    """The threshold of the object that is cropped: of colour, material and replaced text."""
+    """The threshold of the object that is cropped: of color, material and replaced text."""
     text_object: Literal["before", "both"]
     """Where the object with a replaced text must be seen."""
 

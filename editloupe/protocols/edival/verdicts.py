@@ -248,7 +248,7 @@ def _of_size(sights: Sequence[Sight], largest: float) -> list[Sight]:
 
 
 def _beside(one: Box, other: Box, position: str, margin: float) -> bool:
-    """Return whether a box's centre is left, right, above or below another's by more than a margin."""
+    """Return whether a box's center is left, right, above or below another's by more than a margin."""
     axis = 0 if position in ("left", "right") else 1
     distance = one.center[axis] - other.center[axis]
     return -distance > margin if position in ("left", "above") else distance > margin

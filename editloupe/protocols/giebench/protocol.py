@@ -104,7 +104,7 @@ class GIEBenchOptions(Options):
 
 
 PAPER: Final = Paper(
-    title="GIE-Bench: Towards Grounded Evaluation for Text-Guided Image Editing", url="https://arxiv.org/abs/2505.11493"
+    title="GIE-Bench: Toward Grounded Evaluation for Text-Guided Image Editing", url="https://arxiv.org/abs/2505.11493"
 )
 
 

@@ -1,6 +1,6 @@
 """Which of two edits of one source and instruction is better: every pair, in both orders, by each criterion of a rubric.
 
-Judges favour a position, so each pair is asked twice with the places exchanged. Only what is said both times counts.
+Judges favor a position, so each pair is asked twice with the places exchanged. Only what is said both times counts.
 A sample's score is the share of its pairs that it wins; a tie counts half. `editloupe rank` makes rankings of them.
 
 Reproduced: no paper.

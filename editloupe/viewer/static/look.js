@@ -1,4 +1,4 @@
-// Images in step with each other: one view (zoom and centre, as shares of the image) for every frame, and the ways to compare
+// Images in step with each other: one view (zoom and center, as shares of the image) for every frame, and the ways to compare
 // the first frame's image with the one laid over it. `editloupeLook(compare, goThere)` wires the element that holds them.
 "use strict";
 window.editloupeLook = (compare, goThere) => {
@@ -87,7 +87,7 @@ window.editloupeLook = (compare, goThere) => {
     const view = look.view, at = [(home[0] + home[2]) / 2, (home[1] + home[3]) / 2];
     const seen = [(at[0] - view.x) * view.zoom + 0.5, (at[1] - view.y) * view.zoom + 0.5];
     look.zoom(1.5);
-    if (seen.every((v) => v >= 0 && v <= 1)) { // and towards the middle
+    if (seen.every((v) => v >= 0 && v <= 1)) { // and toward the middle
       [look.view.x, look.view.y] = at;
       look.place();
     }

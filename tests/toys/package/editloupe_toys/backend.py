@@ -14,7 +14,7 @@ from editloupe.chat import Reply, Usage
 QUESTIONS = {
     "How well does the edit follow": "follows",
     "How well is the rest kept": "keeps",
-    "Which colour": "picks",
+    "Which color": "picks",
     "Is anything changed": "changed",
     "Is it right": "right",
     "Which objects": "objects",

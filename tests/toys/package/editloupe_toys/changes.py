@@ -1,7 +1,7 @@
 """A protocol that asks what changed, where, and how probable each answer's label was."""
 
 from editloupe.protocols.base import BaseProtocol, Options
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.scores import Metric, Real, Score
 from editloupe.tasks import About, Ask, Recipe
 
@@ -27,7 +27,7 @@ class Changes(BaseProtocol):
                 about=About.of(sample),
                 prompt="What differs?",
                 views=tuple(views),
-                answer=LabelledBoxes(
+                answer=LabeledBoxes(
                     labels=("ADD", "EDIT", "REMOVE"),
                     list_key="differences",
                     label_key="op",

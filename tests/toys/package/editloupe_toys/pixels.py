@@ -30,7 +30,7 @@ class ChangedShare:
         return Number(value=float(differs.mean()))
 
 
-class MeanColour:
+class MeanColor:
     """Mean of the edited image's red channel, 0 to 255. Not defined without a red pixel."""
 
     name, version, Args, needs = "toy-red", "2", Args, ()

@@ -1,4 +1,4 @@
-"""What `LabelledBoxes` reads of a paper's detector, and the confidence of each entry; every case worked by hand."""
+"""What `LabeledBoxes` reads of a paper's detector, and the confidence of each entry; every case worked by hand."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 from editloupe.answers import AnswerSpec
 from editloupe.chat import Token
 from editloupe.errors import ReplyError
-from editloupe.protocols.labelled_boxes import LabelledBoxes
+from editloupe.protocols.labeled_boxes import LabeledBoxes
 from tests.core.test_answers import JSON, LINES, METRIC, asked, entry, said
 
-CASES = json.loads(Path(__file__).with_name("labelled_cases.json").read_text(encoding="utf-8"))
+CASES = json.loads(Path(__file__).with_name("labeled_cases.json").read_text(encoding="utf-8"))
 
 
 def differences(*entries: str) -> str:
     return f'{{"differences": [{", ".join(entries)}]}}'
 
 
-def listed(spec: LabelledBoxes, text: str) -> tuple[list[list[Any]], list[str]]:
+def listed(spec: LabeledBoxes, text: str) -> tuple[list[list[Any]], list[str]]:
     data: Any = spec.parse(text).data
     return [[item["op"], item["object"], item["box"]] for item in data["differences"]], [
         item["why"] for item in data.get("dropped", ())
@@ -82,7 +82,7 @@ def at(text: str, *top: tuple[str, float]) -> Token:
     return Token(text=text, logprob=dict(top).get(text, -3.0), top=top)
 
 
-def shares(text: str, *tokens: str | Token, spec: LabelledBoxes = WANTS) -> list[float | None]:
+def shares(text: str, *tokens: str | Token, spec: LabeledBoxes = WANTS) -> list[float | None]:
     return spec.shares(text, [t if isinstance(t, Token) else Token(text=t, logprob=-0.1) for t in tokens])
 
 

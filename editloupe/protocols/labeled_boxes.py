@@ -1,6 +1,6 @@
 """Boxes in one image, each with a label and a name, as one answer: what an edit changed (DICE), the targets of an image.
 
-`LabelledBoxes` comes through the door that other packages use. Its entries are read one by one, so that a bad
+`LabeledBoxes` comes through the door that other packages use. Its entries are read one by one, so that a bad
 one never costs the others.
 """
 
@@ -45,7 +45,7 @@ _FRACTION = re.compile(r"\s*-?\d*\.?\d+\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledBoxes(AnswerSpec):
+class LabeledBoxes(AnswerSpec):
     """Boxes in one image, each with one of several labels and a name, such as what an edit added, changed and removed.
 
     The answer is a Record: `list_key` → a list of objects with `label_key`, `name_key`, `box` (thousandths) and, where it
