@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import ConfigError, first_words
+from editloupe.errors import ConfigError, MissingExtra, first_words
 from editloupe.files import read_bytes
 from editloupe.models.weights import digest_of
 from editloupe.values import parse_json
@@ -38,6 +38,8 @@ def model_folder(name: str, what: str, *, revision: str = "main") -> tuple[Path,
     path = Path(name).expanduser()
     if path.is_dir():
         return path, None
+    if find_spec("huggingface_hub") is None:
+        raise MissingExtra(f"{what} {name!r}: no such folder or file here; a hub id", "vision")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 

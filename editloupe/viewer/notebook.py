@@ -62,7 +62,7 @@ def trace_html(trace: Trace) -> str:
 def run_html(run: Run) -> str:
     """Return a run: how many answers it has, and its first samples with their pictures and what was said of them."""
     answered = sum(finding.status == "ok" for finding in run.findings)
-    told = f"{len(run.samples):,} samples, {answered:,} of {len(run.findings):,} questions answered"
+    told = f"Samples: {len(run.samples):,}. Answered: {answered:,} of {len(run.findings):,} questions."
     parts = [Markup("<b>{}</b>").format(run.folder), _MUTED.format(told)]
     for sample in run.samples[:_SAMPLES]:
         said = [f for f in run.findings if f.about.key == sample.key]

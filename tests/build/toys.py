@@ -104,7 +104,7 @@ def _suggest(text: str, toy: Any) -> Any:
         return {"target": found[1], "position": "left", "reference": found[2]}
     if found := re.search(r"Choose from these: ([^.;]+)", text):
         return {"target": found[1]}
-    if "new color" in text:
+    if "new colour" in text:
         colors = [word for word in ("gray", "blue", "pink") if word in text.partition("answers:")[2]]
         return "gray" if colors[:1] == ["gray"] else colors[0]
     if "new material for the glass" in text:

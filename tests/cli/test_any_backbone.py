@@ -215,7 +215,8 @@ def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
         key_refused,
     ]
     house, run = serve(provider, script), tmp_path / "run"
-    words = ("--backend", house.uri, "--criteria", "if", "--concurrency", "1", "--out", run)
+    uri = house.uri.replace("timeout_s=30", "timeout_s=3")
+    words = ("--backend", uri, "--criteria", "if", "--concurrency", "1", "--out", run)
     folder = edits(len(acts) + 2)
     code, said, told = editloupe("judge", folder, *words)
     assert code == 1

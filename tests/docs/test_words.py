@@ -25,7 +25,7 @@ NOT_WRITTEN = (
     (r"\bworth the name\b", "production"),
     (r"\bvisits?\b", "run, invocation"),
     (r"\bpanes?\b", "panel"),
-    (r"\b(color|gray|center|neighbor|behavior|favor)", "American spelling"),
+    (r"\b(colour|grey|centre|neighbour|behaviour|favour)", "American spelling"),
     (r"\b(recogni|normali|summari|optimi|organi)s(e|ed|es|ing|ation)\b", "American spelling"),
 )
 """Pattern → what to write instead."""

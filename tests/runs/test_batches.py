@@ -170,7 +170,7 @@ def test_a_rejected_file_is_halved_once_and_then_asked_live(serve, edits, tmp_pa
     done = judge(server, folder, out)
     assert done.waiting == 0 and any("asked live" in note for note in done.notes)
     sizes = [len(server.lines(batch["file"])) for batch in server.batches.values()]
-    assert sizes == [9, 5, 4] and len(server.live) == 1 + 4
+    assert sizes[0] == 9 and sorted(sizes[1:]) == [4, 5] and len(server.live) == 1 + sizes[2]
     assert {f.status for f in RunStore.read(out).findings.values()} == {"ok"}
 
 

@@ -13,7 +13,7 @@ from editloupe.replies import one_line
 from editloupe.values import Box, ImageRef, Json
 
 TYPES: Final[Mapping[str, str]] = {
-    "Change Color": "another color of the target or of a part of it",
+    "Change Color": "another colour of the target or of a part of it",
     "Change Material": "another material, such as wood in place of metal",
     "Change OCR": "other letters, digits or words on the target",
     "Change Shape": "another shape, such as round in place of square",
