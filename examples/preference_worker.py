@@ -2,7 +2,7 @@
 
     python -m venv hpsv3 && hpsv3/bin/pip install hpsv3
     hpsv3/bin/python examples/preference_worker.py --port 8100
-    editloupe judge … --protocol edival --preference http://127.0.0.1:8100
+    editloupe judge … --protocol edival --set preference=http://127.0.0.1:8100
 
 It needs nothing of editloupe's. It loads the model (Qwen2-VL-7B with a head, fetched with the first start), then answers on
 this machine, one image at a time. docs/measures.md describes the protocol.

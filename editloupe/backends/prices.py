@@ -54,7 +54,8 @@ class Prices:
     def of_uri(self, text: str, usage: Usage) -> float | None:
         """Return the same by a backend's URI alone, as a trace holds it.   text: "" for roles of several backends."""
         whole = self._of_all(text, usage)
-        batched = Usage(input_tokens=usage.batch_input_tokens, output_tokens=usage.batch_output_tokens)
+        read, written = usage.batch_input_tokens, usage.batch_output_tokens
+        batched = Usage(input_tokens=read, output_tokens=written, cached_tokens=usage.cached_tokens)
         # Every provider with batches takes half for them.
         return whole - (self._of_all(text, batched) or 0.0) / 2 if whole and batched.total else whole
 

@@ -243,7 +243,7 @@ def _show(found: Comparison, judges: Sequence[Judged], name: str | None, *, full
         say(f"{number} {judge.name}: {judge.describe()}", "bold")
     if not judges:
         say(f"People: {found.human}", "bold")
-    for text in found.notes:
+    for text in dict.fromkeys((*found.notes, *(text for one in found.human_agreement for text in one.notes))):
         note(text)
     for table in made:
         show_table(table)

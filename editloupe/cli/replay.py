@@ -14,7 +14,7 @@ import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
 from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
-from editloupe.cli.output import Form, note, print_json, say, show_tables, status, warn
+from editloupe.cli.output import Form, many, note, print_json, say, show_tables, status, warn
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
@@ -197,7 +197,7 @@ def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how:
         say(found.models, "bold yellow" if found.model_changed else "")
     counts = Counter(one.verdict for one in done)
     verdicts = ", ".join(f"{n} {_WORDS[verdict]}" for verdict, n in counts.items())
-    say(f"\nReplayed {len(done)} tasks of {store.folder} ({how}): {verdicts}.")
+    say(f"\nReplayed {many(len(done), 'task')} of {store.folder} ({how}): {verdicts}.")
 
 
 def _tools_table(done: Sequence[Replayed]) -> Table:

@@ -38,11 +38,11 @@ def verify(
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             say(f"not checkable: {part.name}: {names[0]}{more}: {why}")
     left = any(part.unchecked for part in parts)
-    unchanged = "Nothing that can be checked was changed." if left else "Nothing was changed."
+    unchanged = "All that can be checked is as recorded." if left else "All is as recorded."
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
     if unnamed:
         what = f"{many(len(unnamed), 'picture')} that nothing names, {sum(unnamed.values()):,} bytes"
-        kept = "kept while something is wrong" if wrong else "--prune deletes them"
+        kept = "kept while something is wrong" if wrong else "--prune deletes what nothing names"
         say(f"Deleted {what}." if pruned else f"{what}; {kept}.")
     return code
 

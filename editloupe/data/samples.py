@@ -33,7 +33,7 @@ OWN: Final = (GENERAL, "pairs", "datasets")
 _USUAL_LAYOUTS: Final = """Most people have one of these two:
   a table (.jsonl, .csv or .parquet) with the columns source, edited and instruction, beside the images that it names
   source/cat.png and edited/cat.png, with instructions.csv that has the columns name and instruction
-Say other column names with --columns source=COLUMN,edited=COLUMN,instruction=COLUMN."""
+Say other column names with --columns source=COLUMN,edited=COLUMN,instruction=COLUMN, or --set columns=…."""
 
 
 def formats() -> tuple[str, ...]:

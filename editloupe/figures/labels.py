@@ -68,7 +68,7 @@ def find_roles(
             roles[role] = found
     if needed not in roles:
         raise ConfigError(
-            f"{table.file}: no column names the {needed}; expected one of {', '.join(known[needed])}, "
+            f"{table.file}: no column names the {needed}; expected one of {', '.join(known[needed])}; "
             f"found {', '.join(table.columns)}; or say which: {option} {needed}=COLUMN"
         )
     return roles, named

@@ -108,6 +108,8 @@ class RunBatches:
         """Question → "open", "live", or the half of a rejected file that it goes into."""
         self._answers: dict[str, tuple[Batch, int, int]] = {}
         """Question → its batch, and where its answer stands in the file of answers."""
+        self._fresh: set[int] = set()
+        """Batches whose answers came at this visit."""
         self._spools: list[_Spool] = []
         self._parked: set[str] = set()
         self.remarks: list[str] = []
@@ -156,10 +158,23 @@ class RunBatches:
             if batch.backend in self._doors:
                 backend, door = self._doors[batch.backend]
                 backend.leave_off(frozenset(batch.left_off))
-                fresh = batch.state in ("sending", "open") and batch.offline == self.offline
-                if fresh:
+                underway = batch.state in ("sending", "open")
+                fresh = underway and batch.offline == self.offline
+                if underway and not fresh:
+                    self._elsewhere(batch)
+                lost = batch.state == "ended" and batch.id is not None and not self._answers_of(batch).exists()
+                # A folder may have got more answers since.
+                more = batch.state == "ended" and batch.id is not None and batch.offline and self.offline
+                if fresh or (lost and batch.offline == self.offline) or more:
                     self._look(batch, door)
                 self._settle(batch, door, fresh=fresh)
+
+    def _elsewhere(self, batch: Batch) -> None:
+        ways = "--set batch_answers=DIR reads them" if batch.offline else "leave batch_file and batch_answers out"
+        record = self._folder / f"{batch.number}.json"
+        self.remarks.append(
+            f"{len(batch.ids):,} questions wait for the answers to {batch.id}: {ways}. To send them anew, delete {record}."
+        )
 
     def _check_answers(self) -> None:
         for _, door in self._doors.values():
@@ -179,11 +194,30 @@ class RunBatches:
         if batch.id is None:
             batch.state, batch.words = "ended", "was not sent"
         else:
-            state = door.state(batch.id, batch.ids)
-            batch.state, batch.words = state.kind, state.words
-            if state.kind == "ended":
+            try:
+                state = door.state(batch.id, batch.ids)
+            except BackendError as error:
+                if error.status not in (404, 410):
+                    raise
+                raise DataError(
+                    f"batch {batch.id}, or its file of answers, is not known there: {error}. Give the key of the account "
+                    f"that sent it; if it was deleted, delete {self._folder / f'{batch.number}.json'}: its questions are "
+                    "sent, and paid for, again"
+                ) from error
+            if batch.offline and batch.state == "ended" and state.kind != "ended":
+                return
+            # Halves once more, or as they are when others are done: at full price nothing that is merely too much now.
+            later = state.full and batch.half_of
+            batch.state, batch.words = "ended" if later else state.kind, state.words
+            if batch.state == "ended":
+                answers, path = state.answers, self._answers_of(batch)
                 with files.writing(self._run):
-                    files.write_whole(self._answers_of(batch), state.answers, below=self._run)
+                    if batch.offline and path.exists():
+                        answers = b"".join(dict.fromkeys((files.read_bytes(path) + answers).splitlines(keepends=True)))
+                    with files.whole(path, below=self._run) as file:
+                        file.write(answers)
+                        file.flush()
+                        os.fsync(file.fileno())
         self._write(batch)
 
     def _settle(self, batch: Batch, door: Batches, *, fresh: bool) -> None:
@@ -203,6 +237,8 @@ class RunBatches:
 
     def _read_answers(self, batch: Batch, door: Batches, *, fresh: bool) -> None:
         own, answered = set(batch.ids), set()
+        if fresh:
+            self._fresh.add(batch.number)
         for start, length, answer in _answers_in(self._answers_of(batch), door):
             # A failure is told at the visit at which it came; at a later one the question is asked anew, as live.
             if answer.id in own and (answer.good or (fresh and answer.status and answer.id not in answered)):
@@ -237,6 +273,10 @@ class RunBatches:
         with files.open_plain(self._answers_of(batch)) as file:
             file.seek(start)
             return batch, self._doors[backend][1].answer(file.read(length))
+
+    def is_fresh(self, batch: Batch) -> bool:
+        """Return whether the answers of a batch came at this visit."""
+        return batch.number in self._fresh
 
     def asks_live(self, request: Request, id_: str) -> bool:
         """Return whether a question is beyond the waves, or its file was rejected twice."""
@@ -307,6 +347,8 @@ class RunBatches:
         except BackendError as error:
             if error.status == TOO_LARGE:
                 batch.state, batch.words = "rejected", str(error)
+                then = "asked live" if batch.half_of else "sent once more, in halves"
+                self.remarks.append(f"Batch {batch.number} was rejected ({error}): its questions are {then}.")
             elif error.retryable:
                 # It may have come through: the next visit looks for it.
                 self.remarks.append(
@@ -347,7 +389,13 @@ class Batched:
         """Return the answer of a batch. Raises Parked where there is none yet, and as the backend does."""
         id_ = question_id(self.uri, request)
         found = self._batches.answer(self.uri, id_)
-        reply = None if found is None else self._backend.reply_of(request, found[1])
+        try:
+            reply = None if found is None else self._backend.reply_of(request, found[1], frozenset(found[0].left_off))
+        except BackendError:
+            # As a line that failed: told at the visit at which it came, and asked anew at a later one.
+            if found is not None and self._batches.is_fresh(found[0]):
+                raise
+            reply = None
         if found is not None and reply is not None:
             return self._recorded(reply, found[0])
         if self._batches.asks_live(request, id_):

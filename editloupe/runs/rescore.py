@@ -88,7 +88,7 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
             now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
             yield Rescored(before=finding, now=now if spec is None else _read(store.folder, now, spec))
         except (TraceError, *MALFORMED) as error:
-            yield Rescored(before=finding, now=None, reason=f"it cannot be re-scored: {error}")
+            yield Rescored(before=finding, now=None, reason=str(error))
 
 
 def judges_with(store: RunStore, protocol: EvalProtocol) -> dict[str, JudgeEntry]:

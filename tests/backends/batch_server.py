@@ -68,6 +68,7 @@ class BatchServer(LoopbackServer):
         self.refusals: list[str] = []
         self.received = 0
         self.reject: Callable[[int], bool] = lambda number: False
+        self.reject_code = "invalid_file"
         self.takes_batches = True
 
     @property
@@ -201,7 +202,7 @@ class _OpenAI(_Handler):
         status = {"open": "in_progress", "rejected": "failed"}.get(batch["state"], batch["state"])
         wrong = {
             "object": "list",
-            "data": [{"code": "invalid_file", "message": batch["wrong"], "line": None, "param": None}],
+            "data": [{"code": self.house.reject_code, "message": batch["wrong"], "line": None, "param": None}],
         }
         return {
             "id": batch["id"],

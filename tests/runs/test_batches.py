@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from editloupe.agent.graph import shared_graph
 from editloupe.backends.batch import openai as dialect_of_openai
 from editloupe.backends.batch.base import InBatches, Limits
 from editloupe.backends.prices import ModelPrice, Prices
+from editloupe.chat import Usage
 from editloupe.errors import ConfigError, DataError
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.batches import RunBatches
@@ -172,6 +174,67 @@ def test_a_rejected_file_is_halved_once_and_then_asked_live(serve, edits, tmp_pa
     sizes = [len(server.lines(batch["file"])) for batch in server.batches.values()]
     assert sizes[0] == 9 and sorted(sizes[1:]) == [4, 5] and len(server.live) == 1 + sizes[2]
     assert {f.status for f in RunStore.read(out).findings.values()} == {"ok"}
+
+
+def test_a_full_queue_is_waited_for_and_never_asked_live(serve, edits, tmp_path: Path):
+    server, folder, out = serve("openai"), edits(5), tmp_path / "out"
+    server.reject, server.reject_code = lambda number: True, "token_limit_exceeded"
+    for _ in range(3):
+        assert judge(server, folder, out).waiting == 9 and len(server.live) == 1
+    server.reject = lambda number: False
+    judge(server, folder, out)
+    server.finish()
+    assert judge(server, folder, out).waiting == 0 and len(server.live) == 1
+
+
+def test_a_line_without_a_reply_is_told_once_and_asked_anew(serve, edits, tmp_path: Path):
+    server, folder, out = serve("openai"), edits(3), tmp_path / "out"
+    server.says = lambda body: (200, {"error": {"message": "x", "code": 502}}) if server.batches else openai_says(body)
+    judge(server, folder, out, criteria=("if",))
+    server.finish()
+    server.says = openai_says
+    told = judge(server, folder, out, criteria=("if",))
+    assert [f.status for f in told.findings].count("backend_failed") == 2
+    judge(server, folder, out, criteria=("if",))
+    server.finish()
+    judge(server, folder, out, criteria=("if",))
+    assert {f.status for f in RunStore.read(out).findings.values()} == {"ok"}
+
+
+def test_a_parameter_that_lines_refuse_is_left_off_for_all_of_them(serve, edits, tmp_path: Path):
+    refusal = {"message": "Unsupported parameter: 'seed'", "type": "invalid_request_error", "param": "seed"}
+    refused = {"error": {**refusal, "code": "unsupported_parameter"}}
+    server, folder, out = serve("openai"), edits(3), tmp_path / "out"
+    server.says = lambda body: (400, refused) if server.batches and "seed" in body else openai_says(body)
+    judge(server, folder, out)
+    server.finish()
+    assert judge(server, folder, out).waiting == 5
+    server.finish()
+    assert judge(server, folder, out).waiting == 0
+    assert {f.status for f in RunStore.read(out).findings.values()} == {"ok"}
+
+
+def test_cached_tokens_of_a_batch_cost_half_of_what_they_cost_live():
+    prices = Prices(by_name={"m": ModelPrice(input=2, output=8, cached_input=0.5)})
+    live = Usage(input_tokens=1_000_000, output_tokens=0, cached_tokens=1_000_000)
+    assert prices.of_uri("openai/m", live) == pytest.approx(0.5)
+    batched = replace(live, batch_input_tokens=1_000_000)
+    assert prices.of_uri("openai/m", batched) == pytest.approx(0.25)
+
+
+def test_answers_that_come_later_are_read_and_a_folder_that_is_not_there_is_named(edits, tmp_path: Path):
+    folder, out, asked, given = edits(3), tmp_path / "out", tmp_path / "q", tmp_path / "a"
+    vllm = {"backend": "vllm/tiny?base_url=http://127.0.0.1:9/v1"}
+    assert judge(None, folder, out, **vllm, batch_file=asked).waiting == 6
+    with pytest.raises(DataError, match="is no folder"):
+        judge(None, folder, out, **vllm, batch_answers=tmp_path / "typo")
+    run_batch(asked, given, openai_says)
+    (file,) = given.glob("*.jsonl")
+    whole = file.read_bytes()
+    file.write_bytes(b"".join(whole.splitlines(keepends=True)[:3]))
+    assert judge(None, folder, out, **vllm, batch_answers=given).waiting == 3
+    file.write_bytes(whole)
+    assert judge(None, folder, out, **vllm, batch_answers=given).waiting == 0
 
 
 def test_a_line_fails_as_a_live_call_and_is_asked_again(serve, edits, tmp_path: Path):

@@ -232,7 +232,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
     code, out, err = editloupe("verify", run)
-    assert (code, err) == (0, "") and "Nothing was changed." in out
+    assert (code, err) == (0, "") and "All is as recorded." in out
     code, out, _ = editloupe("verify", run, "--format", "json")
     found = json.loads(out)
     assert (code, found["exit"], found["wrong"]) == (0, 0, 0)
@@ -262,7 +262,7 @@ def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Pr
     (trace(run, 1).parent / f"{'a' * 64}.0.jsonl").write_text('{"kind": "hea')
     trace(run, 1).unlink()
     code, out, _ = editloupe("verify", run)
-    assert code == 0 and "Nothing that can be checked was changed." in out
+    assert code == 0 and "All that can be checked is as recorded." in out
     assert "not checkable: findings.jsonl: s01 (instruction_following): its trace is not there" in out
     assert "it has not begun" in out
 
@@ -274,7 +274,9 @@ def test_a_picture_that_nothing_names_is_listed_and_prune_deletes_it_alone(run: 
     lost.parent.mkdir(exist_ok=True)
     lost.write_bytes(b"1234")
     code, out, _ = editloupe("verify", run)
-    assert code == 0 and "1 picture that nothing names, 4 bytes; --prune deletes them." in out and lost.exists()
+    assert (
+        code == 0 and "1 picture that nothing names, 4 bytes; --prune deletes what nothing names." in out and lost.exists()
+    )
     foreign.write_bytes(b"1234")
     code, out, _ = editloupe("verify", run, "--prune")
     assert code == 1 and "kept while something is wrong" in out and lost.exists()

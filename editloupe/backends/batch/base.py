@@ -70,6 +70,8 @@ class BatchState:
     """The provider's name of it, and its reason."""
     answers: bytes = b""
     """The lines of answers, once it has ended."""
+    full: bool = False
+    """Rejected since too much is under way: the file is good, and may be taken later."""
 
 
 class Batches(Protocol):
@@ -150,13 +152,14 @@ class InBatches(Remote):
         asked = boxes.outgoing(request, self.traits.boxes, sizes)
         return self._body(asked, images, self._refused | self._unable, picture)
 
-    def reply_of(self, request: Request, answer: BatchAnswer) -> Reply | None:
+    def reply_of(self, request: Request, answer: BatchAnswer, left_off: frozenset[str] = frozenset()) -> Reply | None:
         """Return the reply that an answer holds. Raises BackendError as a live call does.
 
+        left_off: what it was asked without.
         None where it refuses a parameter: the question is to be asked again, without it.
         """
         sizes = boxes.sizes_of(request, self.traits.image_policy)
-        refused = self._refused | self._unable
+        refused = left_off | self._unable
         try:
             reply = self._read(boxes.outgoing(request, self.traits.boxes, sizes), refused, answer.status, answer.body)
         except ParameterRefused as refusal:

@@ -22,8 +22,6 @@ _KEPT_S: Final = 48 * 3600.0
 """How long an uploaded file is kept."""
 _NEEDED_S: Final = 24 * 3600.0
 """How long a batch may need it: an image is uploaded again if less is left."""
-_EARLIER_S: Final = 3600.0
-"""How far the provider's clock may differ from ours."""
 _HTTP: Final = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 13: 500, 14: 503, 16: 401}
 """Codes of google.rpc → HTTP. Those of a call that was cancelled (1) or came too late (4) are none: it is asked again."""
 _ENDED: Final = ("SUCCEEDED", "EXPIRED", "CANCELLED")
@@ -98,11 +96,10 @@ class GoogleBatches:
         return self._backend.called(lambda: self._found(token, since))
 
     def _found(self, token: str, since: float) -> str | None:
+        # All pages: the API promises no order.
         for job in self._client.batches.list(config={"page_size": 100}):
             if job.display_name == token:
                 return str(job.name)
-            if job.create_time is not None and job.create_time.timestamp() < since - _EARLIER_S:
-                break
         return None
 
     def state(self, id: str, questions: Sequence[str]) -> BatchState:
@@ -110,7 +107,8 @@ class GoogleBatches:
         name = "" if job.state is None else str(job.state.value).removeprefix("JOB_STATE_")
         words = one_line(f"{name.lower()} {(job.error and job.error.message) or ''}")
         if name == "FAILED":
-            return BatchState(kind="rejected", words=words)
+            exhausted = 8
+            return BatchState(kind="rejected", words=words, full=bool(job.error and job.error.code == exhausted))
         if not name.endswith(_ENDED):
             return BatchState(kind="open", words=words)
         file = job.dest.file_name if job.dest is not None else None

@@ -95,9 +95,13 @@ class OpenAIBatches(Lines):
         errors = (batch.errors.data if batch.errors else None) or []
         words = one_line("; ".join([batch.status, *(f"{e.code}: {e.message}" for e in errors)]))
         if batch.status == "failed":
-            return BatchState(kind="rejected", words=words)
+            full = any(error.code == "token_limit_exceeded" for error in errors)
+            return BatchState(kind="rejected", words=words, full=full)
         if batch.status not in ("completed", "expired", "cancelled"):
             return BatchState(kind="open", words=words)
+        if not batch.output_file_id and batch.request_counts and batch.request_counts.completed:
+            # It tells of answers, and not yet where they are: to end here would pay for them twice.
+            return BatchState(kind="open", words=f"{words}, without a file of answers")
         names = [name for name in (batch.output_file_id, batch.error_file_id) if name]
         return BatchState(kind="ended", words=words, answers=b"".join(map(self._file, names)))
 
@@ -115,6 +119,8 @@ class RunBatchFiles(Lines):
         super().__init__(backend)
         self._write, self._read = write, read
         self._answers: dict[str, tuple[BatchAnswer, bytes, str]] = {}
+        if read is not None and not read.is_dir():
+            raise ValueError(f"{read} is no folder")
         for path in sorted(read.glob("*.jsonl")) if read is not None else ():
             for number, line in enumerate(path.read_bytes().splitlines(), start=1):
                 if line.strip():
