@@ -8,7 +8,7 @@ becomes a finding with a status; a failure never becomes a number.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +22,7 @@ from editloupe.answers import Answer, answer_from_json
 from editloupe.data.images import RGB
 from editloupe.errors import BackendError, ConfigError, MeasureError, ModelAbsent, PhraseError, ToolError
 from editloupe.findings import FAILURES, JudgeKind, JudgeSpec
-from editloupe.values import Json
+from editloupe.values import Box, Json
 
 
 class Args(BaseModel):
@@ -142,6 +142,18 @@ def only(images: Mapping[str, RGB]) -> RGB:
         raise MeasureError(f"expected one image, found {len(images)}", status="input_error")
     (rgb,) = images.values()
     return rgb
+
+
+def clipped(boxes: Iterable[Sequence[float]], rgb: RGB, what: str) -> list[Box]:
+    """Return boxes [x0, y0, x1, y1] in px, each cut off at an image's sides.
+
+    what: names one in the message.   Raises MeasureError for one that lies outside.
+    """
+    height, width = rgb.shape[:2]
+    try:
+        return [Box(*box).clipped(width=width, height=height) for box in boxes]
+    except ValueError as error:
+        raise MeasureError(f"{what} lies outside the image: {error}", status="input_error") from error
 
 
 def run_measure(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], models: Models | None = None) -> Answer:

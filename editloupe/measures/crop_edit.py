@@ -66,12 +66,8 @@ class CropEdit(base.BaseMeasure):
         Raises ModelAbsent without an editor.
         """
         rgb = base.only(images)
-        height, width = rgb.shape[:2]
-        try:
-            boxes = [Box(*box).clipped(width=width, height=height) for box in args.boxes]
-        except ValueError as error:
-            raise MeasureError(f"the target lies outside the image: {error}", status="input_error") from error
-        region = expand(reduce(Box.union, boxes), width=width, height=height)
+        boxes = base.clipped(args.boxes, rgb, "the target")
+        region = expand(reduce(Box.union, boxes), width=rgb.shape[1], height=rgb.shape[0])
         before = render.crop(rgb, region)
         editor = models.get("edit")
         facts: dict[str, Json] = {"crop": list(region), "editor": editor.version}

@@ -11,7 +11,6 @@ from pydantic import Field
 from editloupe import models as installed
 from editloupe.answers import Boxes, Confidence, Record
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import MeasureError
 from editloupe.measures import base
 from editloupe.models.detect.search import MAX_PHRASE, cleaned, search
 from editloupe.values import Box, Json
@@ -118,11 +117,7 @@ class SegmentationMeasure(base.BaseMeasure):
         Raises ModelAbsent without a segmenter.
         """
         rgb = base.only(images)
-        height, width = rgb.shape[:2]
-        try:
-            boxes = [Box(*box).clipped(width=width, height=height) for box in args.boxes]
-        except ValueError as error:
-            raise MeasureError(f"a box lies outside the image: {error}", status="input_error") from error
+        boxes = base.clipped(args.boxes, rgb, "a box")
         segmenter = models.get("segment")
         parts = segmenter(rgb, boxes)
         mask = np.logical_or.reduce([part.mask for part in parts])
