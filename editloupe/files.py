@@ -160,10 +160,16 @@ def whole(path: Path, *, below: Path | None = None) -> Iterator[BinaryIO]:
             raise
 
 
-def write_whole(path: Path, data: bytes, *, below: Path | None = None) -> Path:
-    """Write a file whole or not at all, as `whole` does, and return its path. Raises OSError."""
+def write_whole(path: Path, data: bytes, *, below: Path | None = None, synced: bool = False) -> Path:
+    """Write a file whole or not at all, as `whole` does, and return its path. Raises OSError.
+
+    synced: whether its content is on the disk, power cut or not, before the file takes its name.
+    """
     with whole(path, below=below) as file:
         file.write(data)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
     return path
 
 

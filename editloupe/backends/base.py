@@ -105,13 +105,16 @@ def checked_lmm(value: object) -> LMM:
     return lmm
 
 
-def checked_reply(value: object, uri: str) -> Reply:
-    """Return what a backend answered. Raises Rejected, for all requests, if it is no Reply with a text."""
+def checked_reply(value: object, uri: str, *, by: str = "complete(request, images)") -> Reply:
+    """Return what a backend answered. Raises Rejected, for all requests, if it is no Reply with a text.
+
+    by: what returned it, for the message.
+    """
     if isinstance(value, Reply) and isinstance(value.text, str):
         return value
     found = f"a Reply whose text is a {type(value.text).__name__}" if isinstance(value, Reply) else type(value).__name__
     expected = 'expected the reply\'s text in an editloupe.chat.Reply, such as Reply(text="…")'
-    raise Rejected(f"backend {uri}: complete(request, images) returned {found}; {expected}", for_all=True)
+    raise Rejected(f"backend {uri}: {by} returned {found}; {expected}", for_all=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from PIL import Image
 from editloupe.backends.base import LMM, Traits, checked_reply
 from editloupe.chat import ImagePart, Message, Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, Rejected
+from editloupe.errors import ConfigError
 from editloupe.values import Json, source_digest
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
@@ -38,11 +38,8 @@ class FunctionLMM:
         Raises Rejected for what is neither a text nor a `Reply`.
         """
         said: object = self._function([_message(message, images) for message in request.messages])
-        if not isinstance(said, str | Reply):
-            told = f"the function returned {type(said).__name__}; expected the reply's text"
-            raise Rejected(f"{self.uri}: {told}", for_all=True)
         if not isinstance(said, str):
-            return checked_reply(said, self.uri)
+            return checked_reply(said, self.uri, by="the function")
         asked = {**vars(request.sampling), "answer_schema": request.answer_schema}
         dropped: list[Json] = [name for name, value in asked.items() if value is not None]
         return Reply(text=said, model=self._name, sent={"model": self._name, "dropped": dropped})

@@ -124,8 +124,8 @@ class Remote(ABC):
         is to stop.
         """
         self._check_pictures(request, images)
-        sizes = boxes.sizes_of(request, self.traits.image_policy)
-        ask = self._ready(boxes.outgoing(request, self.traits.boxes, sizes), images)
+        outgoing, sizes = self._outgoing(request)
+        ask = self._ready(outgoing, images)
         with self._first.turn() as alone:
             if alone:
                 self._look()
@@ -136,6 +136,11 @@ class Remote(ABC):
                 final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
             )
         return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request, sizes)
+
+    def _outgoing(self, request: Request) -> tuple[Request, boxes.Sizes]:
+        """Return a request in the model's convention of boxes, and the sizes of its images as sent."""
+        sizes = boxes.sizes_of(request, self.traits.image_policy)
+        return boxes.outgoing(request, self.traits.boxes, sizes), sizes
 
     def _received(self, reply: Reply, request: Request, sizes: boxes.Sizes) -> Reply:
         """Return a reply in our own convention of boxes, and with where pictures of tools stood."""

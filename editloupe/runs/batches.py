@@ -6,7 +6,6 @@ by the token in it. `batches/N.answers.jsonl` holds the answers as they came.
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 import time
@@ -109,7 +108,7 @@ class RunBatches:
         self._answers: dict[str, tuple[Batch, int, int]] = {}
         """Question → its batch, and where its answer stands in the file of answers."""
         self._fresh: set[int] = set()
-        """Batches whose answers came at this visit."""
+        """Batches that were under way as this visit began: what came of them is told at it."""
         self._spools: list[_Spool] = []
         self._parked: set[str] = set()
         self.remarks: list[str] = []
@@ -158,16 +157,17 @@ class RunBatches:
             if batch.backend in self._doors:
                 backend, door = self._doors[batch.backend]
                 backend.leave_off(frozenset(batch.left_off))
-                underway = batch.state in ("sending", "open")
-                fresh = underway and batch.offline == self.offline
-                if underway and not fresh:
+                underway, ours = batch.state in ("sending", "open"), batch.offline == self.offline
+                if underway and ours:
+                    self._fresh.add(batch.number)
+                elif underway:
                     self._elsewhere(batch)
-                lost = batch.state == "ended" and batch.id is not None and not self._answers_of(batch).exists()
-                # A folder may have got more answers since.
-                more = batch.state == "ended" and batch.id is not None and batch.offline and self.offline
-                if fresh or (lost and batch.offline == self.offline) or more:
+                # A folder may have got more answers since the first, and a file of answers may have been lost here.
+                again = batch.state == "ended" and batch.id is not None
+                again = again and (batch.offline or not self._answers_of(batch).exists())
+                if ours and (underway or again):
                     self._look(batch, door)
-                self._settle(batch, door, fresh=fresh)
+                self._settle(batch, door)
 
     def _elsewhere(self, batch: Batch) -> None:
         ways = "--set batch_answers=DIR reads them" if batch.offline else "leave batch_file and batch_answers out"
@@ -214,14 +214,11 @@ class RunBatches:
                 with files.writing(self._run):
                     if batch.offline and path.exists():
                         answers = b"".join(dict.fromkeys((files.read_bytes(path) + answers).splitlines(keepends=True)))
-                    with files.whole(path, below=self._run) as file:
-                        file.write(answers)
-                        file.flush()
-                        os.fsync(file.fileno())
+                    files.write_whole(path, answers, below=self._run, synced=True)
         self._write(batch)
 
-    def _settle(self, batch: Batch, door: Batches, *, fresh: bool) -> None:
-        """Say of each question of a batch what is to be done.   fresh: whether its answers came at this visit."""
+    def _settle(self, batch: Batch, door: Batches) -> None:
+        """Say of each question of a batch what is to be done."""
         for id_ in batch.ids:
             self._fate.pop(id_, None)
         if batch.state in ("open", "sending"):
@@ -229,16 +226,17 @@ class RunBatches:
         elif batch.state == "rejected":
             halves = [f"{batch.number}.{2 * n // len(batch.ids)}" for n in range(len(batch.ids))]
             self._fate.update(zip(batch.ids, ["live"] * len(halves) if batch.half_of else halves, strict=True))
-            then = "asked live" if batch.half_of else "sent once more, in halves"
-            if fresh:
-                self.remarks.append(f"Batch {batch.id} was rejected ({batch.words}): its questions are {then}.")
+            if self.is_fresh(batch):
+                self._tell_rejected(batch)
         elif batch.id is not None:
-            self._read_answers(batch, door, fresh=fresh)
+            self._read_answers(batch, door)
 
-    def _read_answers(self, batch: Batch, door: Batches, *, fresh: bool) -> None:
-        own, answered = set(batch.ids), set()
-        if fresh:
-            self._fresh.add(batch.number)
+    def _tell_rejected(self, batch: Batch) -> None:
+        then = "asked live" if batch.half_of else "sent once more, in halves"
+        self.remarks.append(f"Batch {batch.id or batch.number} was rejected ({batch.words}): its questions are {then}.")
+
+    def _read_answers(self, batch: Batch, door: Batches) -> None:
+        own, answered, fresh = set(batch.ids), set(), self.is_fresh(batch)
         for start, length, answer in _answers_in(self._answers_of(batch), door):
             # A failure is told at the visit at which it came; at a later one the question is asked anew, as live.
             if answer.id in own and (answer.good or (fresh and answer.status and answer.id not in answered)):
@@ -253,10 +251,9 @@ class RunBatches:
         return self._folder / f"{batch.number}.answers.jsonl"
 
     def _write(self, batch: Batch) -> None:
-        with files.writing(self._run), files.whole(self._folder / f"{batch.number}.json", below=self._run) as file:
-            file.write(compact_bytes(asdict(batch)))
-            file.flush()
-            os.fsync(file.fileno())
+        with files.writing(self._run):
+            data = compact_bytes(asdict(batch))
+            files.write_whole(self._folder / f"{batch.number}.json", data, below=self._run, synced=True)
 
     # For the backends
 
@@ -275,7 +272,7 @@ class RunBatches:
             return batch, self._doors[backend][1].answer(file.read(length))
 
     def is_fresh(self, batch: Batch) -> bool:
-        """Return whether the answers of a batch came at this visit."""
+        """Return whether a batch was under way as this visit began, so that its answers came at it."""
         return batch.number in self._fresh
 
     def asks_live(self, request: Request, id_: str) -> bool:
@@ -347,8 +344,7 @@ class RunBatches:
         except BackendError as error:
             if error.status == TOO_LARGE:
                 batch.state, batch.words = "rejected", str(error)
-                then = "asked live" if batch.half_of else "sent once more, in halves"
-                self.remarks.append(f"Batch {batch.number} was rejected ({error}): its questions are {then}.")
+                self._tell_rejected(batch)
             elif error.retryable:
                 # It may have come through: the next visit looks for it.
                 self.remarks.append(

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
-from editloupe.backends import boxes, retry
+from editloupe.backends import retry
 from editloupe.backends.limits import limit_of
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import unhurried
@@ -109,9 +109,6 @@ def question_id(backend: str, request: Request) -> str:
 class InBatches(Remote):
     """A backend that has batches."""
 
-    half_price = True
-    """Whether an answer of a batch costs half."""
-
     @abstractmethod
     def batches(self, folder: Path) -> Batches:
         """Return its batch endpoint. Raises ConfigError where there is none.
@@ -148,20 +145,19 @@ class InBatches(Remote):
         picture: returns what stands for an image, where it is not sent in line.
         """
         self._check_pictures(request, images)
-        sizes = boxes.sizes_of(request, self.traits.image_policy)
-        asked = boxes.outgoing(request, self.traits.boxes, sizes)
+        asked, _ = self._outgoing(request)
         return self._body(asked, images, self._refused | self._unable, picture)
 
     def reply_of(self, request: Request, answer: BatchAnswer, left_off: frozenset[str] = frozenset()) -> Reply | None:
         """Return the reply that an answer holds. Raises BackendError as a live call does.
 
-        left_off: what it was asked without.
         None where it refuses a parameter: the question is to be asked again, without it.
+        left_off: what it was asked without.
         """
-        sizes = boxes.sizes_of(request, self.traits.image_policy)
+        asked, sizes = self._outgoing(request)
         refused = left_off | self._unable
         try:
-            reply = self._read(boxes.outgoing(request, self.traits.boxes, sizes), refused, answer.status, answer.body)
+            reply = self._read(asked, refused, answer.status, answer.body)
         except ParameterRefused as refusal:
             self._remember(refusal.names)
             return None

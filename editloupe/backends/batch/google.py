@@ -107,8 +107,8 @@ class GoogleBatches:
         name = "" if job.state is None else str(job.state.value).removeprefix("JOB_STATE_")
         words = one_line(f"{name.lower()} {(job.error and job.error.message) or ''}")
         if name == "FAILED":
-            exhausted = 8
-            return BatchState(kind="rejected", words=words, full=bool(job.error and job.error.code == exhausted))
+            full = job.error is not None and _HTTP.get(job.error.code or 0) == 429
+            return BatchState(kind="rejected", words=words, full=full)
         if not name.endswith(_ENDED):
             return BatchState(kind="open", words=words)
         file = job.dest.file_name if job.dest is not None else None
