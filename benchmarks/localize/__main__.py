@@ -54,7 +54,7 @@ class Tally:
 
 
 def measure(
-    n: int, seed: int, names: Sequence[str], shared: Path | None, stages: Sequence[str] = ("",)
+    n: int, seed: int, names: Sequence[str], shared: Path | None, stages: Sequence[str]
 ) -> dict[str, dict[str, Tally]]:
     """Return the tallies of n pairs of each class without each of these stages; "" takes none out."""
     tallies = {stage: {name: Tally() for name in names} for stage in stages}

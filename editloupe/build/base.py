@@ -8,7 +8,6 @@ protocol asks what has to be asked, into a run, and the builder writes the set f
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,9 +105,9 @@ class Built(SetTold):
         """Return the counts as JSON. What enters a stage is what the one before let pass."""
         left, stages = self.read, list[Json]()
         for name, passes in self.passes.items():
-            lost: dict[str, Json] = {why: n for (at, why), n in sorted(self.lost.items()) if at == name}
-            out = left - sum(n for (at, _), n in self.lost.items() if at == name)
-            stages.append({"stage": name, "passes": passes, "in": left, "out": out, "left_out": lost})
+            lost = {why: n for (at, why), n in sorted(self.lost.items()) if at == name}
+            out = left - sum(lost.values())
+            stages.append({"stage": name, "passes": passes, "in": left, "out": out, "left_out": {**lost}})
             left = out
         return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
 
@@ -203,7 +202,7 @@ def need(models_: Models, kind: str, advice: str) -> Any:
 
 def counted(count: Mapping[str, int]) -> dict[str, Json]:
     """Return counts as JSON, in the order of their names."""
-    return dict(sorted(Counter(count).items()))
+    return dict(sorted(count.items()))
 
 
 def json_text(value: Json) -> bytes:

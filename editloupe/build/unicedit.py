@@ -122,7 +122,7 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
             finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
         lineage = _lineage(finding, store, sample.id, sample.editor)
         try:
-            restated, edited = _restated(sample, score, finding), _edited(sample, images, quality)
+            restated, edited = _restated(score, finding), _edited(sample, images, quality)
             same = sample.source.sha256, edited.sha256, " ".join(restated.casefold().split())
             if (earlier := first.setdefault(same, key)) != key:
                 raise LeftOut("duplicate", f"the same as {earlier!r}", at="distinct")
@@ -134,7 +134,7 @@ def curate(store: RunStore, quality: QualityFilter | None = None) -> Curated:
     return Curated(folder=store.folder, triplets=tuple(triplets), left_out=tuple(left_out))
 
 
-def _restated(sample: Sample, score: Score | None, finding: Finding | None) -> str:
+def _restated(score: Score | None, finding: Finding | None) -> str:
     """Return what was really done, in the verifier's words. Raises LeftOut."""
     if score is None or score.value is None:
         why = NOT_JUDGED if score is None or score.missing is None else score.missing

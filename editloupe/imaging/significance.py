@@ -112,7 +112,7 @@ def unchanged(residual: Residual) -> NDArray[np.bool_]:
     height, width = shown.shape
     step = max(1, int(np.sqrt(shown.size / _SAMPLES)))
     places = _places(shown, step)
-    cell = _cells(places, _CELLS)
+    cell = _cells(places)
     out = np.zeros(len(cell), dtype=bool)
     counts = np.bincount(cell, minlength=_CELLS * _CELLS)
     for activity, floor, planes in (
@@ -249,10 +249,10 @@ def _at(values: NDArray[Number], places: NDArray[np.bool_], step: int) -> NDArra
     return grid.ravel() if places.all() else grid[places]
 
 
-def _cells(places: NDArray[np.bool_], cells: int) -> NDArray[np.intp]:
-    """Return in which of cells × cells cells, row by row, each of `places` lies."""
-    rows, columns = (np.arange(side) * cells // side for side in places.shape)
-    return np.asarray((rows[:, None] * cells + columns)[places], dtype=np.intp)
+def _cells(places: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return in which of `_CELLS` × `_CELLS` cells, row by row, each of `places` lies."""
+    rows, columns = (np.arange(side) * _CELLS // side for side in places.shape)
+    return np.asarray((rows[:, None] * _CELLS + columns)[places], dtype=np.intp)
 
 
 def _spread(sizes: NDArray[np.float32]) -> float:

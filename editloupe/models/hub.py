@@ -88,9 +88,9 @@ def saved_weights(folder: Path, identity: str | None, what: str, families: Colle
     return Weights(path=folder.resolve(), identity=identity or identity_of(folder), family=str(family))
 
 
-def identity_of(folder: Path) -> str:
+def identity_of(folder: Path, patterns: Collection[str] = _FILES) -> str:
     """Return a folder's name with a digest of the files that make the model."""
-    files = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
+    files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     return f"{folder.resolve().name} sha256:{digest_of(files)}"
 
 

@@ -17,7 +17,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.models.batching import fitting
 from editloupe.models.devices import Device, check_device, import_torch, open_device
-from editloupe.models.weights import digest_of
+from editloupe.models.hub import identity_of
 from editloupe.values import Json
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -140,8 +140,7 @@ def _found(where: str) -> tuple[Path, str]:
     if folder.is_dir():
         if not (folder / "model_index.json").is_file():
             raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
-        held = {file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}
-        return folder.resolve(), f"{folder.resolve().name} sha256:{digest_of(held)}"
+        return folder.resolve(), identity_of(folder, _FILES)
     from diffusers import DiffusionPipeline
 
     repository, _, revision = where.partition("@")

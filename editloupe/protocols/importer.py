@@ -104,9 +104,10 @@ class ResultFiles:
         groups: dict[GroupKey, ResultGroup] = {}
         for path, its in files:
             key = (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
-            group = groups.setdefault(key, self._group(key, base, outputs[key[0]]))
-            for entry in self.entries(path, its, group.refused):
-                self._add(entry, group)
+            if key not in groups:
+                groups[key] = self._group(key, base, outputs[key[0]])
+            for entry in self.entries(path, its, groups[key].refused):
+                self._add(entry, groups[key])
         if not any(group.found for group in groups.values()):
             why = next((one for group in groups.values() for one in group.refused), "the files are empty")
             raise DataError(f"{folder}: no entry is about a sample of {data}; name the data that was judged: {why}")

@@ -88,7 +88,8 @@ class DifferenceSet:
             return None
         left = [*making.faults, *worked.left_out]
         out.write(worked.written, left)
-        unusable = Counter(str(one["why"]) for one in left if one in making.faults or one["stage"] == "annotations")
+        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
+        unusable = Counter(str(one["why"]) for one in bad)
         counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
         for one in worked.made:
             counts.update(one.get("counts", {}))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from editloupe.answers import Choice, Record
-from editloupe.data.probes import KEY, NUISANCES, Probe, probe_of
+from editloupe.data.probes import KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
@@ -25,8 +25,6 @@ from editloupe.values import digest, sample_key
 
 if TYPE_CHECKING:
     import polars
-
-Band: TypeAlias = tuple[float, float]
 
 SMALL: Final = 0.003
 """Share of the image up to which a target is small."""
