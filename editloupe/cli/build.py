@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,7 +27,6 @@ from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, DataError, StorageError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
@@ -209,16 +209,14 @@ def _build(
     with _marked(out, marker):
         loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
     if run.limit is not None:
-        loaded = Loaded(**{**vars(loaded), "samples": loaded.samples[: run.limit]})
+        loaded = replace(loaded, samples=loaded.samples[: run.limit])
     if said is not None:
         loaded = builder.reviewed(loaded, said)  # type: ignore[attr-defined]
     if not as_json:
         for text in loaded.notes:
             note(text)
-    folder, what = (
-        out / training_set.RUN,
-        f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}",
-    )
+    folder = out / training_set.RUN
+    what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}"
     outcome = ask_first(setup, folder, what, as_json=as_json, loaded=loaded)
     code = exit_code(outcome, tolerated=run.fail_on_error)
     if outcome.interrupted or outcome.ledger.refused:

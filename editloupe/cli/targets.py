@@ -13,7 +13,7 @@ from editloupe import files, models
 from editloupe.build import targets as made
 from editloupe.build.targets import LIMITS, TargetTable, quantiles, under
 from editloupe.cli import options
-from editloupe.cli.judge import ask_first, default_out
+from editloupe.cli.judge import ask_first, data_name, default_out
 from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, note, print_json, say, table, write
 from editloupe.config import RunConfig
@@ -61,7 +61,7 @@ def targets(
     outcome = ask_first(
         setup, default_out(run), f"Finding the targets of {path}", as_json=format == "json", config=run.to_options()
     )
-    found = TargetTable.of(path.resolve().parent.name if path.is_file() else path.resolve().name, outcome)
+    found = TargetTable.of(data_name(path.resolve()), outcome)
     notes = list(_notes(found, setup, absent))
     if format == "json":
         print_json(found.to_json(notes=notes))

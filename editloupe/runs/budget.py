@@ -243,17 +243,9 @@ class Metered:
             try:
                 reply = checked_reply(self._backend.complete(request, images), self.uri)
             except BackendError as error:
-                self.refuse(error)
+                self._ledger.refuse(self._backend, error)
                 raise
-            self.count(request, reply)
+            if self.traits.live:
+                guess = estimate_usage(request, reply, self.traits) if lacking(self._backend, reply.usage) else Usage()
+                self._ledger.spend(self._backend, reply.usage, guess)
         return reply
-
-    def count(self, request: Request, reply: Reply) -> None:
-        """Take note of a reply."""
-        if self.traits.live:
-            guess = estimate_usage(request, reply, self.traits) if lacking(self._backend, reply.usage) else Usage()
-            self._ledger.spend(self._backend, reply.usage, guess)
-
-    def refuse(self, error: BackendError) -> None:
-        """Take note of a call that failed in all its attempts."""
-        self._ledger.refuse(self._backend, error)

@@ -140,7 +140,7 @@ class RunStore(RunContents):
         """Return run.json as it is with a visit."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
-        kept = {name: before[name] for name in ("repeats",) if name in before}
+        kept = {"repeats": before["repeats"]} if "repeats" in before else {}
         # A visit may ask for some of the metrics only.
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
