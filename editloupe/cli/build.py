@@ -134,7 +134,7 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
         with _marked(out, marker):
             outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
         code = exit_code(outcome, tolerated=run.fail_on_error)
-        if outcome.interrupted or outcome.ledger.refused:
+        if outcome.unfinished:
             return code
     else:
         _mark(out, marker)
@@ -219,7 +219,7 @@ def _build(
     what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}"
     outcome = ask_first(setup, folder, what, as_json=as_json, loaded=loaded)
     code = exit_code(outcome, tolerated=run.fail_on_error)
-    if outcome.interrupted or outcome.ledger.refused:
+    if outcome.unfinished:
         return code
     answered = Answered(
         identity=outcome.store.identity,

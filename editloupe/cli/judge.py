@@ -231,6 +231,8 @@ def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: An
     if outcome.interrupted:
         why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
         note(f"{why} before everything was asked. The same command continues.")
+    elif outcome.waiting:
+        note(judge_report.waiting_message(outcome))
     if not as_json and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
         say(judge_report.spent_message(outcome.ledger, setup.backend))
     return outcome

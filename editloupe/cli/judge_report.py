@@ -135,7 +135,7 @@ def _say_end(outcome: Outcome, folder: Path, judged: int) -> None:
     elif stopped := stopped_message(outcome):
         say(stopped)
     elif outcome.waiting:
-        say(f"{many(outcome.waiting, 'question')} wait for the answers of batches. The same command goes on (exit code 5).")
+        say(waiting_message(outcome))
     else:
         _say_failures(outcome, folder)
 
@@ -155,6 +155,12 @@ def stopped_message(outcome: Outcome) -> str:
     left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
     why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
     return f"{why}\n{left} left. Correct this; the same command then continues."
+
+
+def waiting_message(outcome: Outcome) -> str:
+    """Return how many questions batches have yet to answer."""
+    waits = "1 question waits" if outcome.waiting == 1 else f"{outcome.waiting:,} questions wait"
+    return f"{waits} for the answers of batches. The same command goes on (exit code 5)."
 
 
 def spent_message(ledger: Ledger, backend: LMM) -> str:

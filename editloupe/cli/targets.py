@@ -13,7 +13,7 @@ from editloupe import files, models
 from editloupe.build import targets as made
 from editloupe.build.targets import LIMITS, TargetTable, quantiles, under
 from editloupe.cli import options
-from editloupe.cli.judge import ask_first, data_name, default_out
+from editloupe.cli.judge import ask_first, data_name, default_out, exit_code
 from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, note, print_json, say, table, write
 from editloupe.config import RunConfig
@@ -71,8 +71,8 @@ def targets(
         _show(found, notes)
     if boxes is not None:
         _write(boxes, path, keys, found, outcome)
-    if outcome.interrupted:
-        return 5 if outcome.ledger.reason else 130
+    if outcome.interrupted or outcome.waiting:
+        return exit_code(outcome, tolerated=1)
     known = any(row.phrase is not None or row.box is not None for row in found.rows)
     return 0 if known and not outcome.ledger.refused else 1
 

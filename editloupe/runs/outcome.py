@@ -97,6 +97,11 @@ class Outcome:
         return keys >= set(self.store.samples) | set(self.store.rejected)
 
     @property
+    def unfinished(self) -> bool:
+        """Whether the run was ended, or batches have yet to answer: nothing can be made of it before it goes on."""
+        return self.interrupted or bool(self.ledger.refused) or self.waiting > 0
+
+    @property
     def unscored(self) -> dict[str, str]:
         """Sample key → what the protocol's `score` raised, of the samples that have no score for that reason."""
         return protocol_faults(self.scores)

@@ -176,6 +176,14 @@ def test_a_rejected_file_is_halved_once_and_then_asked_live(serve, edits, tmp_pa
     assert {f.status for f in RunStore.read(out).findings.values()} == {"ok"}
 
 
+def test_no_set_is_written_while_batches_have_yet_to_answer(editloupe, edits, tmp_path: Path):
+    words = ("build", "unicedit", edits(2), "--backend", "vllm/tiny?base_url=http://127.0.0.1:9/v1", "--out", "set")
+    code, _, told = editloupe(*words, "--set", "batch=true", "--set", "batch_file=questions")
+    assert code == 5 and "2 questions wait for the answers of batches" in told
+    assert {path.name for path in (tmp_path / "set").iterdir()} == {"build.json", "run"}
+    assert len(list((tmp_path / "questions").glob("*.jsonl"))) == 1
+
+
 def test_a_full_queue_is_waited_for_and_never_asked_live(serve, edits, tmp_path: Path):
     server, folder, out = serve("openai"), edits(5), tmp_path / "out"
     server.reject, server.reject_code = lambda number: True, "token_limit_exceeded"
