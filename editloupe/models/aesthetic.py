@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from editloupe.errors import ConfigError
 from editloupe.models.features.base import Vector
-from editloupe.models.weights import digest_of, load_tensors, weights_file
+from editloupe.models.opening import weights_file
+from editloupe.models.weights import digest_of, load_tensors
 
 
 class AestheticHead:

@@ -170,7 +170,7 @@ class Network(ABC, Generic[In, Out, L]):
         self._device, self._max_batch = device, max_batch
         self._loading = threading.Lock()
         self._loaded: L | None = None
-        self._batcher: Batcher[In, Out] = Batcher(self._run, name=name, key=key, max_batch=max_batch or gpu_batch)
+        self._batcher: Batcher[In, Out] = Batcher(self._fitted, name=name, key=key, max_batch=max_batch or gpu_batch)
 
     def prepare(self) -> None:
         """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
@@ -194,13 +194,18 @@ class Network(ABC, Generic[In, Out, L]):
                     self._batcher.max_batch = 1
             return self._loaded
 
+    def _fitted(self, items: list[In]) -> list[Out]:
+        loaded = self._ready()
+        with import_torch().inference_mode():
+            return fitting(lambda: self._run(loaded, items))
+
     @abstractmethod
     def _load(self, device: Device) -> L:
         """Load the network. Raises ConfigError."""
 
     @abstractmethod
-    def _run(self, items: list[In]) -> list[Out]:
-        """Run one batch. Raises MemoryError where it does not fit."""
+    def _run(self, loaded: L, items: list[In]) -> list[Out]:
+        """Run one batch, without gradients."""
 
 
 class SavedNetwork(Network[In, Out, L]):

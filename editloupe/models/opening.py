@@ -127,10 +127,8 @@ class Opener:
     def _default(self) -> Weights:
         folder = cached_folder(self.default, self.revision)
         if folder is None:
-            raise ModelAbsent(
-                f"it needs {self.need}, and {self.default} is not in the local Hugging Face cache; name a hub id or a "
-                f"folder by --set {self.option}=… or EDITLOUPE_{self.option.upper()}"
-            )
+            where = f"{self.default} is not in the local Hugging Face cache; name a hub id or a folder by"
+            raise ModelAbsent(f"it needs {self.need}, and {where} {_named_by(self.option)}")
         return saved_weights(folder, f"{self.default}@{self.revision[:12]}", self.name, self.families)
 
 
@@ -138,6 +136,22 @@ class Opener:
 def _made(model: str, weights: Weights, device: str) -> Any:
     module, _, name = model.partition(":")
     return getattr(import_module(f"editloupe.models.{module}"), name)(weights, device=device)
+
+
+def _named_by(option: str) -> str:
+    return f"--set {option}=… or EDITLOUPE_{option.upper()}"
+
+
+def weights_file(name: str | None, option: str, need: str) -> Path:
+    """Return the file of a model that has no default.   option: of the command line.   need: what is missing without.
+
+    Raises ModelAbsent where no file is named, MissingExtra without torch, ConfigError where the file cannot be had.
+    """
+    if name is None:
+        raise ModelAbsent(f"it needs {need}; name one by {_named_by(option)} (docs/measures.md)")
+    if find_spec("torch") is None:
+        raise MissingExtra(f"{option} {name!r}", "vision")
+    return find_file(name, option).resolve()
 
 
 DETECTOR: Final = Opener(

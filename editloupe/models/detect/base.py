@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -104,6 +104,19 @@ def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float
         if left[number]:
             left[number + 1 :] &= ~_same(corners[number], corners[number + 1 :], iou, inside)
     return tuple(found for found, is_left in zip(ordered, left, strict=True) if is_left)
+
+
+def in_image(rows: Iterable[tuple[Sequence[float], float, str]], size: tuple[int, int]) -> tuple[Detection, ...]:
+    """Return a network's corners in px, score and label of each box as detections inside the image, best first.
+
+    size: (height, width) of the image in px.
+    """
+    found = (
+        Detection(box=box, score=score, label=label)
+        for corners, score, label in rows
+        if (box := clean_box(corners, width=size[1], height=size[0])) is not None
+    )
+    return tuple(sorted(found, key=lambda d: (-d.score, *d.box)))
 
 
 def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | None:

@@ -49,7 +49,7 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
         model, info = transformers.GroundingDinoForObjectDetection.from_pretrained(
             None, config=config_of(original), state_dict=tensors, output_loading_info=True
         )
-    check_loaded(model, {**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
+    check_loaded({**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
     images, words = transformers.GroundingDinoImageProcessorPil(), transformers.BertTokenizerFast(str(vocabulary))
     return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
-from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
+from editloupe.models.batching import LoadedModel, SavedNetwork
+from editloupe.models.detect.base import FAMILIES, DetectionResult, in_image
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
@@ -46,46 +46,35 @@ class _ImageAndPhrase:
     mask: Any
     """The processor's pixel mask, without the batch's axis; None where it makes none."""
     phrase: str
-    width: int
-    """Of the image in px."""
-    height: int
-    """Of the image in px."""
-    box_threshold: float
-    text_threshold: float
+    size: tuple[int, int]
+    """(height, width) of the image in px."""
+    least: tuple[float, float]
+    """Scores of a box, and of a word that a box is said to match, 0 to 1."""
 
 
 class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
-    box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
-    text_threshold: least score of a word that a box is said to match, 0 to 1.
-    max_batch: most images in a batch, as Network has it.
+    box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.   max_batch: as Network has it.
     It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
     def __init__(
-        self,
-        weights: Weights,
-        *,
-        device: str = "auto",
-        box_threshold: float | None = None,
-        text_threshold: float = TEXT_THRESHOLD,
-        max_batch: int | None = None,
+        self, weights: Weights, *, device: str = "auto", box_threshold: float | None = None, max_batch: int | None = None
     ) -> None:
         self._owl = weights.family == "owlv2"
         self.threshold = box_threshold if box_threshold is not None else OWL_THRESHOLD if self._owl else BOX_THRESHOLD
-        self.text_threshold = text_threshold
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders. A batch is
         # read by one pair of thresholds.
         super().__init__(
             weights,
             FAMILIES[weights.family],
             device,
-            key=lambda item: (tuple(item.pixels.shape), item.box_threshold, item.text_threshold),
+            key=lambda item: (tuple(item.pixels.shape), item.least),
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
-        words = "" if self._owl else f", text {text_threshold:.2f}"
+        words = "" if self._owl else f", text {TEXT_THRESHOLD:.2f}"
         self.version += f", box {self.threshold:.2f}{words}"
 
     @property
@@ -95,12 +84,7 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
         return int(size.get("shortest_edge") or size.get("height"))
 
     def __call__(
-        self,
-        images: Sequence[RGB],
-        phrase: str,
-        *,
-        box_threshold: float | None = None,
-        text_threshold: float | None = None,
+        self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None
     ) -> list[DetectionResult]:
         loaded = self._ready()
         text = phrase if self._owl else f"{phrase}."
@@ -109,20 +93,17 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
             raise PhraseError(
                 f"the phrase has {tokens} tokens and {self.name} takes {loaded.max_tokens}; name the object in a few words"
             )
+        box, word = (self.threshold if box_threshold is None else box_threshold), text_threshold
+        least = box, TEXT_THRESHOLD if word is None else word
         # One by one, so that a GPU works on the first tiles while the next are being prepared.
-        thresholds = {
-            "box_threshold": self.threshold if box_threshold is None else box_threshold,
-            "text_threshold": self.text_threshold if text_threshold is None else text_threshold,
-        }
-        return self._batcher.map(self._item(loaded, rgb, text, **thresholds) for rgb in images)
+        return self._batcher.map(self._item(loaded, rgb, text, least) for rgb in images)
 
-    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, **thresholds: float) -> _ImageAndPhrase:
-        # Writable and contiguous, since pictures from the store are read-only.
+    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, least: tuple[float, float]) -> _ImageAndPhrase:
         height, width = rgb.shape[:2]
+        prepare = loaded.processor.image_processor
         try:
-            made = loaded.processor.image_processor(
-                images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
-            )
+            # A copy, writable and contiguous, since pictures from the store are read-only.
+            made = prepare(images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last")
         except ValueError as error:
             # Reduced to the network's longest side, its shorter one would be 0 px.
             raise ToolError(
@@ -130,11 +111,11 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
             ) from error
         mask = made["pixel_mask"][0] if "pixel_mask" in made else None
         return _ImageAndPhrase(
-            pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height, **thresholds
+            pixels=made["pixel_values"][0], mask=mask, phrase=phrase, size=(height, width), least=least
         )
 
-    def _run(self, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
-        torch, loaded = import_torch(), self._ready()
+    def _run(self, loaded: _Detector, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
+        torch, name = import_torch(), loaded.device.name
         padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
         texts = loaded.processor.tokenizer(
             [item.phrase for item in items], return_tensors="pt", return_offsets_mapping=True, **padding
@@ -143,24 +124,18 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
         inputs = {**texts, "pixel_values": torch.stack([item.pixels for item in items])}
         if items[0].mask is not None:
             inputs["pixel_mask"] = torch.stack([item.mask for item in items])
-        name, half = loaded.device.name, loaded.device.half
-
-        def forward() -> list[DetectionResult]:
-            placed = {key: value.to(name) for key, value in inputs.items()}
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                outputs = loaded.model(**placed)
-            # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
-            outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
-            return self._results(loaded, outputs, texts["input_ids"], offsets, items)
-
-        return fitting(forward)
+        with loaded.device.autocast():
+            outputs = loaded.model(**{key: value.to(name) for key, value in inputs.items()})
+        # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
+        outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
+        return self._results(loaded, outputs, texts["input_ids"], offsets, items)
 
     def _results(
         self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_ImageAndPhrase]
     ) -> list[DetectionResult]:
         process = loaded.processor.post_process_grounded_object_detection
-        least, least_of_words = items[0].box_threshold, items[0].text_threshold
-        options: dict[str, Any] = {"threshold": least, "target_sizes": [(i.height, i.width) for i in items]}
+        least, least_of_words = items[0].least
+        options: dict[str, Any] = {"threshold": least, "target_sizes": [item.size for item in items]}
         if self._owl:
             found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
         else:
@@ -173,18 +148,12 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
 
     def _result(self, found: Any, item: _ImageAndPhrase) -> DetectionResult:
         rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True)
-        detections = [
-            Detection(box=box, score=score, label=label)
-            for corners, score, label in rows
-            if (box := clean_box(corners, width=item.width, height=item.height)) is not None
-        ]
-        detections.sort(key=lambda d: (-d.score, *d.box))
         height, width = item.pixels.shape[-2:]
         if self._owl:
             # OWLv2 pads to a square on the right and below before it scales.
-            scale = width / max(item.width, item.height)
-            width, height = round(item.width * scale), round(item.height * scale)
-        return DetectionResult(detections=tuple(detections), width=width, height=height)
+            scale = width / max(item.size)
+            height, width = (round(side * scale) for side in item.size)
+        return DetectionResult(detections=in_image(rows, item.size), width=width, height=height)
 
     def _load(self, device: Device) -> _Detector:
         """Load the model. Every parameter is from the file. Raises ConfigError where that cannot be."""

@@ -15,7 +15,7 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Tokens, Vector
 from editloupe.models.hub import Weights
@@ -94,27 +94,22 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
             for one in found
         ]
 
-    def _run(self, items: list[_EncoderInput]) -> list[NDArray[np.float32]]:
-        torch, loaded = import_torch(), self._ready()
-        name, half = loaded.device.name, loaded.device.half
-        pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
+    def _run(self, loaded: _Encoder, items: list[_EncoderInput]) -> list[NDArray[np.float32]]:
+        torch, name = import_torch(), loaded.device.name
+        pixels = torch.from_numpy(np.stack([item.pixels for item in items])).to(name)
         given = [item.weights for item in items if item.weights is not None]
-
-        def forward() -> list[NDArray[np.float32]]:
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                vision = loaded.model.vision_model if self._clip else loaded.model
-                tokens = vision(pixel_values=pixels.to(name)).last_hidden_state
-                if items[0].tokens:
-                    return list(tokens.float().cpu().numpy())
-                found = tokens[:, 0]
-                if given:
-                    weights = torch.from_numpy(np.stack(given)).to(name)[..., None]
-                    found = (tokens[:, loaded.extra :].float() * weights).sum(1) / weights.sum(1)
-                if self._clip:
-                    found = loaded.model.visual_projection(vision.post_layernorm(found))
-            return list(found.float().cpu().numpy())
-
-        return fitting(forward)
+        with loaded.device.autocast():
+            vision = loaded.model.vision_model if self._clip else loaded.model
+            tokens = vision(pixel_values=pixels).last_hidden_state
+            if items[0].tokens:
+                return list(tokens.float().cpu().numpy())
+            found = tokens[:, 0]
+            if given:
+                weights = torch.from_numpy(np.stack(given)).to(name)[..., None]
+                found = (tokens[:, loaded.extra :].float() * weights).sum(1) / weights.sum(1)
+            if self._clip:
+                found = loaded.model.visual_projection(vision.post_layernorm(found))
+        return list(found.float().cpu().numpy())
 
     def _load(self, device: Device) -> _Encoder:
         from transformers import AutoModel, CLIPModel, CLIPVisionModelWithProjection
@@ -123,6 +118,7 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
         where = f"{FAMILIES[self.weights.family]} {str(self.weights.path)!r}"
         with reading(where):
             said, _ = ImageProcessingMixin.get_image_processor_dict(self.weights.path, local_files_only=True)
+            prepared = _prepared(said)
         vision = {"clip": CLIPModel, "clip_vision_model": CLIPVisionModelWithProjection}
         model = load_saved(vision.get(self.weights.family, AutoModel), self.weights.path, where)
         if self.weights.family == "clip":
@@ -130,13 +126,6 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
         model.eval().to(device.name)
         config = getattr(model.config, "vision_config", model.config)
         patch, registers = int(config.patch_size), int(getattr(config, "num_register_tokens", 0) or 0)
-        try:
-            prepared = _prepared(said)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{where}: preprocessor_config.json does not say how images are prepared "
-                f"({type(error).__name__}: {error}); fetch it again"
-            ) from error
         if prepared["side"] % patch:
             raise ConfigError(f"{where}: an input of {prepared['side']} px does not hold whole patches of {patch} px")
         return _Encoder(model=model, device=device, patch=patch, extra=1 + registers, **prepared)
@@ -147,8 +136,6 @@ class _Texts(LoadedModel):
     """transformers' text model with its projection, and what makes tokens of texts."""
 
     tokenizer: Any
-    most: int
-    """Tokens that it reads, the two at the ends included."""
 
 
 class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
@@ -168,25 +155,18 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
 
     def __call__(self, texts: Sequence[str]) -> list[Vector]:
         loaded = self._ready()
+        most = int(loaded.model.config.text_config.max_position_embeddings)
         tokens = [tuple(loaded.tokenizer(text)["input_ids"]) for text in texts]
         for text, ids in zip(texts, tokens, strict=True):
-            if len(ids) > loaded.most:
-                raise ToolError(
-                    f"the text {text[:80]!r} has {len(ids)} tokens, and CLIP reads at most {loaded.most}; shorten it"
-                )
+            if len(ids) > most:
+                raise ToolError(f"the text {text[:80]!r} has {len(ids)} tokens, and CLIP reads at most {most}; shorten it")
         return self._batcher.map(tokens)
 
-    def _run(self, items: list[tuple[int, ...]]) -> list[Vector]:
-        torch, loaded = import_torch(), self._ready()
-        name = loaded.device.name
-
-        def forward() -> list[Vector]:
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=loaded.device.half):
-                read = loaded.model.text_model(input_ids=torch.tensor(items).to(name))
-                found = loaded.model.text_projection(read.pooler_output)
-            return list(found.float().cpu().numpy())
-
-        return fitting(forward)
+    def _run(self, loaded: _Texts, items: list[tuple[int, ...]]) -> list[Vector]:
+        ids = import_torch().tensor(items).to(loaded.device.name)
+        with loaded.device.autocast():
+            found = loaded.model.text_projection(loaded.model.text_model(input_ids=ids).pooler_output)
+        return list(found.float().cpu().numpy())
 
     def _load(self, device: Device) -> _Texts:
         from transformers import AutoTokenizer, CLIPModel
@@ -196,9 +176,7 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
         # The class of the text part alone reads another size of the projection from the config.
         model = load_saved(CLIPModel, self.weights.path, self._where)
         del model.vision_model, model.visual_projection
-        model.eval().to(device.name)
-        most = int(model.config.text_config.max_position_embeddings)
-        return _Texts(model=model, device=device, tokenizer=tokenizer, most=most)
+        return _Texts(model=model.eval().to(device.name), device=device, tokenizer=tokenizer)
 
 
 def _prepared(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,30 +184,19 @@ def _prepared(said: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises KeyError, TypeError or ValueError for settings that are not a square input.
     """
-    size, crop = _sides(said["size"]), _sides(said["crop_size"]) if said.get("do_center_crop") else None
-    if crop is None and isinstance(size, int):
-        raise ValueError("expected a square input")
-    side = size if crop is None else crop
-    if not isinstance(side, tuple):
-        side = (side, side)
-    if side[0] != side[1] or side[0] < 1:
-        raise ValueError(f"expected a square input, found {side[0]}×{side[1]}")
+    from transformers.image_processing_utils import get_size_dict
+
+    size = get_size_dict(said["size"], default_to_square=False)
+    seen = get_size_dict(said["crop_size"]) if said.get("do_center_crop") else size
+    if not 1 <= seen["height"] == seen["width"]:
+        raise ValueError(f"expected a square input, found {seen['height']}×{seen['width']}")
     return {
-        "side": side[0],
-        "short": size if isinstance(size, int) else 0,
+        "side": int(seen["height"]),
+        "short": int(size.get("shortest_edge", 0)),
         "resample": int(said.get("resample", Image.Resampling.BICUBIC)),
         "mean": np.array(said["image_mean"], dtype=np.float32).reshape(3),
         "std": np.array(said["image_std"], dtype=np.float32).reshape(3),
     }
-
-
-def _sides(size: Any) -> int | tuple[int, int]:
-    """Return the shorter side, or (height, width), of a size in a processor's settings."""
-    if isinstance(size, int):
-        return size
-    if "shortest_edge" in size:
-        return int(size["shortest_edge"])
-    return int(size["height"]), int(size["width"])
 
 
 def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _EncoderInput:

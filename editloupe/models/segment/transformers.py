@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from editloupe.data.images import RGB
-from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.segment.base import FAMILIES, Segmentation
@@ -79,20 +79,15 @@ class TransformersSegmenter(SavedNetwork[_SegmenterInput, list[Segmentation], _S
         corners = np.array([list(box.scaled(seen[1] / width, seen[0] / height)) for box in boxes], dtype=np.float32)
         return _SegmenterInput(pixels=pixels, boxes=corners, size=(height, width), seen=(seen[0], seen[1]))
 
-    def _run(self, items: list[_SegmenterInput]) -> list[list[Segmentation]]:
-        torch, loaded = import_torch(), self._ready()
-        name, half = loaded.device.name, loaded.device.half
-        pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
-        boxes = torch.from_numpy(np.stack([item.boxes for item in items]))
-
-        def forward() -> list[list[Segmentation]]:
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                made = loaded.model(pixel_values=pixels.to(name), input_boxes=boxes.to(name), multimask_output=False)
-            # In fp32 on the CPU, so that the threshold is the same arithmetic everywhere.
-            logits, scores = made.pred_masks.float().cpu(), made.iou_scores.float().cpu()
-            return [self._masks(loaded, *of_one) for of_one in zip(logits, scores, items, strict=True)]
-
-        return fitting(forward)
+    def _run(self, loaded: _Segmenter, items: list[_SegmenterInput]) -> list[list[Segmentation]]:
+        torch, name = import_torch(), loaded.device.name
+        pixels = torch.from_numpy(np.stack([item.pixels for item in items])).to(name)
+        boxes = torch.from_numpy(np.stack([item.boxes for item in items])).to(name)
+        with loaded.device.autocast():
+            made = loaded.model(pixel_values=pixels, input_boxes=boxes, multimask_output=False)
+        # In fp32 on the CPU, so that the threshold is the same arithmetic everywhere.
+        logits, scores = made.pred_masks.float().cpu(), made.iou_scores.float().cpu()
+        return [self._masks(loaded, *of_one) for of_one in zip(logits, scores, items, strict=True)]
 
     def _masks(self, loaded: _Segmenter, logits: Any, scores: Any, item: _SegmenterInput) -> list[Segmentation]:
         """Return the masks at the image's own size. logits: N×1×h×w.   scores: N×1."""

@@ -19,7 +19,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
 from editloupe.models.opening import of_kind
 from editloupe.models.weights import digest_of, find_file, load_tensors
@@ -137,20 +137,13 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
             whole[top * scale : bottom * scale, left * scale : right * scale] = part
         return whole
 
-    def _run(self, tiles: list[RGB]) -> list[RGB]:
+    def _run(self, loaded: _Upscaler, items: list[RGB]) -> list[RGB]:
         torch = import_torch()
-        network = self._ready()
-
-        def forward() -> RGB:
-            with torch.inference_mode():
-                x = torch.from_numpy(np.stack(tiles)).to(network.device.name).permute(0, 3, 1, 2)
-                y = network.model(x.to(torch.float16 if network.device.half else torch.float32) / 255).float()
-                if not bool(torch.isfinite(y).all()):
-                    raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
-                y = (y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
-                return np.asarray(y.cpu().numpy())
-
-        return list(fitting(forward))
+        x = torch.from_numpy(np.stack(items)).to(loaded.device.name).permute(0, 3, 1, 2)
+        y = loaded.model(x.to(torch.float16 if loaded.device.half else torch.float32) / 255).float()
+        if not bool(torch.isfinite(y).all()):
+            raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
+        return list((y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy())
 
     def _load(self, device: Device) -> _Upscaler:
         from editloupe.models.upscale.rrdbnet import RRDBNet, Shape

@@ -13,7 +13,7 @@ import numpy as np
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, first_words
 from editloupe.imaging.align import resize
-from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device
 from editloupe.models.weights import digest_of, find_file, load_tensors
 
@@ -54,9 +54,9 @@ class RealESRGAN(Network[_Item, RGB, LoadedModel]):
             raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
         return LoadedModel(model=enhancer, device=device)
 
-    def _run(self, items: list[_Item]) -> list[RGB]:
-        enhancer, ((rgb, scale),) = self._ready().model, items
-        made = fitting(lambda: enhancer.enhance(np.ascontiguousarray(rgb[..., ::-1]), outscale=scale)[0])
+    def _run(self, loaded: LoadedModel, items: list[_Item]) -> list[RGB]:
+        ((rgb, scale),) = items
+        made = loaded.model.enhance(np.ascontiguousarray(rgb[..., ::-1]), outscale=scale)[0]
         height, width = rgb.shape[:2]
         return [resize(np.ascontiguousarray(made[..., ::-1]), width=width * scale, height=height * scale)]
 
