@@ -25,6 +25,8 @@ Out = TypeVar("Out")
 
 WINDOW_S: Final = 0.01
 """Seconds that the first call of a batch waits for others."""
+_MOST_WAITING: Final = 256
+"""Items; a further caller waits for room."""
 _NO_MEMORY: Final = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 """How torch words a refused allocation where it raises a plain RuntimeError: the CPU's allocator, then older drivers."""
 _Job: TypeAlias = tuple[In, Future[Out]]
@@ -38,7 +40,6 @@ class Batcher(Generic[In, Out]):
     memory. It is called from one thread at a time.
     key: items with different keys never share a batch, for example pictures of different sizes.
     max_batch: most items in one `run`.
-    max_queue: most items that wait; a further caller waits for room.
 
     A batch that does not fit into memory is split in halves, down to one item. An item that does not fit alone is a
     ToolError of its own caller. Any other exception makes the items of the batch run one by one, so that it reaches the
@@ -54,11 +55,10 @@ class Batcher(Generic[In, Out]):
         key: Callable[[In], Hashable] = lambda _: None,
         max_batch: int = 8,
         window_s: float = WINDOW_S,
-        max_queue: int = 256,
     ) -> None:
         self.name, self.max_batch, self.window_s = name, max_batch, window_s
         self._run, self._key = run, key
-        self._queue: queue.Queue[_Job[In, Out]] = queue.Queue(max_queue)
+        self._queue: queue.Queue[_Job[In, Out]] = queue.Queue(_MOST_WAITING)
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -111,18 +111,15 @@ class Batcher(Generic[In, Out]):
             return
         # Outside the handler: what the failed batch held is free before its parts are tried.
         if len(jobs) == 1:
-            jobs[0][1].set_exception(_too_large(self.name, failed) if isinstance(failed, MemoryError) else failed)
+            if isinstance(failed, MemoryError):
+                told = f"{self.name} ran out of memory on this picture alone ({failed})"
+                failed = ToolError(f"{told}; ask for a smaller part of the image")
+            jobs[0][1].set_exception(failed)
             return
         step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
         del failed
         for start in range(0, len(jobs), step):
             self._answer(jobs[start : start + step])
-
-
-def _too_large(name: str, error: MemoryError) -> ToolError:
-    failed = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
-    failed.__cause__ = error
-    return failed
 
 
 def fitting(work: Callable[[], Out]) -> Out:

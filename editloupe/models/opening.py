@@ -34,14 +34,6 @@ from editloupe.models.weights import SUFFIXES, digest_of, find_file
 
 Group: TypeAlias = Literal["detectors", "upscalers", "segmenters", "encoders", "faces"]
 
-_ONE: Final[dict[Group, str]] = {
-    "detectors": "detector",
-    "upscalers": "upscaler",
-    "segmenters": "segmenter",
-    "encoders": "encoder",
-    "faces": "face recognition",
-}
-"""What one model of a group is called in messages."""
 _KIND: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -54,7 +46,7 @@ def of_kind(group: Group, name: str, device: str) -> Any:
     known = plugins.names(group)
     if kind not in known:
         if equals and _KIND.fullmatch(kind) and not Path(name).expanduser().exists():
-            raise UnknownPlugin(f"kind of {_ONE[group]}", kind, known)
+            raise UnknownPlugin(f"kind of {group.removesuffix('s')}", kind, known)
         return None
     check_device(device)
     where = plugins.described(group, kind)

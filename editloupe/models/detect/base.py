@@ -14,7 +14,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, did_you_mean
 from editloupe.values import Box
 
-FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO", "owlv2": "OWLv2"}
+FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO"}
 """`model_type` in a model's config.json → the name that the LMM reads."""
 
 Corners: TypeAlias = NDArray[np.float64]

@@ -10,14 +10,11 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from editloupe.errors import ConfigError
 from editloupe.files import read_toml
 from editloupe.models.weights import check_loaded, load_tensors, reading
-
-if TYPE_CHECKING:
-    import torch
 
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
@@ -54,9 +51,9 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 
 
-def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
+def hub_tensors(original: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the tensors under the names of the models on the hub, and the names that GroundingDINO does not have."""
-    made: dict[str, torch.Tensor] = {}
+    made: dict[str, Any] = {}
     unknown: list[str] = []
     for name, tensor in original.items():
         if _SKIPPED.fullmatch(name):
@@ -87,7 +84,7 @@ def _names() -> dict[str, str]:
     return {part["old"] + old: part["new"] + new for part in listed for old, new in part["names"].items()}
 
 
-def config_of(original: Mapping[str, torch.Tensor]) -> Any:
+def config_of(original: Mapping[str, Any]) -> Any:
     """Return the configuration that the shapes imply: Swin-T, Swin-B or another. Raises KeyError for a missing tensor."""
     from transformers import BertConfig, GroundingDinoConfig, SwinConfig
 

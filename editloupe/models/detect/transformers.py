@@ -1,4 +1,4 @@
-"""GroundingDINO, MM-GroundingDINO and OWLv2 through transformers, behind `Detector`. Loaded with the first call."""
+"""GroundingDINO and MM-GroundingDINO through transformers, behind `Detector`. Loaded with the first call."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from editloupe.models.weights import load_saved, reading
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
-OWL_THRESHOLD: Final = 0.10
-"""transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 MAX_BATCH: Final = 1
 """Images in a batch on a GPU. On an H200, batches of 8 gave 0.69 of the rate of one by one (benchmarks/README.md)."""
 
@@ -44,7 +42,7 @@ class _ImageAndPhrase:
     pixels: Any
     """What the processor made of the image, without the batch's axis."""
     mask: Any
-    """The processor's pixel mask, without the batch's axis; None where it makes none."""
+    """The processor's pixel mask, without the batch's axis."""
     phrase: str
     size: tuple[int, int]
     """(height, width) of the image in px."""
@@ -55,15 +53,14 @@ class _ImageAndPhrase:
 class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
-    box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.   max_batch: as Network has it.
+    box_threshold: least score of a box, 0 to 1. None takes 0.30.   max_batch: as Network has it.
     It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
     def __init__(
         self, weights: Weights, *, device: str = "auto", box_threshold: float | None = None, max_batch: int | None = None
     ) -> None:
-        self._owl = weights.family == "owlv2"
-        self.threshold = box_threshold if box_threshold is not None else OWL_THRESHOLD if self._owl else BOX_THRESHOLD
+        self.threshold = BOX_THRESHOLD if box_threshold is None else box_threshold
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders. A batch is
         # read by one pair of thresholds.
         super().__init__(
@@ -74,20 +71,19 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
             max_batch=max_batch,
             gpu_batch=MAX_BATCH,
         )
-        words = "" if self._owl else f", text {TEXT_THRESHOLD:.2f}"
-        self.version += f", box {self.threshold:.2f}{words}"
+        self.version += f", box {self.threshold:.2f}, text {TEXT_THRESHOLD:.2f}"
 
     @property
     def side_px(self) -> int:
         """Side in px of the network's input. Loads the model where that has not happened."""
         size = self._ready().processor.image_processor.size
-        return int(size.get("shortest_edge") or size.get("height"))
+        return int(size["shortest_edge"])
 
     def __call__(
         self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None
     ) -> list[DetectionResult]:
         loaded = self._ready()
-        text = phrase if self._owl else f"{phrase}."
+        text = f"{phrase}."
         tokens = len(loaded.processor.tokenizer(text)["input_ids"])
         if tokens > loaded.max_tokens:
             raise PhraseError(
@@ -109,51 +105,32 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
             raise ToolError(
                 f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
             ) from error
-        mask = made["pixel_mask"][0] if "pixel_mask" in made else None
-        return _ImageAndPhrase(
-            pixels=made["pixel_values"][0], mask=mask, phrase=phrase, size=(height, width), least=least
-        )
+        pixels, mask = made["pixel_values"][0], made["pixel_mask"][0]
+        return _ImageAndPhrase(pixels=pixels, mask=mask, phrase=phrase, size=(height, width), least=least)
 
     def _run(self, loaded: _Detector, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
         torch, name = import_torch(), loaded.device.name
-        padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
-        texts = loaded.processor.tokenizer(
-            [item.phrase for item in items], return_tensors="pt", return_offsets_mapping=True, **padding
-        )
+        phrases = [item.phrase for item in items]
+        texts = loaded.processor.tokenizer(phrases, return_tensors="pt", return_offsets_mapping=True, padding=True)
         offsets = texts.pop("offset_mapping").tolist()
-        inputs = {**texts, "pixel_values": torch.stack([item.pixels for item in items])}
-        if items[0].mask is not None:
-            inputs["pixel_mask"] = torch.stack([item.mask for item in items])
+        pixels, masks = (torch.stack([getattr(item, part) for item in items]) for part in ("pixels", "mask"))
+        inputs = {**texts, "pixel_values": pixels, "pixel_mask": masks}
         with loaded.device.autocast():
             outputs = loaded.model(**{key: value.to(name) for key, value in inputs.items()})
         # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
         outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
-        return self._results(loaded, outputs, texts["input_ids"], offsets, items)
-
-    def _results(
-        self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_ImageAndPhrase]
-    ) -> list[DetectionResult]:
-        process = loaded.processor.post_process_grounded_object_detection
         least, least_of_words = items[0].least
-        options: dict[str, Any] = {"threshold": least, "target_sizes": [item.size for item in items]}
-        if self._owl:
-            found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
-        else:
-            found = process(outputs, tokens, **options)
-            for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
-                # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
-                matched = (scores[scores.amax(-1) > least] > least_of_words).tolist()
-                one["text_labels"] = [_words(item.phrase, spans, row) for row in matched]
-        return [self._result(one, item) for one, item in zip(found, items, strict=True)]
-
-    def _result(self, found: Any, item: _ImageAndPhrase) -> DetectionResult:
-        rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True)
-        height, width = item.pixels.shape[-2:]
-        if self._owl:
-            # OWLv2 pads to a square on the right and below before it scales.
-            scale = width / max(item.size)
-            height, width = (round(side * scale) for side in item.size)
-        return DetectionResult(detections=in_image(rows, item.size), width=width, height=height)
+        process, sizes = loaded.processor.post_process_grounded_object_detection, [item.size for item in items]
+        found = process(outputs, texts["input_ids"], threshold=least, target_sizes=sizes)
+        results = []
+        for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
+            # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
+            matched = (scores[scores.amax(-1) > least] > least_of_words).tolist()
+            labels = [_words(item.phrase, spans, row) for row in matched]
+            rows = zip(one["boxes"].tolist(), one["scores"].tolist(), labels, strict=True)
+            height, width = item.pixels.shape[-2:]
+            results.append(DetectionResult(detections=in_image(rows, item.size), width=width, height=height))
+        return results
 
     def _load(self, device: Device) -> _Detector:
         """Load the model. Every parameter is from the file. Raises ConfigError where that cannot be."""

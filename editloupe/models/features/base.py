@@ -24,8 +24,6 @@ Vector: TypeAlias = NDArray[np.float32]
 """D: an image, or some patches of it, as a vector."""
 Patches: TypeAlias = NDArray[np.bool_]
 """rows×columns: which patches of the encoder's grid count."""
-
-
 TokenGrid: TypeAlias = NDArray[np.float32]
 """rows×columns×D: one vector a patch, the upper left one first."""
 
@@ -87,15 +85,3 @@ class Features(Protocol):
 
         Raises ToolError where one image does not fit into memory.
         """
-
-
-class TextFeatures(Protocol):
-    """Turns texts into vectors of the space in which a CLIP model puts images. It is called from several threads."""
-
-    name: str
-    """In messages, with the identity of its weights."""
-    version: str
-    """Its part of a judge's identity."""
-
-    def __call__(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector for each text. Raises ToolError for a text with more tokens than the model reads."""

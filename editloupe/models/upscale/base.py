@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -124,17 +125,14 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         """Return the picture enlarged by the network's own scale."""
         network = self._ready()
         height, width = rgb.shape[:2]
-        rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
-        places = [(row, column) for row in rows for column in columns]
-        made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (y0, y1), (x0, x1) in places)
+        places = list(product(_spread(height, self.tile_px), _spread(width, self.tile_px)))
+        made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (_, y0, y1), (_, x0, x1) in places)
         scale = network.scale
         whole = np.empty((height * scale, width * scale, 3), dtype=np.uint8)
-        for (row, column), tile in zip(places, made, strict=True):
-            (top, bottom), (left, right) = _kept(row, rows), _kept(column, columns)
-            part = tile[
-                (top - row[0]) * scale : (bottom - row[0]) * scale, (left - column[0]) * scale : (right - column[0]) * scale
-            ]
-            whole[top * scale : bottom * scale, left * scale : right * scale] = part
+        for ((top, y0, y1), (left, x0, x1)), tile in zip(places, made, strict=True):
+            # What lies beyond the next seam, the next tile writes over.
+            part = tile[(top - y0) * scale : (y1 - y0) * scale, (left - x0) * scale : (x1 - x0) * scale]
+            whole[top * scale : y1 * scale, left * scale : x1 * scale] = part
         return whole
 
     def _run(self, loaded: _Upscaler, items: list[RGB]) -> list[RGB]:
@@ -166,26 +164,20 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
 
 
-def _spread(length: int, most: int) -> list[tuple[int, int]]:
-    """Return tiles (start, end) of at most `most` px: as few as possible, and then as small as possible.
+def _spread(length: int, most: int) -> list[tuple[int, int, int]]:
+    """Return tiles (seam, start, end) of at most `most` px: as few as possible, and then as small as possible.
 
     Of 260 px, two tiles of 256 px would share 252 px, so that nearly all would be computed twice. Here they have 146 px.
+    A seam is the middle of the overlap with the tile before.
     """
     if length <= most:
-        return [(0, length)]
+        return [(0, 0, length)]
     count = math.ceil((length - OVERLAP_PX) / (most - OVERLAP_PX))
-    return spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
+    tiles = spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
+    return [(0, *tiles[0]), *(((before[1] + start) // 2, start, end) for before, (start, end) in pairwise(tiles))]
 
 
 def _padded(tile: RGB, multiple: int) -> RGB:
     """Return the tile with its edge pixels repeated to the right and below, up to sides that are multiples."""
     height, width = tile.shape[:2]
     return np.pad(tile, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
-
-
-def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, int]:
-    """Return the part of a span that is kept: from seam to seam. A seam is the middle of an overlap."""
-    index = spans_.index(span)
-    start = 0 if index == 0 else (spans_[index - 1][1] + span[0]) // 2
-    end = span[1] if index == len(spans_) - 1 else (span[1] + spans_[index + 1][0]) // 2
-    return start, end
