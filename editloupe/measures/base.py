@@ -24,10 +24,9 @@ from editloupe.errors import BackendError, ConfigError, MeasureError, ModelAbsen
 from editloupe.findings import FAILURES, JudgeKind, JudgeSpec
 from editloupe.values import Box, Json
 
-
-_STATUSES: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (PhraseError, "input_error"), (ModelAbsent, "not_defined"), (ToolError, "tool_failed"), (BackendError, "backend_failed"),
-)  # fmt: skip
+_STATUSES: Final[Mapping[type[Exception], str]] = {
+    PhraseError: "input_error", ModelAbsent: "not_defined", ToolError: "tool_failed", BackendError: "backend_failed",
+}  # fmt: skip
 """What a model raises → the status of a finding, the first that holds."""
 
 
@@ -190,7 +189,7 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         message = f"{where} raised a MeasureError with the unknown status {error.status!r}: {error}"
         raise MeasureError(message, status="tool_failed") from error
     except Exception as error:
-        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), "")
+        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), "")
         message = str(error) if status else f"{where} raised {type(error).__name__}: {error}"
         raise MeasureError(message, status=status or "tool_failed") from error
     found = said if isinstance(said, Measured) else Measured(answer=said)

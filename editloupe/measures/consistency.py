@@ -34,7 +34,7 @@ _LEAST_SHARE: Final = 0.5
 _Crops: TypeAlias = tuple[RGB, RGB]
 """The same place of the source and of the edited image."""
 _Use: TypeAlias = Literal["paper", "official"]
-"""Which tokens of an encoder count. paper: patches are patches.   official: as the published code, registers are patches."""
+"""Which tokens of an encoder count. paper: patches alone.   official: registers too, as in the published code."""
 
 
 class ObjectArgs(Args):

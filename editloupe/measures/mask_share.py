@@ -56,7 +56,7 @@ class MaskShare(BaseMeasure):
         assert mask is not None, "`pictures` raises where there is none"
         height, width = source.shape[:2]
         place = Box.from_thousandths(list(args.box), width=width, height=height)
-        (box,) = clipped([place], source, f"the box {list(args.box)}")
+        (box,) = clipped([list(place)], source, f"the box {list(args.box)}")
         edited = resize(edited, width=width, height=height)
         x0, y0, x1, y1 = box.ints()
         here = np.s_[y0:y1, x0:x1]

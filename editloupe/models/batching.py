@@ -36,15 +36,13 @@ _Job: TypeAlias = tuple[In, Future[Out]]
 class Batcher(Generic[In, Out]):
     """Gathers items from many threads for `window_s`, runs them together, and gives each caller its own result or error.
 
-    run: takes a list of items and returns as many results, in order. It raises MemoryError where the list does not fit into
-    memory. It is called from one thread at a time.
+    run: takes a list of items and returns as many results, in order. It is called from one thread at a time.
     key: items with different keys never share a batch, for example pictures of different sizes.
     max_batch: most items in one `run`.
 
     A batch that does not fit into memory is split in halves, down to one item. An item that does not fit alone is a
     ToolError of its own caller. Any other exception makes the items of the batch run one by one, so that it reaches the
-    right caller.
-    The worker is a daemon thread that starts with the first item.
+    right caller. The worker is a daemon thread that starts with the first item.
     """
 
     def __init__(
@@ -110,14 +108,13 @@ class Batcher(Generic[In, Out]):
                 future.set_result(result)
             return
         # Outside the handler: what the failed batch held is free before its parts are tried.
+        too_large = str(failed) if isinstance(failed, MemoryError) else None
         if len(jobs) == 1:
-            if isinstance(failed, MemoryError):
-                told = f"{self.name} ran out of memory on this picture alone ({failed})"
-                failed = ToolError(f"{told}; ask for a smaller part of the image")
-            jobs[0][1].set_exception(failed)
+            told = f"{self.name} ran out of memory on this picture alone ({too_large}); ask for a smaller part of the image"
+            jobs[0][1].set_exception(failed if too_large is None else ToolError(told))
             return
-        step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
         del failed
+        step = 1 if too_large is None else (len(jobs) + 1) // 2
         for start in range(0, len(jobs), step):
             self._answer(jobs[start : start + step])
 
@@ -157,17 +154,15 @@ class Network(ABC, Generic[In, Out, L]):
     """A network that loads with the first call, or by `prepare`, and runs in batches. Called from several threads.
 
     name: of the batcher's thread, for messages.   device: a name as `open_device` takes it.   key: as Batcher has it.
-    max_batch: most items in a batch. None takes `gpu_batch` on a GPU, and 1 on a CPU: one item keeps every core busy, and
-    more only take more memory.
+    gpu_batch: most items in a batch on a GPU. On a CPU it is 1: one item keeps every core busy, and more only take more
+    memory.
     """
 
-    def __init__(
-        self, name: str, device: str, *, key: Callable[[In], Hashable], gpu_batch: int, max_batch: int | None = None
-    ) -> None:
-        self._device, self._max_batch = device, max_batch
+    def __init__(self, name: str, device: str, *, key: Callable[[In], Hashable], gpu_batch: int) -> None:
+        self._device = device
         self._loading = threading.Lock()
         self._loaded: L | None = None
-        self._batcher: Batcher[In, Out] = Batcher(self._fitted, name=name, key=key, max_batch=max_batch or gpu_batch)
+        self._batcher: Batcher[In, Out] = Batcher(self._fitted, name=name, key=key, max_batch=gpu_batch)
 
     def prepare(self) -> None:
         """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
@@ -187,7 +182,7 @@ class Network(ABC, Generic[In, Out, L]):
             if self._loaded is None:
                 with _ONE_LOADS:
                     self._loaded = self._load(open_device(self._device))
-                if self._max_batch is None and self._loaded.device.name == "cpu":
+                if self._loaded.device.name == "cpu":
                     self._batcher.max_batch = 1
             return self._loaded
 
@@ -208,7 +203,7 @@ class Network(ABC, Generic[In, Out, L]):
 class SavedNetwork(Network[In, Out, L]):
     """A network from a folder that transformers saved, or from a file that it can be made of.
 
-    title: the family's name in words.   batches: key, gpu_batch and max_batch, as Network has them.
+    title: the family's name in words.   batches: key and gpu_batch, as Network has them.
     """
 
     def __init__(self, weights: Weights, title: str, device: str, **batches: Any) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import cv2
 import numpy as np
@@ -16,7 +15,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
-from editloupe.models.hub import identity_of
+from editloupe.models.hub import identity_of, model_folder
 from editloupe.values import Json
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -81,7 +80,10 @@ class DiffusersInpainter(Network[_Item, RGB, LoadedModel]):
     takes_words = True
 
     def __init__(self, where: str, *, device: str = "auto") -> None:
-        self._folder, identity = _found(where)
+        folder, identity = model_folder(where, "inpainter", patterns=_FILES)
+        if not (folder / "model_index.json").is_file():
+            raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
+        self._folder, identity = folder.resolve(), identity or identity_of(folder, _FILES)
         self.name = f"diffusers ({identity})"
         self.version = f"diffusers {identity}, steps {STEPS}, guidance {GUIDANCE:g}, at most {MOST_PX} px"
         super().__init__(self.name, device, key=id, gpu_batch=1)
@@ -128,26 +130,6 @@ class DiffusersInpainter(Network[_Item, RGB, LoadedModel]):
             raise ConfigError(f"inpainter {str(self._folder)!r}: {told}") from error
         pipeline.set_progress_bar_config(disable=True)
         return LoadedModel(model=pipeline.to(device.name), device=device)
-
-
-def _found(where: str) -> tuple[Path, str]:
-    """Return the folder of a pipeline, and its identity. Raises ConfigError."""
-    folder = Path(where).expanduser()
-    if folder.is_dir():
-        if not (folder / "model_index.json").is_file():
-            raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
-        return folder.resolve(), identity_of(folder, _FILES)
-    from diffusers import DiffusionPipeline
-
-    repository, _, revision = where.partition("@")
-    try:
-        found = Path(DiffusionPipeline.download(repository, revision=revision or None, use_safetensors=True))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"inpainter {where!r}: no such folder, not in the local cache, and cannot be downloaded ({first_words(error)})"
-        ) from error
-    # A snapshot's folder is named by its commit.
-    return found, f"{repository}@{found.name[:12]}"
 
 
 def within(rgb: RGB, filled: RGB, mask: Mask) -> RGB:

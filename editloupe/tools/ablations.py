@@ -77,22 +77,16 @@ class BlackPictures:
 def checked(names: Iterable[str]) -> tuple[str, ...]:
     """Return the named ablations, each once, in one order. Raises ConfigError for an unknown name."""
     wanted = set(names)
-    for name in sorted(wanted - set(ABLATIONS)):
-        raise ConfigError(
-            f"there is no ablation {name!r}; {did_you_mean(name, ABLATIONS)}the ablations are: {', '.join(ABLATIONS)}"
-        )
+    if unknown := sorted(wanted - set(ABLATIONS)):
+        near = did_you_mean(unknown[0], ABLATIONS)
+        raise ConfigError(f"there is no ablation {unknown[0]!r}; {near}the ablations are: {', '.join(ABLATIONS)}")
     return tuple(name for name in ABLATIONS if name in wanted)
 
 
 def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
-    """Return the toolbox with these ablations. names: as `checked` returns them.
-
-    Raises ConfigError where an ablation has nothing to work on.
-    """
+    """Return the toolbox with these ablations. names: as `checked` returns them."""
     if not names:
         return box
-    if not box.tools:
-        raise ConfigError(f"ablation {names[0]!r} changes what tools show, and there are no tools")
     return replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()})
 
 

@@ -8,7 +8,7 @@ may call again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -45,7 +45,7 @@ class ToolContext:
     """Name → all its Views, where a picture has several panes; `views` has the first."""
     crops: int = 0
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
-    past_calls: frozenset[str] = field(default_factory=frozenset)
+    past_calls: Collection[str] = ()
     """Canonical JSON of each (tool, arguments) that was called before in this conversation."""
     image_tokens: ImageTokens = BY_AREA
     """The formula by which the backend counts a picture."""

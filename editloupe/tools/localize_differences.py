@@ -43,7 +43,6 @@ class LocalizeDifferences(CropTool):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
-    repeatable: ClassVar[bool] = True
     revision: ClassVar[str] = "6"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "

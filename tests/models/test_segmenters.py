@@ -12,7 +12,6 @@ import pytest
 
 from editloupe import models
 from editloupe.errors import ConfigError
-from editloupe.models import opening
 from editloupe.values import Box
 from tests.models.tiny_networks import noise
 from tests.models.tiny_segmenters import sam_folder

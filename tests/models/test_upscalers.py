@@ -121,7 +121,7 @@ def test_bad_weights_are_named_with_what_to_do(tmp_path: Path) -> None:
     whole = rrdbnet_file(tmp_path, name="whole.pth").read_bytes()
     lacking = {name: tensor for name, tensor in tensors.items() if name != "conv_hr.bias"}
     for content, message in (
-        (b"", "is empty: fetch the weights again"),
+        (b"", "damaged, cut off or of another kind"),
         ({"params_ema": {"conv_first.weight": _Evil()}}, "refused: it holds more than tensors"),
         (pickle.dumps(_Evil(), protocol=2), "refused: it holds more than tensors"),
         (whole[: len(whole) // 2], "damaged, cut off"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from editloupe.values import Box
 
 FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO"}
 """`model_type` in a model's config.json → the name that the LMM reads."""
-
-Corners: TypeAlias = NDArray[np.float64]
-"""x0, y0, x1, y1 in px on the last axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +127,8 @@ def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | Non
     return Box(x0, y0, x1, y1) if x1 - x0 >= 1 and y1 - y0 >= 1 else None
 
 
-def _same(box: Corners, others: Corners, iou: float, inside: float) -> NDArray[np.bool_]:
-    """Return for each of N×4 other boxes whether it counts as the same as this one, of 4 corners."""
+def _same(box: NDArray[np.float64], others: NDArray[np.float64], iou: float, inside: float) -> NDArray[np.bool_]:
+    """Return for each of N×4 other boxes whether it counts as the same as this one, x0, y0, x1, y1 in px."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     common = (high - low).clip(0).prod(1)
     area, areas = (box[2:] - box[:2]).prod(), (others[:, 2:] - others[:, :2]).prod(1)

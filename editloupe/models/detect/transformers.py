@@ -53,24 +53,16 @@ class _ImageAndPhrase:
 class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
-    box_threshold: least score of a box, 0 to 1. None takes 0.30.   max_batch: as Network has it.
+    box_threshold: least score of a box, 0 to 1. None takes 0.30.
     It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
-    def __init__(
-        self, weights: Weights, *, device: str = "auto", box_threshold: float | None = None, max_batch: int | None = None
-    ) -> None:
+    def __init__(self, weights: Weights, *, device: str = "auto", box_threshold: float | None = None) -> None:
         self.threshold = BOX_THRESHOLD if box_threshold is None else box_threshold
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders. A batch is
         # read by one pair of thresholds.
-        super().__init__(
-            weights,
-            FAMILIES[weights.family],
-            device,
-            key=lambda item: (tuple(item.pixels.shape), item.least),
-            max_batch=max_batch,
-            gpu_batch=MAX_BATCH,
-        )
+        title = FAMILIES[weights.family]
+        super().__init__(weights, title, device, key=lambda i: (tuple(i.pixels.shape), i.least), gpu_batch=MAX_BATCH)
         self.version += f", box {self.threshold:.2f}, text {TEXT_THRESHOLD:.2f}"
 
     @property

@@ -46,14 +46,9 @@ class Tokens:
         they are 200 "patches", which makes a grid of 10×20, and none of them stands where it belongs.
         """
         every = np.concatenate([self.registers, self.patches.reshape(-1, self.patches.shape[-1])])
-        rows, columns = most_square(len(every))
-        return Tokens(cls=self.cls, registers=self.registers[:0], patches=every.reshape(rows, columns, -1))
-
-
-def most_square(count: int) -> tuple[int, int]:
-    """Return (rows, columns) of the grid of `count` cells whose rows ÷ columns is nearest to 1: 196 is 14×14, 200 10×20."""
-    grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
-    return min(grids, key=lambda grid: abs(grid[0] / grid[1] - 1))
+        sides = [rows for rows in range(1, len(every) + 1) if len(every) % rows == 0]
+        rows = min(sides, key=lambda rows: abs(rows * rows / len(every) - 1))
+        return Tokens(cls=self.cls, registers=self.registers[:0], patches=every.reshape(rows, len(every) // rows, -1))
 
 
 class Features(Protocol):

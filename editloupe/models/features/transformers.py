@@ -123,9 +123,9 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
         where = f"{FAMILIES[family]} {str(path)!r}"
         # DINOv3's own needs torchvision, and squashes as ViT's does. Pillow's also where torchvision is there, so that
         # pixels agree between machines.
-        processors = {"dinov3_vit": transformers.ViTImageProcessorPil}
+        prepares = transformers.ViTImageProcessorPil if family == "dinov3_vit" else transformers.CLIPImageProcessorPil
         with reading(where):
-            processor = processors.get(family, transformers.CLIPImageProcessorPil).from_pretrained(path, local_files_only=True)
+            processor = prepares.from_pretrained(path, local_files_only=True)
             seen = processor.crop_size if processor.do_center_crop else processor.size
             side, width = seen["height"], seen["width"]
         vision = {"clip": transformers.CLIPModel, "clip_vision_model": transformers.CLIPVisionModelWithProjection}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,13 +16,13 @@ from typing import Final, Protocol
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
+from editloupe.errors import ConfigError, ToolError, first_words
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
-from editloupe.models.opening import of_kind
-from editloupe.models.weights import digest_of, find_file, load_tensors
+from editloupe.models.opening import of_kind, weights_file
+from editloupe.models.weights import digest_of, load_tensors
 
 TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
@@ -67,16 +66,9 @@ def open_upscaler(name: str | None, device: str) -> Upscaler:
     made: Upscaler | None = of_kind("upscalers", name, device)
     if made is not None:
         return made
-    weights = find_file(name, "upscaler")
-    if find_spec("torch") is None:
-        raise MissingExtra(f"Upscaler {name!r}", "vision")
+    weights = weights_file(name, "upscaler", "a file of weights")
     check_device(device)
-    return _shared(weights.resolve(), digest_of([weights]), device)
-
-
-@cache
-def _shared(weights: Path, digest: str, device: str) -> Upscaler:
-    return NetworkUpscaler(weights, digest=digest, device=device)
+    return _shared(weights, digest=digest_of([weights]), device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +86,16 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
     weights: a file with the official Real-ESRGAN keys.
     digest: of that file.
     tile_px: longest side of a tile.
-    max_batch: most tiles in a batch, as Network has it.
     It reaches a scale that the network does not have by applying the network again and reducing.
     """
 
     learned = True
 
-    def __init__(
-        self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX, max_batch: int | None = None
-    ) -> None:
+    def __init__(self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX) -> None:
         self.weights, self.tile_px = weights, tile_px
         self.name = weights.stem
         self.version = f"{weights.stem} sha256:{digest}"
-        super().__init__(self.name, device, key=lambda tile: tile.shape, max_batch=max_batch, gpu_batch=MAX_BATCH)
+        super().__init__(self.name, device, key=lambda tile: tile.shape, gpu_batch=MAX_BATCH)
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Return H×W×3 uint8 RGB `scale` times as large.
@@ -181,3 +170,6 @@ def _padded(tile: RGB, multiple: int) -> RGB:
     """Return the tile with its edge pixels repeated to the right and below, up to sides that are multiples."""
     height, width = tile.shape[:2]
     return np.pad(tile, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
+
+
+_shared = cache(NetworkUpscaler)
