@@ -78,8 +78,10 @@ class ToolCache:
 
     def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
         models.prepare(tool)
-        # Where nothing has imported torch, everything computes on the CPU.
-        where = open_device(self._device).name.partition(":")[0] if "torch" in sys.modules else "cpu"
+        where = self._device
+        if where == "auto":
+            # Where nothing has imported torch, everything computes on the CPU.
+            where = open_device(where).name if "torch" in sys.modules else "cpu"
         names = {name.casefold(): name for name in context.views}
 
         def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
@@ -94,7 +96,7 @@ class ToolCache:
                 "schema": _SCHEMA,
                 "tool": tool.name,
                 "version": tool.version,
-                "device": where,
+                "device": where.partition(":")[0],
                 "arguments": given,
                 "images": {name: context.views[name].to_json() for name in named},
                 "masks": {name: [list(box) for box in context.masks(name)] for name in named},
