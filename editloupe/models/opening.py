@@ -30,10 +30,12 @@ from editloupe.models.devices import check_device
 from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES
 from editloupe.models.hub import Weights, cached_folder, model_folder, saved_weights
 from editloupe.models.segment.base import FAMILIES as SEGMENTER_FAMILIES
-from editloupe.models.weights import SUFFIXES, digest_of, find_file
+from editloupe.models.weights import digest_of
 
 Group: TypeAlias = Literal["detectors", "upscalers", "segmenters", "encoders", "faces"]
 
+SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+"""Of one file of weights."""
 _KIND: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -132,6 +134,15 @@ def _made(model: str, weights: Weights, device: str) -> Any:
 
 def _named_by(option: str) -> str:
     return f"--set {option}=… or EDITLOUPE_{option.upper()}"
+
+
+def find_file(path: str, what: str) -> Path:
+    """Return the file of weights. Raises ConfigError where it is missing or has another suffix."""
+    file = Path(path).expanduser()
+    if file.is_file() and file.suffix.lower() in SUFFIXES:
+        return file
+    found = f"found {file.suffix!r}" if file.is_file() else "no such file"
+    raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
 
 
 def weights_file(name: str | None, option: str, need: str) -> Path:

@@ -1,4 +1,4 @@
-"""Finds files of weights, identifies them, and reads them without running anything that they contain."""
+"""Identifies files of weights, and reads them without running anything that they contain."""
 
 from __future__ import annotations
 
@@ -13,18 +13,8 @@ from typing import Any, Final
 from editloupe.errors import ConfigError, EditLoupeError, first_words
 from editloupe.models.devices import import_torch
 
-SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
 """Under these keys checkpoints keep their tensors: Real-ESRGAN's two, GroundingDINO's, Lightning's."""
-
-
-def find_file(path: str, what: str) -> Path:
-    """Return the file of weights. Raises ConfigError where it is missing or has another suffix."""
-    file = Path(path).expanduser()
-    if file.is_file() and file.suffix.lower() in SUFFIXES:
-        return file
-    found = f"found {file.suffix!r}" if file.is_file() else "no such file"
-    raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
 
 
 def digest_of(files: Iterable[Path]) -> str:
@@ -59,27 +49,20 @@ def load_tensors(path: Path) -> dict[str, Any]:
     return tensors
 
 
-def load_saved(architecture: Any, folder: Path, where: str, **options: Any) -> Any:
+def load_saved(architecture: Any, folder: Path | None, where: str, **options: Any) -> Any:
     """Return the model that transformers saved, in fp32 on the CPU. Every parameter is from the files.
 
-    architecture: a class with `from_pretrained`.   options: of `from_pretrained`, such as another dtype.
-    Raises ConfigError, which begins with `where`.
+    architecture: a class with `from_pretrained`.   folder: None where `options` hold the tensors.   options: of
+    `from_pretrained`, such as another dtype. Raises ConfigError, which begins with `where`.
     """
     options = {"dtype": import_torch().float32, "local_files_only": True, "trust_remote_code": False, **options}
     with reading(where):
         model, info = architecture.from_pretrained(folder, output_loading_info=True, **options)
-    check_loaded(info, where)
-    return model
-
-
-def check_loaded(info: Mapping[str, Iterable[Any]], where: str) -> None:
-    """Raise ConfigError for parameters that are not from the files; transformers would leave them random.
-
-    info: what `from_pretrained` says with output_loading_info.
-    """
+    # transformers would leave them random.
     if wrong := sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"]))):
-        first = ", ".join(wrong[:3])
-        raise ConfigError(f"{where}: {len(wrong)} tensors of its architecture are missing or of another shape ({first} …)")
+        told = f"{len(wrong)} tensors of its architecture are missing or of another shape ({', '.join(wrong[:3])} …)"
+        raise ConfigError(f"{where}: {told}")
+    return model
 
 
 @contextmanager

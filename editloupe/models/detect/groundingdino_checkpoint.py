@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from editloupe.errors import ConfigError
 from editloupe.files import read_toml
-from editloupe.models.weights import check_loaded, load_tensors, reading
+from editloupe.models.weights import load_saved, load_tensors, translated
 
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
@@ -42,11 +42,10 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     vocabulary = path.with_name("vocab.txt")
     if not vocabulary.is_file():
         raise ConfigError(f"{path}: has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside the checkpoint")
-    with reading(str(path)):
-        model, info = transformers.GroundingDinoForObjectDetection.from_pretrained(
-            None, config=config_of(original), state_dict=tensors, output_loading_info=True
-        )
-    check_loaded({**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
+    with translated(str(path)):
+        config = config_of(original)
+    kind = transformers.GroundingDinoForObjectDetection
+    model = load_saved(kind, None, str(path), config=config, state_dict=tensors)
     images, words = transformers.GroundingDinoImageProcessorPil(), transformers.BertTokenizerFast(str(vocabulary))
     return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 

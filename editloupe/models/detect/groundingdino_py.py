@@ -18,7 +18,8 @@ from editloupe.errors import ConfigError, MissingExtra, first_words
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.detect.base import DetectionResult, in_image
 from editloupe.models.devices import Device
-from editloupe.models.weights import digest_of, find_file
+from editloupe.models.opening import find_file
+from editloupe.models.weights import digest_of
 
 BOX_THRESHOLD, TEXT_THRESHOLD = 0.35, 0.25  # those of the package's own examples
 _Item: TypeAlias = tuple[RGB, str, float, float]

@@ -126,12 +126,18 @@ class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detec
 
     def _load(self, device: Device) -> _Detector:
         """Load the model. Every parameter is from the file. Raises ConfigError where that cannot be."""
-        if self.weights.path.is_dir():
-            model, processor = _from_folder(self.weights)
+        from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+        path, where = self.weights.path, f"detector {str(self.weights.path)!r}"
+        if path.is_dir():
+            with reading(where):
+                # The PIL image processor also where torchvision is there, so that pixels agree between machines.
+                processor = AutoProcessor.from_pretrained(path, backend="pil", local_files_only=True)
+            model = load_saved(AutoModelForZeroShotObjectDetection, path, where)
         else:
             from editloupe.models.detect.groundingdino_checkpoint import load_checkpoint
 
-            model, processor = load_checkpoint(self.weights.path)
+            model, processor = load_checkpoint(path)
         model.eval().to(device.name)
         text = model.config.text_config
         limits = (text.max_position_embeddings, getattr(model.config, "max_text_len", None))
@@ -149,13 +155,3 @@ def _words(phrase: str, spans: Sequence[Sequence[int]], matched: Sequence[bool])
     places = [(start, end) for (start, end), is_matched in zip(spans, matched, strict=False) if is_matched]
     words = [w for w in _WORD.finditer(phrase) if any(start < w.end() and end > w.start() for start, end in places)]
     return " ".join(word[0] for word in words)
-
-
-def _from_folder(weights: Weights) -> tuple[Any, Any]:
-    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
-
-    where = f"detector {str(weights.path)!r}"
-    with reading(where):
-        # The PIL image processor also where torchvision is there, so that pixels agree between machines.
-        processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
-    return load_saved(AutoModelForZeroShotObjectDetection, weights.path, where), processor

@@ -15,7 +15,8 @@ from editloupe.errors import ConfigError, MissingExtra, first_words
 from editloupe.imaging.align import resize
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device
-from editloupe.models.weights import digest_of, find_file, load_tensors
+from editloupe.models.opening import find_file
+from editloupe.models.weights import digest_of, load_tensors
 
 TILE_PX: Final = 256
 _Item: TypeAlias = tuple[RGB, int]
