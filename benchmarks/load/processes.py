@@ -75,4 +75,4 @@ class Watch:
 def _busy() -> float:
     """Return the CPU seconds in which the machine's cores did something."""
     spent = psutil.cpu_times()
-    return sum(spent) - spent.idle - spent.iowait - spent.guest - spent.guest_nice
+    return spent.user + spent.nice + spent.system + spent.irq + spent.softirq
