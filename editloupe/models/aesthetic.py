@@ -53,9 +53,7 @@ class AestheticHead:
         return float(found[0])
 
 
+@cache
 def open_aesthetic(name: str | None, device: str) -> AestheticHead:
     """Return the head in a file. Raises ModelAbsent where none is named, ConfigError where the file cannot be had."""
-    return _shared(weights_file(name, "aesthetic", "a file with an aesthetic head"))
-
-
-_shared = cache(AestheticHead)
+    return AestheticHead(weights_file(name, "aesthetic", "a file with an aesthetic head"))

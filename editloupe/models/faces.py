@@ -1,7 +1,6 @@
 """Faces: where they are, and a vector of who each one is. OpenCV's YuNet and SFace, or a kind of another package.
 
-`--set faces=FOLDER` names OpenCV's two ONNX files, `--set faces=KIND=WEIGHTS` a kind whose opener returns a
-`FaceEmbedder` (`editloupe.models.opening`).
+`--set faces=FOLDER` names OpenCV's two ONNX files, `--set faces=KIND=WEIGHTS` a kind that opens a `FaceEmbedder`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from editloupe.values import Box
 
 MOST_FACES: Final = 100
 """Of one image; the surest ones."""
-
 _FILES: Final = (
     "face_detection_yunet_….onnx (MIT) and face_recognition_sface_….onnx (Apache-2.0) of OpenCV's model zoo, "
     "https://github.com/opencv/opencv_zoo"
@@ -108,7 +106,7 @@ class OpenCVFaces:
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         file = self.detector
         try:
-            _check_outputs(cv2.dnn.readNetFromONNX(str(file)), 64, 128)
+            _check_outputs(cv2.dnn.readNetFromONNX(str(file)))
             detector = cv2.FaceDetectorYN.create(str(file), "", (64, 128))
             file = self.recognizer
             recognizer = cv2.FaceRecognizerSF.create(str(file), "")
@@ -121,11 +119,9 @@ class OpenCVFaces:
         return detector, recognizer
 
 
-def _check_outputs(net: Any, width: int, height: int) -> None:
-    """Raise ValueError unless a detector's outputs are YuNet's: OpenCV reads past the end of smaller ones.
-
-    width, height: px of the image that is looked at.
-    """
+def _check_outputs(net: Any) -> None:
+    """Raise ValueError unless a detector's outputs are YuNet's: OpenCV reads past the end of smaller ones."""
+    width, height = 64, 128
     cells = {stride: height // stride * (width // stride) for stride in (8, 16, 32)}
     expected = {f"{head}_{stride}": (1, n, numbers) for head, numbers in _HEADS.items() for stride, n in cells.items()}
     net.setInput(np.zeros((1, 3, height, width), np.float32))
@@ -134,6 +130,7 @@ def _check_outputs(net: Any, width: int, height: int) -> None:
             raise ValueError(f"its output {name} is {values.shape} of {width}×{height} px, not {shape}")
 
 
+@cache
 def open_faces(name: str | None, device: str) -> FaceEmbedder:
     """Return the embedder of a folder or of KIND=WEIGHTS, found and not yet loaded.   device: for a kind.
 
@@ -152,7 +149,4 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
             there = ", ".join(f.name for f in found) or "none"
             raise ConfigError(f"faces {name!r}: expected a folder with one *{network}*.onnx of {_FILES}; found {there}")
         files.append(found[0].resolve())
-    return _shared(*files)
-
-
-_shared = cache(OpenCVFaces)
+    return OpenCVFaces(*files)

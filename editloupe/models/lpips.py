@@ -104,11 +104,9 @@ def _built(tensors: Mapping[str, Any], device: str) -> tuple[Any, list[Any]]:
     return nn.ModuleList(parts).eval().requires_grad_(False).float().to(device), heads
 
 
+@cache
 def open_lpips(name: str | None, device: str) -> LPIPS:
     """Return LPIPS of a file. Raises ModelAbsent where none is named, ConfigError where file or device cannot be had."""
     file = weights_file(name, "lpips", "a file of LPIPS weights")
     check_device(device)
-    return _shared(file, device=device)
-
-
-_shared = cache(LPIPS)
+    return LPIPS(file, device=device)

@@ -96,6 +96,7 @@ def _short(value: object) -> str:
     return repr(value)[:200]
 
 
+@cache
 def open_preference(name: str | None, device: str) -> Preference:
     """Return the model behind an address.   device: does not count; the model has its own.
 
@@ -103,7 +104,4 @@ def open_preference(name: str | None, device: str) -> Preference:
     """
     if name is None:
         raise ModelAbsent(f"it needs a model of preference such as HPSv3: {_WORKER}")
-    return _shared(name)
-
-
-_shared = cache(Preference)
+    return Preference(name)
