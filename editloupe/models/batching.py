@@ -119,21 +119,6 @@ class Batcher(Generic[In, Out]):
             self._answer(jobs[start : start + step])
 
 
-def fitting(work: Callable[[], Out]) -> Out:
-    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
-    torch = import_torch()
-    try:
-        return work()
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
-        if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
-            raise
-        message = str(error).partition("\n")[0]
-    # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    raise MemoryError(message)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
     """A network in memory."""
@@ -187,9 +172,19 @@ class Network(ABC, Generic[In, Out, L]):
             return self._loaded
 
     def _fitted(self, items: list[In]) -> list[Out]:
-        loaded = self._ready()
-        with import_torch().inference_mode():
-            return fitting(lambda: self._run(loaded, items))
+        """Run one batch. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
+        torch, loaded = import_torch(), self._ready()
+        try:
+            with torch.inference_mode():
+                return self._run(loaded, items)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
+                raise
+            message = str(error).partition("\n")[0]
+        # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        raise MemoryError(message)
 
     @abstractmethod
     def _load(self, device: Device) -> L:

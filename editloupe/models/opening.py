@@ -152,9 +152,10 @@ def weights_file(name: str | None, option: str, need: str) -> Path:
     """
     if name is None:
         raise ModelAbsent(f"it needs {need}; name one by {_named_by(option)} (docs/measures.md)")
+    file = find_file(name, option)
     if find_spec("torch") is None:
         raise MissingExtra(f"{option} {name!r}", "vision")
-    return find_file(name, option).resolve()
+    return file.resolve()
 
 
 DETECTOR: Final = Opener(

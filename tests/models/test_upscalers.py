@@ -80,7 +80,7 @@ def test_the_official_checkpoint_has_702_tensors_and_each_has_its_place() -> Non
     assert len(net.state_dict()) == 2 * (23 * 3 * 5 + 6) == 702
     official = rrdbnet_tensors(features=64, blocks=23, growth=32)
     assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == {k: tuple(v.shape) for k, v in official.items()}
-    assert Shape.of(official) == Shape(scale=4, features=64, blocks=23, growth=32)
+    assert Shape.of(official, "x4") == Shape(scale=4, features=64, blocks=23, growth=32)
 
 
 def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:

@@ -137,12 +137,7 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
 
         torch = import_torch()
         tensors = load_tensors(self.weights)
-        shape = Shape.of(tensors)
-        if shape is None:
-            raise ConfigError(
-                f"{self.weights}: has not the keys of an RRDBNet (Real-ESRGAN); for another network name KIND=WEIGHTS of a "
-                "package that opens it (docs/tools.md)"
-            )
+        shape = Shape.of(tensors, str(self.weights))
         net = RRDBNet(shape)
         try:
             net.load_state_dict(tensors, strict=True)

@@ -41,11 +41,8 @@ class RealESRGAN(Network[_Item, RGB, LoadedModel]):
     def _load(self, device: Device) -> LoadedModel:
         from editloupe.models.upscale.rrdbnet import Shape
 
-        tensors, where = load_tensors(self._weights), f"upscaler realesrgan={self._weights}"
-        shape = Shape.of(tensors)
-        if shape is None:
-            found = ", ".join(sorted(tensors)[:3])
-            raise ConfigError(f"{where}: expected an RRDBNet, such as RealESRGAN_x4plus; found the tensors {found}, …")
+        where = f"upscaler realesrgan={self._weights}"
+        shape = Shape.of(load_tensors(self._weights), where)
         sides = {"num_feat": shape.features, "num_block": shape.blocks, "num_grow_ch": shape.growth}
         how = {"tile": TILE_PX, "half": device.half, "device": device.name}
         try:
