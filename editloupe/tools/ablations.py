@@ -17,7 +17,7 @@ from editloupe import models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, did_you_mean
 from editloupe.findings import Observation
-from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
+from editloupe.tools.base import Tool, Toolbox, ToolContext, works_with
 from editloupe.values import ImageRef, Json, View
 
 _HIDDEN: Final = "hidden"
@@ -50,7 +50,7 @@ class BlackPictures:
 
     def describe(self) -> tuple[str, ...]:
         """Return what the tool itself works with."""
-        return self._tool.describe() if isinstance(self._tool, Describes) else ()
+        return works_with(self._tool)
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
         views = {name: replace(view, image=_hidden(view) or view.image) for name, view in context.views.items()}
