@@ -77,4 +77,5 @@ def open_door(name: str, door: Door) -> Sequence[Route]:
 @cache
 def _black() -> SentPicture:
     """Return a black image."""
-    return SentPicture(base64=base64.b64encode(encode_png(np.zeros((256, 256, 3), np.uint8))).decode("ascii"))
+    png = encode_png(np.zeros((256, 256, 3), np.uint8))
+    return SentPicture(base64=base64.b64encode(png).decode("ascii"))
