@@ -13,12 +13,12 @@ from typing import Annotated, Any, Final, cast
 
 from typer import Argument
 
-from editloupe import plugins
+from editloupe import models, plugins
 from editloupe.cli.options import opt, words
 from editloupe.cli.output import Form, fail, note, print_json, say, table
 from editloupe.config import pairs
 from editloupe.errors import ConfigError, ToolError, ToolFailed
-from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, finite_json
@@ -104,7 +104,7 @@ def _show(name: str, settings: ToolSettings) -> None:
         default = "required" if argument in required else json.dumps(schema.get("default"))
         rows.append((argument, str(schema.get("type", "any")), default, str(schema.get("description", ""))))
     table("Argument", "Type", "Default", "What it is", rows=rows)
-    for line in tool.describe() if isinstance(tool, Describes) else ():
+    for line in works_with(tool):
         say(line)
 
 
@@ -129,8 +129,7 @@ def _call(
         arguments = _arguments(made, arg)
         arguments |= _assumed(made, arguments, names)
         session.open(dict(zip(names, images, strict=True)))
-        if isinstance(made, Prepares):
-            made.prepare()
+        models.prepare(made)
         began = time.perf_counter()
         shown = session.call(tool, arguments)
         seconds = time.perf_counter() - began
@@ -138,12 +137,12 @@ def _call(
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
     written = _written(shown, out_dir)
-    works_with = list(made.describe() if isinstance(made, Describes) else ())
+    models_inside = list(works_with(made))
     if as_json:
         pictures: list[Json] = [{"name": picture.name or None, "path": str(path)} for picture, path in written]
         told: dict[str, Json] = {"tool": shown.tool, "version": shown.version, "arguments": arguments}
         told |= {"text": shown.observation.text, "data": dict(shown.observation.data), "images": pictures}
-        print_json({**told, "works_with": works_with, "seconds": round(seconds, 4)}, indent=2)
+        print_json({**told, "works_with": models_inside, "seconds": round(seconds, 4)}, indent=2)
         return 0
     say(shown.observation.text)
     for picture, path in written:
@@ -153,7 +152,7 @@ def _call(
         )
         size = f"{picture.image.width}×{picture.image.height} px"
         say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")
-    note(f"{', '.join([tool, *works_with])}: {seconds:.2f} s")
+    note(f"{', '.join([tool, *models_inside])}: {seconds:.2f} s")
     if used := [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]:
         note(", ".join(used))
     return 0
