@@ -212,18 +212,9 @@ def _code() -> int:
         app(prog_name="editloupe")
     except SystemExit as ended:
         return _flushed(int(ended.code or 0))
-    except (ConfigError, DataError) as error:
-        fail(str(error))
-        return 2
     except EditLoupeError as error:
         fail(str(error))
-        return 1
-    except RuntimeError as error:
-        # What Path.resolve says of a ring of links, before Python 3.13.
-        if not str(error).startswith("Symlink loop from "):
-            raise
-        fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
-        return 2
+        return 2 if isinstance(error, ConfigError | DataError) else 1
     except OSError as error:
         if error.errno is None:
             raise

@@ -19,6 +19,7 @@ MISTAKES = {
     "judge nowhere": "no such folder",
     "judge exampels/edits": "no such folder; expected a folder of edits",
     "judge": "PATH is missing",
+    "judge edits --backend opanai/gpt-4.1": "did you mean 'openai'? known here: baseline",
     "judge edits --backend gpt9000": "unknown backend 'gpt9000'; expected PROVIDER/MODEL",
     "judge edits --backend openai/m?api_key=abc": "keys come from the environment",
     "judge edits --backend openai/m?base-url=http://127.0.0.1:1/v1": "'base-url'; did you mean 'base_url'?",

@@ -128,7 +128,6 @@ def test_a_fork_shares_its_beginning_and_follows_what_is_changed(
     added = child.messages()[5].text
     assert "Mind the handle." in added
     assert path.read_bytes() == before
-    assert f"1 fork of it: editloupe view {gallery}" in editloupe("show", gallery, *MUG)[1]
 
 
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, editloupe: Editloupe) -> None:
