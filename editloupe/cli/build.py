@@ -50,7 +50,7 @@ def build(context: typer.Context) -> None:
     \b
     editloupe build edival photos --out my-set --backend openai/gpt-4.1 --set turns=2
     """
-    if not context.invoked_subcommand:
+    if context.invoked_subcommand is None:
         write(f"{context.get_help()}\n")
 
 
@@ -58,7 +58,6 @@ def recipe(
     context: typer.Context,
     name: Annotated[str, Argument(metavar="RECIPE", help="unicedit, edival, dlebench, …: editloupe list recipes.")],
     path: Annotated[Path | None, Argument(metavar="PATH", help="Images, or edits.", show_default=False)] = None,
-    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
     backend: options.Backend = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
@@ -67,6 +66,7 @@ def recipe(
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
     review: Annotated[list[Path] | None, opt("--review", "RUN", "In which people looked through it; repeatable.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
     form: Form = "table",
     sets: options.Sets = None,
 ) -> int:

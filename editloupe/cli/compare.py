@@ -65,8 +65,6 @@ def compare(
     People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
     people are compared among themselves.
 
-    Examples:
-
     \b
     editloupe compare runs/a runs/b --human labels.csv
     editloupe compare --scores judge.csv --human labels.csv

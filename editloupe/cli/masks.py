@@ -12,7 +12,7 @@ from typer import Argument
 from editloupe import files
 from editloupe.build.masks import JOURNAL, open_maker, wanted, write_masks
 from editloupe.cli import options
-from editloupe.cli.options import given, one_run, opt
+from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, as_json, many, note, print_json, say, say_first, status, stoppable
 from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
@@ -29,7 +29,7 @@ _LISTED: Final = 20
 def masks(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.", show_default=False)],
-    out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the same data with masks, an imagefolder.")],
+    out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the data with masks.", OUTPUT)],
     phrase_field: Annotated[str | None, opt("--phrase-field", "FIELD", "Column of targets, in place of boxes.")] = None,
     edited: options.Edited = None,
     limit: options.Limit = None,

@@ -145,9 +145,9 @@ HumanColumns = Annotated[
 ]
 PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
 Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
-TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
-Full = Annotated[bool, opt("--full", None, "Also print edit types, areas and editors.")]
-OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
+TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.", OUTPUT)]
+Full = Annotated[bool, opt("--full", None, "Also print edit types, areas and editors.", OUTPUT)]
+OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.", OUTPUT)]
 TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]
 
 

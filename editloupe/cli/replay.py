@@ -69,8 +69,6 @@ def replay(
 
     Exit code 4: with recorded replies an answer or an observation came out otherwise; with --fail-above, too many did.
 
-    Examples:
-
     \b
     editloupe replay RUN --observations live
     editloupe replay RUN --model live --limit 50 --fail-above 0.1

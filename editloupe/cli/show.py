@@ -35,8 +35,6 @@ def show(
 ) -> int:
     """List the runs of a folder, the findings of a run, or the steps that led to one sample's verdict.
 
-    Examples:
-
     \b
     editloupe show runs
     editloupe show runs/mine
@@ -58,7 +56,7 @@ def show(
 def is_run(path: Path) -> bool:
     """Return whether a path is a run, and no folder of runs. Raises ConfigError for a name that no file can have."""
     try:
-        return (path / "run.json").exists() or (path / "findings.jsonl").exists()
+        return (path / "run.json").exists()
     except OSError as error:
         raise ConfigError(f"{path} is not a run: {error.strerror or error}") from error
 

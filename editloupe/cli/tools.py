@@ -27,11 +27,13 @@ from editloupe.values import Json, finite_json
 NAMES: Final = ("Original Image", "Edited Image")
 """What the first and the second image of `tools call` are called, as in the judge's conversation."""
 
-_WHAT, _CALL, _SERVE = "[NAME] | call NAME IMAGE… | serve", "With call", "With serve"
+_CALL, _SERVE = "With call", "With serve"
 
 
 def tools(
-    what: Annotated[list[str] | None, Argument(metavar=_WHAT, help="A tool, or what to do.", show_default=False)] = None,
+    what: Annotated[
+        list[str] | None, Argument(metavar="WHAT", help="NAME, call NAME IMAGE…, or serve.", show_default=False)
+    ] = None,
     arg: Annotated[list[str] | None, opt("--arg", "KEY=VALUE", "An argument, JSON or text.", _CALL)] = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: a new editloupe-tool-NAME.", _CALL)] = None,
     root: Annotated[Path, opt("--root", "DIR", "Open only images below this folder.", _SERVE)] = Path(),
@@ -45,8 +47,6 @@ def tools(
 
     `call` prints what a tool says and writes its pictures as PNG; no file is overwritten. The first image is called
     'Original Image', the second 'Edited Image'. Exit code 1: the tool itself failed.
-
-    Examples:
 
     \b
     editloupe tools call zoom_in before.png after.png --arg 'bbox=[0, 0, 500, 500]'

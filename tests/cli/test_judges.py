@@ -27,9 +27,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def hasty(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed call is given up at once."""
+    """A failed call is tried once more, at once."""
     for module in (openai, google):
-        policy = RetryPolicy(attempts=1, sleep=lambda seconds: None)
+        policy = RetryPolicy(attempts=2, sleep=lambda seconds: None)
         monkeypatch.setattr(module, "open_backend", partial(module.open_backend, policy=policy))
     for name in ("OPENAI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "sk-of-a-test")
@@ -211,12 +211,12 @@ def test_a_server_that_fails_amid_a_dialogue_costs_no_call_twice(
 ):
     server, run = serve(says(LOOK), fails(500, "restarting")), tmp_path / "run"
     code, _, _ = editloupe("judge", edits(1), "--backend", uri(server), "--criteria", "if", "--out", run)
-    assert (code, len(server.seen)) == (1, 2)
+    assert (code, len(server.seen)) == (1, 3)
     server.script[:] = [looks("Wrong Action")]
     code, said, _ = editloupe("judge", run, "--retry", "--trust")
     assert code == 0
     assert "1 of 1 findings judged" in said
-    assert len(server.seen) == 3, "the first answer was recorded and is not asked for again"
+    assert len(server.seen) == 4, "the first answer was recorded and is not asked for again"
 
 
 def test_a_run_that_has_used_its_budget_stops_with_5_and_goes_on(
