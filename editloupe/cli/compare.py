@@ -88,7 +88,7 @@ def compare(
     if not runs:
         comparison = _of_tables(given) if scores else _of_raters(given)
     elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
-        comparison = _of_people(runs[0], given)
+        comparison = _of_raters(given, runs[0])
     else:
         found, shared = on_shared_metrics(chosen_judges(read_judged(runs, same_metrics=False), words(judges)))
         priced, notes = read_prices(prices), tuple[str, ...]()
@@ -188,25 +188,20 @@ def _of_tables(given: _Given) -> Comparison:
     return Comparison(bootstrap=given.options.drawing, human=human, human_agreement=tuple(found), notes=noted)
 
 
-def _of_raters(given: _Given) -> Comparison:
-    """Compare people of a table among themselves."""
-    people = given.people(given.metrics)
-    metrics = given.chosen(given.metrics or people.metrics, people.metrics, given.human)
-    return _among(people, metrics, given.options, _NAME_RATERS)
-
-
-def _of_people(run: Path, given: _Given) -> Comparison:
-    """Compare people of a run among themselves."""
-    store = RunStore.read(run)
-    warn(store.problems)
-    people = read_people(store, given.human, given.columns)
-    metrics = given.chosen(store.metric_set().metrics, people.metrics, run)
-    people = with_facts(people, store.samples, protocol_of(store))
-    advice = _NAME_RATERS if given.human else f"let another one answer: editloupe annotate {run} --raters A,B"
-    return _among(people, metrics, given.options, advice)
-
-
-def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+def _of_raters(given: _Given, run: Path | None = None) -> Comparison:
+    """Compare people among themselves: those of a table, or those who answered a run's questions."""
+    advice, options = _NAME_RATERS, given.options
+    if run is None:
+        people = given.people(given.metrics)
+        metrics = given.chosen(given.metrics or people.metrics, people.metrics, given.human)
+    else:
+        store = RunStore.read(run)
+        warn(store.problems)
+        people = read_people(store, given.human, given.columns)
+        metrics = given.chosen(store.metric_set().metrics, people.metrics, run)
+        people = with_facts(people, store.samples, protocol_of(store))
+        if given.human is None:
+            advice = f"let another one answer: editloupe annotate {run} --raters A,B"
     found = [agreement(None, people, metric, options) for metric in metrics]
     check_raters(found, advice)
     return Comparison(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -125,15 +124,13 @@ def replay(
 
 
 def _writable(run: Path, out: Path | None) -> Path:
-    """Return the run to write in: a copy in `out`, or in a temporary folder if the run is part of the package."""
-    shipped = Path(editloupe.__file__).resolve().parent
-    if out is None and shipped not in run.resolve().parents:
+    """Return the run to write in: a copy, if `out` names a folder for one. Raises ConfigError for a run of the package."""
+    if out is None:
+        if Path(editloupe.__file__).resolve().parent in run.resolve().parents:
+            raise ConfigError(f"{run} came with editloupe and stays as it is; name a folder for what is new: --out DIR")
         return run
     RunStore.read_info(run)
-    if out is None:
-        out = Path(tempfile.mkdtemp(prefix="editloupe-")) / run.name
-        note(f"{run} came with editloupe and stays as it is; what is new is written to {out}. --out DIR chooses the place.")
-    elif out.exists():
+    if out.exists():
         raise ConfigError(f"--out {out} exists already; name a new folder, in which the run is copied and goes on")
     shutil.copytree(run, out, symlinks=True)  # a link stays one, and is refused where the copy is opened
     return out

@@ -100,10 +100,8 @@ def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloup
         assert code == 2 and said in words(err) and out == ""
         assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
     editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
-    info = (folder / "run" / "run.json").read_text(encoding="utf-8")
-    for change in ({"mean": "a"}, {"count": -1}, {"editor": None}, {"dims": "en"}):
-        spoiled = json.loads(info)
-        spoiled["record"]["imported"]["published"][0] |= change
-        (folder / "run" / "run.json").write_text(json.dumps(spoiled), encoding="utf-8")
-        code, _, err = editloupe("report", "run")
-        assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    info["record"]["imported"]["published"][0] |= {"mean": "a"}
+    (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    code, _, err = editloupe("report", "run")
+    assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)

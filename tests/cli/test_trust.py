@@ -89,10 +89,8 @@ STRANGER = "http://stranger.invalid"
 NAMED: tuple[tuple[dict[str, object], str], ...] = (
     ({"backend": f"vllm/m?base_url={STRANGER}/v1"}, f"the endpoint {STRANGER}/v1"),
     ({"backend": f"google/m?base_url={STRANGER}"}, f"the endpoint {STRANGER}"),
-    ({"backend": f"langchain/openai:m?base_url={STRANGER}"}, f"the endpoint {STRANGER}"),
     ({"backend": "langchain/huggingface:stranger/model"}, "the weights huggingface:stranger/model"),
     ({"backend": f"theirs/{STRANGER}/m"}, f"the address {STRANGER}/m"),
-    ({"backend": "theirs/m?host=stranger.invalid"}, "host=stranger.invalid"),
     ({"role": {"other": f"openai/m?base_url={STRANGER}/v1"}}, f"the endpoint {STRANGER}/v1"),
     ({"judges": {"a": f"openai/m?base_url={STRANGER}/v1"}}, f"the endpoint {STRANGER}/v1"),
     ({"detector": "stranger/weights"}, "the detector 'stranger/weights'"),
