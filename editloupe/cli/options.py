@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
@@ -64,18 +65,18 @@ def type_name(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
+_FORMS: Final = {int: "a whole number", float: "a number", bool: "true or false"}
+
+
 def value_of(field: FieldInfo, flag: str, text: str) -> Any:
     """Return the value of a setting that is given as text. Raises ConfigError."""
     kind = kind_of(field.annotation)
+    if kind not in _FORMS:
+        return [text] if field is SETTINGS["sample"] else text
     try:
-        if kind in (int, float):
-            return kind(text)
-        if kind is bool:
-            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}[text.lower()]
-    except (ValueError, KeyError):
-        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise ConfigError(f"{flag}: expected {expected}, found {text!r}") from None
-    return [text] if field is SETTINGS["sample"] else text
+        return TypeAdapter(kind).validate_python(text)
+    except ValidationError:
+        raise ConfigError(f"{flag}: expected {_FORMS[kind]}, found {text!r}") from None
 
 
 def _columns(text: str) -> dict[str, str]:

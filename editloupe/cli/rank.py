@@ -13,14 +13,13 @@ from editloupe.cli import options
 from editloupe.cli.judge import ask_first, asked_name, data_name, exit_code, run_folder
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, given, one_run, opt, words
-from editloupe.cli.output import Form, as_json, many, print_json, say, show_table
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, show_table
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
 from editloupe.errors import ConfigError, DataError, ImageError
 from editloupe.figures import render
-from editloupe.figures.judged import Judged
 from editloupe.figures.ranking import RankedEdit, RankReport, by_pairs, by_scores, unreadable
 from editloupe.figures.summary import OVERALL
 from editloupe.protocols.base import groups
@@ -65,22 +64,23 @@ def rank(
         return _of_run(paths[0], judge, words(by))
     line = {**given(context), **({"protocol": PAIRWISE} if pairwise else {})}
     run = one_run(line, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})
-    chosen, setup = _setup(run, words(by), pairwise=pairwise)
+    setup = _setup(run, words(by), pairwise=pairwise)
     loaded = selected(run, ImageStore(cache_bytes=0)) if source is None else _edits(source, instruction or "", paths)
-    unread = [unreadable(row.editor, row.id, row.message) for row in loaded.rejected]
-    _check_several(loaded.samples, unread)
+    _check_several(loaded.samples, [unreadable(row.editor, row.id, row.message) for row in loaded.rejected])
     # Another instruction for the same image is another run.
     asked = None if source is None else digest([str(source.resolve()), instruction])[:6]
     name = data_name(paths[0]) if source is None else f"{source.stem}-{asked}"
     folder = out_dir or run_folder("rank", name, setup.backend.uri, *asked_name(run))
     outcome = ask_first(setup, folder, f"Ranking with {setup.backend.uri}", loaded=loaded)
-    heading, judged = heading_of(setup), one_judge(outcome.store, setup.judge.id)
-    _rank(outcome.store, judged, loaded.samples, chosen, unread, (heading.text, heading.notes))
+    for text in heading_of(setup).notes:
+        note(text)
+    if outcome.findings:
+        _of_run(folder, setup.judge.id, words(by))
     return exit_code(outcome, tolerated=run.fail_on_error)
 
 
-def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
-    """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
+def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> Setup:
+    """Return what answers by the metrics that are named. Raises ConfigError."""
     option = {name: value for name, value in run.option.items() if name != "criteria"}
     setup = open_setup(run.model_copy(update={"option": option}))
     if by is not None and OVERALL not in by and "criteria" in setup.options:
@@ -88,8 +88,8 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
         setup = open_setup(run.model_copy(update={"option": {**option, "criteria": by}}))
     if pairwise and setup.backend.uri == "baseline":
         raise ConfigError("the pixel baseline cannot compare two edits; name an LMM with --backend")
-    metrics = MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics))
-    return _ids(by, metrics, pairwise=pairwise), setup
+    _ids(by, MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics)), pairwise=pairwise)
+    return setup
 
 
 def _ids(by: Sequence[str] | None, metrics: MetricSet, *, pairwise: bool) -> tuple[str, ...]:
@@ -128,39 +128,38 @@ def _check_several(samples: Sequence[Sample], unread: Sequence[RankedEdit]) -> N
 
 
 def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None) -> int:
-    """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
+    """Rank what a run holds, print the tables, and write them into the run; nothing is asked.
+
+    Raises ConfigError: several judges, a criterion that was not asked.
+    """
     store = RunStore.read(folder)
-    judged = one_judge(store, judge)
-    chosen = tuple(judged.criteria) if by is None else _ids(by, judged.metrics, pairwise=store.protocol == PAIRWISE)
+    judged, pairwise = one_judge(store, judge), store.protocol == PAIRWISE
+    chosen = tuple(judged.criteria) if by is None else _ids(by, judged.metrics, pairwise=pairwise)
     for criterion in chosen:
         if criterion not in (*judged.criteria, OVERALL):
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
     unread = [unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()]
     _check_several(samples, unread)
-    _rank(store, judged, samples, chosen, unread, (judged.describe(), judged.notes))
-    return 0
-
-
-def _rank(
-    store: RunStore, judged: Judged, samples: Sequence[Sample], by: tuple[str, ...], unread: Sequence[RankedEdit],
-    heading: tuple[str, Sequence[str]],
-) -> None:  # fmt: skip
-    """Rank, print the tables, and write them into the run.   heading: who judged, and what is to be known of it."""
-    pairwise = store.protocol == PAIRWISE
+    made = by_pairs(samples, judged.findings, chosen) if pairwise else by_scores(samples, judged.scores, chosen)
     report = RankReport(
-        judge=heading[0],
-        notes=tuple(heading[1]),
-        by=by,
+        judge=judged.describe(),
+        notes=judged.notes,
+        by=chosen,
         names={metric.id: metric.short for metric in judged.metrics.metrics},
         pairwise=pairwise,
-        rankings=tuple(by_pairs(samples, judged.findings, by) if pairwise else by_scores(samples, judged.scores, by)),
+        rankings=tuple(made),
         unread=tuple(unread),
     )
     written = [
         store.write_report("ranking.json", render.json_text(report.to_json())),
         store.write_report("ranking.md", report.markdown()),
     ]
+    _tell(report, written)
+    return 0
+
+
+def _tell(report: RankReport, written: Sequence[Path]) -> None:
     if as_json():
         print_json(report.to_json())
         return
