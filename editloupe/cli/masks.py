@@ -30,7 +30,7 @@ def masks(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.", show_default=False)],
     out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the data with masks.", OUTPUT)],
-    phrase_field: Annotated[str | None, opt("--phrase-field", "FIELD", "Column of targets, in place of boxes.")] = None,
+    phrase_field: Annotated[str | None, opt("--phrase-field", "FIELD", "Column of targets, instead of boxes.")] = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
