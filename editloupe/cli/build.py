@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,18 +16,18 @@ from typer import Argument
 
 from editloupe import files
 from editloupe.build import unicedit as training_set
-from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
+from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, SetTold, json_text, open_builder
 from editloupe.build.quality import QualityFilter
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, exit_code
 from editloupe.cli.masks import masks as masks
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, warn, write
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, table, warn, write
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError, StorageError
+from editloupe.errors import ConfigError, DataError
 from editloupe.findings import Finding
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.setup import models_of, open_setup, weights_of
@@ -50,29 +50,24 @@ def build(context: typer.Context) -> None:
     \b
     editloupe build edival photos --out my-set --backend openai/gpt-4.1 --set turns=2
     """
-    if not context.invoked_subcommand:
+    if context.invoked_subcommand is None:
         write(f"{context.get_help()}\n")
 
 
 def recipe(
     context: typer.Context,
     name: Annotated[str, Argument(metavar="RECIPE", help="unicedit, edival, dlebench, …: editloupe list recipes.")],
-    path: Annotated[
-        Path | None,
-        Argument(metavar="PATH", help="A folder of images, or of edits, as the recipe reads.", show_default=False),
-    ] = None,
-    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
-    backend: options.Backends = None,
+    path: Annotated[Path | None, Argument(metavar="PATH", help="Images, or edits.", show_default=False)] = None,
+    backend: options.Backend = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
     device: options.Device = None,
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
-    review: Annotated[
-        list[Path] | None, opt("--review", "RUN", "A run in which people looked through the set; may be repeated.")
-    ] = None,
-    format: Form = "table",
+    review: Annotated[list[Path] | None, opt("--review", "RUN", "In which people looked through it; repeatable.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Build a data set. What is asked goes into FOLDER/run. The same command again continues.
@@ -87,23 +82,23 @@ def recipe(
     if path is None:
         what = "a folder of edits, or a run of the protocol unicverify" if builder is None else builder.summary
         raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {what}")
-    line, out, as_json = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve(), format == "json"
+    line, out = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve()
     if builder is None:
-        return _unicedit({**line, "path": path}, path, out, as_json=as_json)
-    fields = builder.Options.model_fields
+        return _unicedit({**line, "path": path}, path, out)
     if review and not hasattr(builder, "review"):
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
+    asked = sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line))
+    if builder.protocol is None and asked:
+        raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+    line["protocol"] = builder.protocol or "measures"
+    run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
     if builder.protocol is None:
-        if asked := sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line)):
-            raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
-        run = one_run({**line, "protocol": "measures"}, f"build {name}", own=fields)
-        return _build_directly(name, builder, run, path.resolve(), out, as_json=as_json)
-    run = one_run({**line, "protocol": builder.protocol}, f"build {name}", own=fields)
+        return _build_directly(name, builder, run, out)
     said = [one for folder in review or () for one in _reviews(folder.resolve(), getattr(builder, "review", ""))]
-    return _build(name, builder, run, path.resolve(), out, said if review else None, as_json=as_json)
+    return _build(name, builder, run, out, said if review else None)
 
 
-def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> int:
+def _unicedit(line: dict[str, Any], path: Path, out: Path) -> int:
     """Verify edits, drop those that failed, restate the instructions of the others, and write triplets for training.
 
     PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they are.
@@ -130,44 +125,26 @@ def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> 
     check_exists(path, what="a folder of edits")
     setup = None if verified else open_setup(run)
     code = 0
-    if setup is not None:
-        with _marked(out, marker):
-            outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
-        code = exit_code(outcome, tolerated=run.fail_on_error)
-        if outcome.unfinished:
-            return code
-    else:
-        _mark(out, marker)
+    with _marked(out, marker):
+        if setup is not None:
+            outcome = ask_first(setup, folder, f"Verifying {path}", config=run.to_options())
+            code = exit_code(outcome, tolerated=run.fail_on_error)
+            if outcome.unfinished:
+                return code
     with closing(RunStore.read(folder)) as store:
         warn(store.problems)
         curated = training_set.curate(store, quality)
-    with stoppable() as stop, status("", hidden=as_json) as shown:
+    with stoppable() as stop, status("", hidden=as_json()) as shown:
         funnel: Mapping[str, Any] | None = training_set.write(
             curated, out, run=name, stopped=stop.is_set, tell=shown.update
         )
     if funnel is None:
         note(_STOPPED)
         return 130
-    if as_json:
-        print_json({"folder": str(out), **funnel})
-    else:
-        _tell_stages(funnel["stages"])
-        say(
-            f"{out}: {many(funnel['written'], 'triplet')} of {many(funnel['read'], 'edit')}; "
-            f"{funnel['dropped']:,} dropped, {funnel['not_judged']:,} not judged "
-            f"({training_set.LEFT_OUT} has each with its reason)."
-        )
+    left = f"{funnel['dropped']:,} dropped, {funnel['not_judged']:,} not judged"
+    counts = f"{many(funnel['written'], 'triplet')} of {many(funnel['read'], 'edit')}; {left}"
+    _tell(out, funnel, f"{counts} ({training_set.LEFT_OUT} has each with its reason).")
     return code or (0 if curated.triplets else 1)
-
-
-def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
-    """Print what passed each stage of a funnel."""
-
-    def left_out(reasons: Mapping[str, Json]) -> str:
-        return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in reasons.items()) or "–"
-
-    rows = [(one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out(one["left_out"])) for one in stages]
-    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
 
 
 def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
@@ -181,43 +158,44 @@ def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
         raise ConfigError(f"--set {flag}: {message}; found {first.get('input')!r}" if flag else message) from error
 
 
-def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, path: Path, out: Path, *, as_json: bool) -> int:
+def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, out: Path) -> int:
     """Build without a model, and return the exit code."""
-    options = _options(builder, run.option)
-    settings = weights_of(run)
+    assert run.path is not None
+    options, settings = _options(builder, run.option), weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
-    marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
-    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
-        built = builder.build(path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update)
+    marker: dict[str, Json] = {"builder": name, "path": str(run.path)}
+    marker["options"] = {**options.model_dump(mode="json"), **named}
+    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json()) as line:
+        built = builder.build(
+            run.path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update
+        )
     if built is None:
         note(_STOPPED)
         return 130
-    return _conclude(built, built.funnel(), out, as_json=as_json)
+    return _conclude(built, built.funnel(), out)
 
 
-def _build(
-    name: str, builder: Builder, run: RunConfig, path: Path, out: Path, said: list[Reviewed] | None, *, as_json: bool
-) -> int:
+def _build(name: str, builder: Builder, run: RunConfig, out: Path, said: list[Reviewed] | None) -> int:
     """Ask, write what follows, and return the exit code.   said: what people said of the set; None if none was asked."""
+    assert run.path is not None
     fields, shared = builder.Options.model_fields, make_protocol(builder.protocol).Options.model_fields
     options = _options(builder, {key: value for key, value in run.option.items() if key in fields})
     option = {key: value for key, value in run.option.items() if key in shared or key not in fields}
-    run = run.model_copy(update={"path": path, "option": option})
-    marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
-    setup = open_setup(run)
+    setup = open_setup(run.model_copy(update={"option": option}))
+    marker: dict[str, Json] = {"builder": name, "images": str(run.path), "options": options.model_dump(mode="json")}
     builder.check(options, setup.models)
     with _marked(out, marker):
-        loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
+        loaded = builder.load(run.path, options, store=ImageStore(cache_bytes=0), folder=out)
     if run.limit is not None:
         loaded = replace(loaded, samples=loaded.samples[: run.limit])
     if said is not None:
         loaded = builder.reviewed(loaded, said)  # type: ignore[attr-defined]
-    if not as_json:
+    if not as_json():
         for text in loaded.notes:
             note(text)
     folder = out / training_set.RUN
-    what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}"
-    outcome = ask_first(setup, folder, what, as_json=as_json, loaded=loaded)
+    what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {run.path}"
+    outcome = ask_first(setup, folder, what, loaded=loaded)
     code = exit_code(outcome, tolerated=run.fail_on_error)
     if outcome.unfinished:
         return code
@@ -230,7 +208,7 @@ def _build(
         images=ImageStore(folder / "blobs", writes=False),
     )
     built = builder.write(answered, options, folder=out)
-    done = _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    done = _conclude(built, {"run": training_set.RUN, **built.funnel()}, out)
     return code or done
 
 
@@ -252,36 +230,49 @@ def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
     ]
 
 
-def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> int:
+def _conclude(built: Built, funnel: Mapping[str, Any], out: Path) -> int:
     """Write the funnel, which comes last, print it, and return the exit code. Raises StorageError."""
-    try:
+    with files.writing(out):
         files.write_whole(out / training_set.FUNNEL, json_text(dict(funnel)), below=out)
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
-    if as_json:
-        print_json({"folder": str(out), **funnel})
-    else:
-        _tell_stages(funnel["stages"])
-        for head, *rows in built.tables:
-            table(*head, rows=rows, right=head[1:])
-        for text in built.notes:
-            say(text)
-        say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")
+    counts = f"{many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped."
+    _tell(out, funnel, counts, built)
     return 0 if built.written else 1
 
 
-def _mark(out: Path, marker: Mapping[str, Json]) -> None:
-    """Mark a folder as that of a set. Raises ConfigError for one that holds other files, or a set of other options."""
+def _tell(out: Path, funnel: Mapping[str, Any], counts: str, told: SetTold | None = None) -> None:
+    """Print what passed each stage of a funnel, and what else there is to tell of a set."""
+    if as_json():
+        print_json({"folder": str(out), **funnel})
+        return
+    rows = []
+    for one in funnel["stages"]:
+        left_out = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in one["left_out"].items()) or "–"
+        rows.append((one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out))
+    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
+    for head, *lines in told.tables if told else ():
+        table(*head, rows=lines, right=head[1:])
+    for text in told.notes if told else ():
+        say(text)
+    say(f"{out}: {counts}")
+
+
+@contextmanager
+def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
+    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used.
+
+    Raises ConfigError for a folder that holds other files, or a set of other options.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
+    held = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    made, new = not out.exists(), MARKER not in held
+    if held and new:
+        raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
     try:
-        held = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        if held and MARKER not in held:
-            raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
-        if len(held) <= 1:
+        if new or held == [MARKER]:
             out.mkdir(parents=True, exist_ok=True)
             files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
         was, now = _flat(parse_json(files.read_bytes(out / MARKER))), _flat(marker)
-    except NotADirectoryError as error:
-        raise ConfigError(f"--out {out} is a file; name a new or an empty folder") from error
     except ValueError as error:
         raise ConfigError(f"{out / MARKER} is not what this command writes ({error}); name another folder") from error
     except OSError as error:
@@ -290,13 +281,6 @@ def _mark(out: Path, marker: Mapping[str, Json]) -> None:
         raise ConfigError(
             f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
         )
-
-
-@contextmanager
-def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
-    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
-    made, new = not out.exists(), not (out / MARKER).exists()
-    _mark(out, marker)
     try:
         yield
     except (ConfigError, DataError):

@@ -9,16 +9,17 @@ from typing import Annotated, Final
 import typer
 from typer import Argument
 
+from editloupe import files
 from editloupe.build.masks import JOURNAL, open_maker, wanted, write_masks
 from editloupe.cli import options
-from editloupe.cli.options import given, one_run, opt
-from editloupe.cli.output import Form, many, note, print_json, say, say_first, status, stoppable
+from editloupe.cli.options import OUTPUT, given, one_run, opt
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, say_first, status, stoppable
 from editloupe.cores import usable_cores
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.data.write import METADATA
-from editloupe.errors import ConfigError, StorageError
+from editloupe.errors import ConfigError
 from editloupe.models.segment.search import MaskRequest
 from editloupe.runs.setup import weights_of
 
@@ -28,14 +29,12 @@ _LISTED: Final = 20
 def masks(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="Folder of edits, or a metadata file.", show_default=False)],
-    out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the same data with masks, an imagefolder.")],
-    phrase_field: Annotated[
-        str | None, opt("--phrase-field", "FIELD", "Column of the data that names the target; its boxes are not used.")
-    ] = None,
+    out: Annotated[Path, opt("--out", "FOLDER", "A new folder for the data with masks.", OUTPUT)],
+    phrase_field: Annotated[str | None, opt("--phrase-field", "FIELD", "Column of targets, instead of boxes.")] = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
-    format: Form = "table",
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Make the masks that data lacks: from a phrase to a box to a mask, white where change was allowed.
@@ -43,7 +42,7 @@ def masks(
     The masks are of the source images. Boxes of the data come first, then its phrases (target_name). The same command again
     continues. Exit code 1 if no sample has a mask in the end.
     """
-    run, as_json = one_run(given(context), "build masks"), format == "json"
+    run = one_run(given(context), "build masks")
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / JOURNAL).is_file())):
         raise ConfigError(f"--out {out}: holds other files; name a new or an empty folder")
     store = ImageStore()
@@ -60,22 +59,17 @@ def masks(
             "which column names the target with --phrase-field, or let "
             f"editloupe build targets {path} --write FILE.jsonl find boxes"
         )
-    weights = weights_of(run)
-    names = {"detect": weights.detector, "segment": weights.segmenter}
-    maker = open_maker(list(dict.fromkeys(requests)), names, weights.device)
-    try:
-        with stoppable() as stop, status("", hidden=as_json) as line:
-            threads = run.concurrency or usable_cores()
-            masked = write_masks(
-                loaded, asked, maker, out, store=store, threads=threads, stopped=stop.is_set, tell=line.update
-            )
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
+    weights, threads = weights_of(run), run.concurrency or usable_cores()
+    maker = open_maker(
+        list(dict.fromkeys(requests)), {"detect": weights.detector, "segment": weights.segmenter}, weights.device
+    )
+    with files.writing(out), stoppable() as stop, status("", hidden=as_json()) as line:
+        masked = write_masks(loaded, asked, maker, out, store=store, threads=threads, stopped=stop.is_set, tell=line.update)
     if masked is None:
         note("Stopped before all masks were made or ruled out; the same command continues.")
         return 130
     told = masked.to_json()
-    if as_json:
+    if as_json():
         print_json({"folder": str(out), **told})
     else:
         more = f"; {out / METADATA} has all (mask_missing)"

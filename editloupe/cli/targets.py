@@ -15,7 +15,7 @@ from editloupe.build.targets import LIMITS, TargetTable, quantiles, under
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, data_name, default_out, exit_code
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, note, print_json, say, table, write
+from editloupe.cli.output import Form, as_json, note, print_json, say, table, write
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
@@ -37,15 +37,12 @@ _WHY: Final = {
 def targets(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="A folder of edits, or a metadata file.", show_default=False)],
-    backend: options.Backends = None,
+    backend: options.Backend = None,
     detector: options.Detector = None,
     limit: options.Limit = None,
     max_cost: options.MaxCost = None,
-    boxes: Annotated[
-        Path | None,
-        opt("--write", "FILE.jsonl", "Write boxes next to the data: boxes.jsonl for dlebench.", OUTPUT),
-    ] = None,
-    format: Form = "table",
+    boxes: Annotated[Path | None, opt("--write", "FILE.jsonl", "Write boxes next to the data.", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
@@ -58,14 +55,12 @@ def targets(
     setup = open_setup(run)
     absent = _absent(setup)
     keys = None if boxes is None else _checked(boxes, path, run)
-    outcome = ask_first(
-        setup, default_out(run), f"Finding the targets of {path}", as_json=format == "json", config=run.to_options()
-    )
+    outcome = ask_first(setup, default_out(run), f"Finding the targets of {path}", config=run.to_options())
     found = TargetTable.of(data_name(path.resolve()), outcome)
     notes = list(_notes(found, setup, absent))
-    if format == "json":
+    if as_json():
         print_json(found.to_json(notes=notes))
-    elif format == "csv":
+    elif form == "csv":
         write(found.csv())
     else:
         _show(found, notes)
