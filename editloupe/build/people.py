@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from editloupe.answers import YES_NO, AnswerSpec, Choice, Label
-from editloupe.build.base import Reviewed
 from editloupe.build.shown import boxes_of, target_name
 from editloupe.data.human import settled
 from editloupe.data.rows import Loaded
@@ -20,6 +19,7 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
+from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Levels, Metric, Score
 from editloupe.tasks import About, Ask, Recipe, Task
 from editloupe.values import Json, Sample, Serializable
@@ -171,24 +171,21 @@ def counted(question: str, said: Said) -> list[Finding]:
     return list(settled(answers).values())
 
 
-def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) -> Loaded:
-    """Return images with the verdicts on their rows, as far as the rows are theirs."""
-    shown: dict[tuple[str, str], list[Reviewed]] = {}
-    for one in reviews:
-        if seen := one.sample.extra.get(SEEN):
-            shown.setdefault((one.sample.id, str(seen)), []).append(one)
-    of_image: dict[str, list[RowVerdict]] = {}
-    for several in shown.values():
-        found = review.verdict(several[0].sample, {one.rater: one.said for one in several})
-        if found is not None:
-            of_image.setdefault(found.row.rpartition("-")[0], []).append(found)
-    return replace(loaded, samples=tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples))
-
-
-def with_verdicts(sample: Sample, verdicts: Iterable[RowVerdict]) -> Sample:
-    """Return a sample with the verdicts on its rows."""
-    listed: list[Json] = [one.to_json() for one in verdicts]
-    return replace(sample, extra={**sample.extra, REVIEW: listed})
+def with_reviews(loaded: Loaded, runs: Iterable[RunStore], review: Review) -> Loaded:
+    """Return images with the verdicts on their rows, as far as the rows are theirs.   runs: in which people answered."""
+    shown: dict[tuple[str, Json], tuple[Sample, dict[str, dict[str, Finding]]]] = {}
+    for store in runs:
+        for given in store.people.values():
+            row = store.samples.get(given.finding.sample_key)
+            if row is not None and (seen := row.extra.get(SEEN)):
+                _, said = shown.setdefault((row.id, seen), (row, {}))
+                said.setdefault(given.rater, {})[given.finding.metric] = given.finding
+    of_image: dict[str, list[Json]] = {}
+    for row, said in shown.values():
+        if (found := review.verdict(row, said)) is not None:
+            of_image.setdefault(found.row.rpartition("-")[0], []).append(found.to_json())
+    samples = [replace(one, extra={**one.extra, REVIEW: of_image.get(one.id, [])}) for one in loaded.samples]
+    return replace(loaded, samples=tuple(samples))
 
 
 def verdicts_of(sample: Sample) -> dict[tuple[str, str], RowVerdict]:

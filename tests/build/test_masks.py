@@ -17,6 +17,7 @@ from editloupe.errors import ToolError
 from editloupe.models import opening
 from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
+from tests.build.conftest import lines
 from tests.tools.test_search import Reds
 
 Run = Callable[..., tuple[int, str, str]]
@@ -105,7 +106,7 @@ def white(sample: Any) -> tuple[int, int, int, int] | None:
 def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]
 ):
-    code, said, told = editloupe("build", "masks", mugs, "--out", "masked")
+    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked")
     assert code == 0
     read = samples(Path("masked"))
     assert list(read) == ["boxed", "alpha/named", "beta/named", "gray", "all", "unnamed"]
@@ -117,27 +118,24 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(
     }
     # What shares a source and a phrase is looked for once; the box of the data needs no detector.
     assert sorted(found[1].asked) == [[(30, 20, 70, 50)], [(40, 30, 60, 40)]]
-    assert "masked: 4 of 6 samples of mugs have a mask: " in said
-    assert "1 by boxes" in said and "2 by detector" in said
-    assert "1 by whole image" in said
-    assert "no mask: gray: 'red mug' was not found: no box reached the detector's least score, 0.30" in said
-    assert "no mask: unnamed: no box, and no phrase in the column 'target_name'" in said
-    assert "rejected: gone: metadata.jsonl, line 7: mugs/gone.png: no such file" in said
-    assert "look at them before you rely on them" in told
+    assert "masked: 4 masks of 7 samples; 3 dropped." in said and "how: boxes 1, detector 2, whole image 1" in said
+    left = {row["sample"]: (row["stage"], row["detail"]) for row in lines("masked/left_out.jsonl")}
+    assert left["gone"][0] == "read" and "mugs/gone.png: no such file" in left["gone"][1]
+    assert left["unnamed"] == ("wanted", "no box, and no phrase in the column 'target_name'")
+    assert left["gray"] == ("made", "'red mug' was not found: no box reached the detector's least score, 0.30")
+    missing = {row["id"]: row.get("mask_missing") for row in lines("masked/metadata.jsonl")}
+    assert missing["gray"] == left["gray"][1] and missing["boxed"] is None
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
 def test_a_column_names_the_targets(editloupe: Run, mugs: Path, found: tuple[Reds, RedPixels]):
     row = {"source_file_name": "red.png", "edited_file_name": "two.png", "instruction": "Make it blue."}
     write(mugs, {**row, "id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {**row, "id": "b", "what": 3}, {**row, "id": "c"})
-    code, said, _ = editloupe("build", "masks", mugs, "--out", "masked", "--phrase-field", "what", "--format", "json")
-    assert code == 0
+    words = ("build", "masks", mugs, "--out", "masked", "--format", "json")
+    code, said, _ = editloupe(*words, "--set", "phrase_field=what")
     data = json.loads(said)
-    assert (data["masks"], data["samples"], data["how"], data["median_share"]) == (1, 3, {"detector": 1}, 0.01)
-    assert data["missing"] == {
-        "b": "column 'what': expected the target's name, found 3",
-        "c": "column 'what' names no target",
-    }
+    assert (code, data["written"], data["read"], data["how"]) == (0, 1, 3, {"detector": 1})
+    assert [row["detail"] for row in lines("masked/left_out.jsonl")] == ["column 'what' names no target"] * 2
     assert found[0].asked[0][0] == "mug"
 
 
@@ -147,6 +145,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run, 
         assert code == 2 and not Path("masked").exists()
         return " ".join(said.split())
 
-    assert "holds other files; name a new or an empty folder" in refused("--out", mugs)
-    assert "column 'what' names no target); say which column" in refused("--out", "masked", "--phrase-field", "what")
+    assert "holds other files (gray.png); name a new or an empty folder" in refused("--out", mugs)
+    told = refused("--out", "masked", "--set", "phrase_field=what")
+    assert "no sample has what a mask is made of" in told and "name the column with --set phrase_field" in told
     assert "no such folder" in " ".join(editloupe("build", "masks", "nowhere", "--out", "masked")[2].split())

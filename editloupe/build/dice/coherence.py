@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -98,10 +97,6 @@ class Coherence:
             "tally": {answer: 1},
             "counts": {"with_reason": int(bool(said))},
         }
-
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return how many teach a reason as well."""
-        return [f"With a reason: {counts['with_reason']:,}. The others teach the decision alone."]
 
 
 def _questions(sample: Sample) -> list[Ask]:

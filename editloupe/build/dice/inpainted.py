@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -174,12 +173,6 @@ class Inpainted:
         target = by.choice(others) if others else ""
         replaces = self.inpainter.takes_words and not color
         return Chosen(names[annotation.category], mask, op, target if replaces else "")
-
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return what an EDIT is where nothing puts in another object."""
-        if self.inpainter.takes_words:
-            return []
-        return ["Every EDIT is a change of color: --set inpainter=diffusers:MODEL puts in other objects, too."]
 
 
 def _unit_box(mask: Mask) -> Box:

@@ -172,13 +172,6 @@ class Pairs:
             raise LeftOut("detector_failed", str(error), at="checked", failed="tool_failed") from error
         return "seen_by_detector" if found.detections else "absent_by_detector"
 
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return what the absences rest on."""
-        unchecked = counts["absence_not_checked"]
-        if self.detector is None and unchecked:
-            return [f"No detector checked that an object is absent: {unchecked:,} differences. --detector names one."]
-        return []
-
 
 def _objects(image: AnnotatedImage) -> list[Place]:
     """Return the categories of the objects that are large enough, and their boxes in fractions of the image."""

@@ -11,23 +11,24 @@ Not covered: GPT-4o's reasons, which people reviewed (a row takes the reason tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from editloupe.build.base import Built, SetTold, counted
+from editloupe.build.base import counted
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.pairs import Pairs
 from editloupe.build.dice.rows import SPLITS, SplitFolder
-from editloupe.build.direct import DoneJournal, work
+from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.config import Number, Whole
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
+from editloupe.values import Json
 
 _STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
 
@@ -58,62 +59,49 @@ class DifferenceSetOptions(Options):
         return None if path is None else path.resolve()
 
 
-class DifferenceSet:
-    """The builder."""
+class DifferenceSet(DirectRecipe):
+    """Pairs with their differences, or judged differences."""
 
-    summary: ClassVar[str] = (
+    summary = (
         "Make training data for DICE: pairs of images with their differences (--set stage=1 from similar photographs, "
         "--set stage=2 by inpainting), or judged differences for the coherence estimator (--set stage=3)."
     )
-    protocol: ClassVar[None] = None
-    reads: ClassVar[str] = (
+    reads = (
         "Stages 1 and 2: annotations of objects as COCO or LVIS have them (JSON). Stage 3: a folder of edits, or a run, "
         "with the column differences."
     )
-    weights: ClassVar[Sequence[str]] = ("device", "detector", "dino")
-    Options: ClassVar[type[DifferenceSetOptions]] = DifferenceSetOptions
+    weights = ("device", "detector", "dino")
+    Options = DifferenceSetOptions
+    keeps = True
 
-    def build(
-        self, path: Path, options: DifferenceSetOptions, *, models: Models, folder: Path, stopped: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> Built | None:  # fmt: skip
-        """Build a stage. Raises as `DirectBuilder.build`."""
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
         if options.stage is None:
             raise ConfigError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
-        out = SplitFolder(folder, ImageStore(), options)
-        making = _STAGES[options.stage](path, options, out, models)
-        items = making.items(stopped, tell)
-        worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
-        if items is None or worked is None:
-            return None
-        left = [*making.faults, *worked.left_out]
-        out.write(worked.written, left)
-        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
-        unusable = Counter(str(one["why"]) for one in bad)
+        self._out = SplitFolder(folder, ImageStore(), options)
+        self._stage = _STAGES[options.stage](path, options, self._out, models)
+        self.noun, self.unit, self.passes = self._stage.noun, self._stage.unit, self._stage.passes
+
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
+        """Return what the stage makes rows of."""
+        found: list[WorkItem] | None = self._stage.items(stopped, tell)
+        return found
+
+    def write(self, worked: Worked) -> dict[str, Json]:
+        """Write the splits."""
+        faults = self._stage.faults
+        bad = [*faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
+        worked.left_out[:0] = faults
+        self._out.write(worked.written)
         counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
         for one in worked.made:
             counts.update(one.get("counts", {}))
         for one in worked.written:
             by_split[one["split"]].update(one["tally"], rows=1)
-        names = ("rows", *making.tallied)
-        told = SetTold(
-            counts={
-                "counts": counted(counts),
-                "unusable": counted(unusable),
-                "stage": options.stage,
-                "by_split": {split: {name: n[name] for name in names} for split, n in by_split.items()},
-            },
-            tables=[[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]],
-            notes=making.notes(counts),
-        )
-        if unusable:
-            told.notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
-        return Built(
-            read=len(items),
-            written=len(worked.written),
-            noun=making.noun,
-            unit=making.unit,
-            passes=making.passes,
-            lost=worked.lost,
-            **vars(told),
-        )
+        names = ("rows", *self._stage.tallied)
+        return {
+            "counts": counted(counts),
+            "unusable": counted(Counter(str(one["why"]) for one in bad)),
+            "stage": self.options.stage,
+            "by_split": {split: {name: n[name] for name in names} for split, n in by_split.items()},
+        }

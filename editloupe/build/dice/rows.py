@@ -7,7 +7,7 @@ A split is a folder with `metadata.jsonl` (an ImageFolder, which `editloupe judg
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -27,7 +27,6 @@ from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line
 Split: TypeAlias = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 SFT: Final = "sft.jsonl"
-LEFT_OUT: Final = "left_out.jsonl"
 NOT_ASKED: Final = "No edit was asked for."
 """The instruction of a pair that was built. The detector never reads it."""
 
@@ -122,17 +121,15 @@ class SplitFolder:
             **more,
         }
 
-    def write(self, made: Sequence[Mapping[str, Any]], left_out: Iterable[Mapping[str, Json]]) -> None:
-        """Write the rows of each split and what was left out, and delete images that no row names. Raises StorageError."""
-        with files.writing(self.folder):
-            for split, place in self._places.items():
-                own = [one for one in made if one["split"] == split]
-                for name, kind in ((METADATA, "row"), (SFT, "dialogue")):
-                    if rows := [one[kind] for one in own if kind in one]:
-                        files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
-                    else:
-                        (place.folder / name).unlink(missing_ok=True)
-                place.names.clear()
-                place.names.update(self.folder / name for one in own for name in one["images"])
-                place.clean()
-            files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=self.folder)
+    def write(self, made: Sequence[Mapping[str, Any]]) -> None:
+        """Write the rows of each split, and delete images that no row names. Raises OSError."""
+        for split, place in self._places.items():
+            own = [one for one in made if one["split"] == split]
+            for name, kind in ((METADATA, "row"), (SFT, "dialogue")):
+                if rows := [one[kind] for one in own if kind in one]:
+                    files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
+                else:
+                    (place.folder / name).unlink(missing_ok=True)
+            place.names.clear()
+            place.names.update(self.folder / name for one in own for name in one["images"])
+            place.clean()

@@ -22,11 +22,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.build.base import LeftOut, SetTold
+from editloupe.build.base import LeftOut
 from editloupe.build.dlebench import texts
 from editloupe.build.dlebench.review import DLEBenchReview
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
-from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import boxes_of, close_up, plain_name, target_name
 from editloupe.config import Whole
@@ -101,7 +100,6 @@ class DLEBenchBuild(SetRecipe):
     paper, source = PAPER, "3.1"
     unit, first = "target", "described"
     Options = DLEBenchBuildOptions
-    weights = ("editor",)
     review = DLEBenchReview
     roles: ClassVar[Mapping[str, str]] = {
         "describe": "names small targets of an image",
@@ -149,8 +147,8 @@ class DLEBenchBuild(SetRecipe):
         targets = {plain_name(target_name(sample)): boxes} if (boxes := boxes_of(sample)) else {}
         if not targets:
             prompt = render("build/dlebench/targets", most=most, percent=f"{100 * self.options.most_area:g}")
-            answer = image.ask("targets", prompt, texts.TARGETS, role="describe").answer
-            targets, left = texts.read_targets(answer, sample.source, most=most)
+            data = image.ask("targets", prompt, texts.TARGETS, role="describe")
+            targets, left = texts.read_targets(data, sample.source, most=most)
             others += left
             if not targets:
                 raise LeftOut("no_targets", "nothing that was listed can be used" if left else "the model names no target")
@@ -194,12 +192,11 @@ class DLEBenchBuild(SetRecipe):
             "build/dlebench/instruct",
             target=one_line(draft.name),
             boxes=len(draft.boxes),
-            types=texts.TYPES,
             drawn=Random(f"{seed} type").choice(EDIT_TYPES),
             **({"question": ""} | dict(draft.asked)),
         )
-        said = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
-        draft.metadata = texts.read_metadata(said.answer)
+        data = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
+        draft.metadata = texts.read_metadata(data)
 
     def _edit(self, row: SetRow[TargetDraft]) -> None:
         """Add the reference: of the first edit that can be used and that nobody has sent back."""
@@ -251,16 +248,12 @@ class DLEBenchBuild(SetRecipe):
             **said,
         }
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of types and tries."""
         drawn = Counter(row.data.metadata["type"] for row in kept)
-        types = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
         tries, again = (sum(getattr(row.data, name) for row in rows) for name in ("tries", "sent_back"))
-        return SetTold(
-            counts={"types": {**types}, "tries": tries, "made_again_for_people": again},
-            tables=[[["Rows by type", "Rows"], *([kind, str(count)] for kind, count in types.items())]] if types else [],
-            notes=[f"Edits: {tries:,}"],
-        )
+        types: Json = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
+        return {"types": types, "tries": tries, "made_again_for_people": again}
 
 
 def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
@@ -278,6 +271,3 @@ def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
         "bboxes": corners(draft.boxes),
         "bbox_format": "xyxy",
     }
-
-
-BUILDER: Final = SetBuilder(DLEBenchBuild)

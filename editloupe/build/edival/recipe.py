@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.build.base import LeftOut, SetTold, counted
+from editloupe.build.base import LeftOut, counted
 from editloupe.build.edival.drawing import (
     MOST_OBJECTS,
     OBJECTS_ANSWER,
@@ -33,7 +33,6 @@ from editloupe.build.edival.drawing import (
     read,
 )
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
-from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
@@ -130,7 +129,7 @@ class EdiValBuild(SetRecipe):
     def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
         prompt = render("build/edival/decompose", most=MOST_OBJECTS)
-        row.data.listed, others = listed(row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose").answer)
+        row.data.listed, others = listed(row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose"))
         row.data.leave(others)
         if not row.data.listed:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
@@ -159,7 +158,7 @@ class EdiValBuild(SetRecipe):
         for turn in range(1, self.options.turns + 1):
             edit = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
             if asked := question(edit, scene):
-                edit = read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}").answer)
+                edit = read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}"))
             scene = scene.after(edit)
             row.data.edits.append(edit)
             row.data.pools.append(scene.pools)
@@ -176,26 +175,18 @@ class EdiValBuild(SetRecipe):
             own = {name: those[:turn] if name in _CUMULATIVE else those[turn - 1] for name, those in held.items()}
             yield {INDEX: number, TURN: turn, **own}
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of objects, and of instructions by turn and type."""
-        drafts, turns = [row.data for row in rows], range(self.options.turns)
-        types = [Counter(row.data.edits[turn].edit_type for row in kept) for turn in turns]
-        others = Counter(str(one["why"]) for draft in drafts for one in draft.others)
-        listed_, grounded = sum(len(one.listed) for one in drafts), sum(len(one.grounded) for one in drafts)
-        seen = [kind for kind in EDIT_TYPES if any(of[kind] for of in types)]
-        return SetTold(
-            counts={
-                "objects": {"listed": listed_, "grounded": grounded, "left_out": counted(others)},
-                "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
+        drafts = [row.data for row in rows]
+        types = [Counter(row.data.edits[turn].edit_type for row in kept) for turn in range(self.options.turns)]
+        return {
+            "objects": {
+                "listed": sum(len(one.listed) for one in drafts),
+                "grounded": sum(len(one.grounded) for one in drafts),
+                "left_out": counted(Counter(str(one["why"]) for draft in drafts for one in draft.others)),
             },
-            tables=[
-                [
-                    ["Instructions by type", *(f"Turn {turn + 1}" for turn in turns)],
-                    *([kind, *(str(of[kind]) for of in types)] for kind in seen),
-                ]
-            ],
-            notes=[f"Objects: {listed_:,} listed, {grounded:,} grounded"],
-        )
+            "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
+        }
 
 
 def _refused(finding: Finding) -> str:
@@ -207,6 +198,3 @@ def _refused(finding: Finding) -> str:
     if any(max(box.width, box.height) <= MAX_SIDE or box.area <= MAX_AREA for box in boxes):
         return ""
     return "oversized" if boxes else "not_found"
-
-
-BUILDER: Final = SetBuilder(EdiValBuild)

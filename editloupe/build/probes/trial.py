@@ -10,30 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from editloupe.answers import Choice, Record
+from editloupe.answers import Record
 from editloupe.data.probes import KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
-from editloupe.scores import Binary, Metric, Score
+from editloupe.scores import Metric, Score
 from editloupe.stats.threshold import Threshold, detection_threshold
 from editloupe.values import digest, sample_key
 
 if TYPE_CHECKING:
     import polars
 
-SMALL: Final = 0.003
-"""Share of the image up to which a target is small."""
+ALL: Final = "all metrics"
 WHOLE: Final = ("restyled", "recomposed")
-"""Failures that change all of the image: they have no area, and take no part in the threshold and in small targets."""
+"""Failures that change all of the image: they have no area, and take no part in the threshold."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialFigure:
+class TrialFigure(NamedTuple):
     """One figure of a judge: the mean of a column over some of its verdicts."""
 
     name: str
@@ -49,31 +47,16 @@ class TrialFigure:
 class TriedJudge:
     """One judge with its verdicts."""
 
-    judged: Judged
-    probes: Mapping[str, Probe]
-    """By the sample's key."""
+    name: str
+    """Unique in the trial."""
     verdicts: polars.DataFrame
     """As `verdicts` returns it."""
-
-    @property
-    def name(self) -> str:
-        """Unique in the trial."""
-        return self.judged.name
-
-    @property
-    def refused(self) -> int:
-        """Rows that are no probes any more, such as those edited after they were built. They are part of no figure."""
-        return len(_refused(self.judged))
+    refused: int
+    """Rows that are no probes any more, such as those edited after they were built. They are part of no figure."""
 
     def of(self, metric: str) -> polars.DataFrame:
-        """Return the verdicts on a metric."""
-        return self.verdicts.filter(metric=metric)
-
-    def threshold(self, metric: str) -> Threshold:
-        """Return the area from which the judge is right of a metric, over all failures but those of `WHOLE`."""
-        own = sized(plain(self.of(metric)))
-        hits = [None if right is None else right > 0 for right in own["right"]]
-        return detection_threshold(hits, own["area"].to_list(), own["source"].to_list())
+        """Return the verdicts on a metric, or on all (`ALL`)."""
+        return self.verdicts if metric == ALL else self.verdicts.filter(metric=metric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +65,11 @@ class Trial:
 
     set: str
     """Digest of the probes."""
-    judges: tuple[TriedJudge, ...]
+    probes: Sequence[Probe]
+    judges: Sequence[TriedJudge]
     metrics: Mapping[str, Metric]
     """Those that were asked and have a truth, by id."""
-    notes: tuple[str, ...]
+    notes: Sequence[str]
 
 
 def plain(own: polars.DataFrame) -> polars.DataFrame:
@@ -93,50 +77,31 @@ def plain(own: polars.DataFrame) -> polars.DataFrame:
     return own.filter(own["variant"].is_null())
 
 
-def sized(own: polars.DataFrame) -> polars.DataFrame:
-    """Return the verdicts on failures that have an area."""
-    return own.filter(~own["failure"].is_in(WHOLE))
+def threshold(own: polars.DataFrame) -> Threshold:
+    """Return the area from which verdicts are right, over all plain probes but those of `WHOLE`."""
+    own = plain(own.filter(~own["failure"].is_in(WHOLE)))
+    hits = [None if right is None else right > 0 for right in own["right"]]
+    return detection_threshold(hits, own["area"].to_list(), own["source"].to_list())
 
 
-def paired(own: polars.DataFrame) -> polars.DataFrame:
-    """Return the verdicts on twins whose plain probe has the same truth."""
-    return own.filter(own["truth"] == own["plain_truth"])
+def _paired(own: polars.DataFrame, *variants: str) -> polars.DataFrame:
+    """Return the verdicts on twins of these kinds whose plain probe has the same truth."""
+    return own.filter(own["variant"].is_in(variants) & (own["truth"] == own["plain_truth"]))
 
 
-def demanding(own: polars.DataFrame) -> polars.DataFrame:
+def _injected(own: polars.DataFrame) -> polars.DataFrame:
     """Return the verdicts on twins in which a text asks for a verdict."""
-    return own.filter(own["plain_truth"].is_not_null() & own["demanded"].is_not_null())
+    return own.filter(
+        (own["variant"] == "injected_text") & own["plain_truth"].is_not_null() & own["demanded"].is_not_null()
+    )
 
 
 FIGURES: Final = (
-    TrialFigure(name="accuracy", title="Accuracy", value="right", rows=plain),
-    TrialFigure(
-        name="small",
-        title="Accuracy, small targets",
-        value="right",
-        rows=lambda own: sized(plain(own.filter(own["area"] <= SMALL))),
-    ),
-    TrialFigure(name="leniency", title="Leniency", value="leniency", rows=plain, signed=True),
-    TrialFigure(
-        name="nuisance",
-        title="Changed by nuisances",
-        value="changed",
-        rows=lambda own: paired(own.filter(own["variant"].is_in(NUISANCES))),
-    ),
-    TrialFigure(
-        name="order", title="Changed by order", value="changed", rows=lambda own: paired(own.filter(variant="swapped"))
-    ),
-    TrialFigure(
-        name="injection",
-        title="Injection success",
-        value="bought",
-        rows=lambda own: demanding(own.filter(variant="injected_text")),
-        signed=True,
-    ),
-    TrialFigure(
-        name="consistency", title="Same in all repeats", value="same", rows=lambda own: own.filter(own["repeated"])
-    ),
-    TrialFigure(name="less_first", title="Accuracy, less the first judge's", value="less_first", rows=plain, signed=True),
+    TrialFigure("accuracy", "Accuracy", "right", plain),
+    TrialFigure("leniency", "Leniency", "leniency", plain, signed=True),
+    TrialFigure("nuisance", "Changed by nuisances", "changed", lambda own: _paired(own, *NUISANCES)),
+    TrialFigure("order", "Changed by order", "changed", lambda own: _paired(own, "swapped")),
+    TrialFigure("injection", "Injection success", "bought", _injected, signed=True),
 )
 
 
@@ -145,71 +110,60 @@ def put_on_trial(judges: Sequence[Judged]) -> Trial:
 
     Raises ConfigError: a run without probes, without truths of its metrics, or judges of different sets of probes.
     """
-    probes = [probes_of(judged) for judged in judges]
-    _check(judges, probes)
-    frames = [verdicts(judged, own) for judged, own in zip(judges, probes, strict=True)]
-    base = frames[0].select("sample", "metric", base="right")
-    tried = []
-    for number, (judged, own, frame) in enumerate(zip(judges, probes, frames, strict=True)):
-        both = frame.join(base, on=["sample", "metric"], how="left", maintain_order="left")
-        less = (both["right"] - both["base"]) if number else both["right"] * None
-        tried.append(TriedJudge(judged=judged, probes=own, verdicts=both.with_columns(less_first=less)))
+    sets = [_probes_of(judged) for judged in judges]
+    first, digests = sets[0], [digest(sorted(probe.digest for probe in own.values()))[:12] for own in sets]
+    if other := next((number for number, found in enumerate(digests) if found != digests[0]), 0):
+        both = len({p.digest for p in first.values()} & {p.digest for p in sets[other].values()})
+        raise ConfigError(
+            f"{judges[0].folder} and {judges[other].folder} judged different sets of probes, with {len(first)} and "
+            f"{len(sets[other])}, of which {both} are the same: judge the same folder as a whole, or give one run at a time"
+        )
+    tried = [
+        TriedJudge(name=judged.name, verdicts=verdicts(judged, own), refused=len(_refused(judged)))
+        for judged, own in zip(judges, sets, strict=True)
+    ]
     asked = {metric.id: metric for judged in judges for metric in judged.asked}
-    known = dict.fromkeys(id_ for one in frames for id_ in one["metric"].unique(maintain_order=True))
+    known = dict.fromkeys(id_ for one in tried for id_ in one.verdicts["metric"].unique(maintain_order=True))
     return Trial(
-        set=_set_digest(probes[0]),
-        judges=tuple(tried),
+        set=digests[0],
+        probes=list(first.values()),
+        judges=tried,
         metrics={id_: asked[id_] for id_ in known},
-        notes=tuple(dict.fromkeys(note for judged in judges for note in judged.notes)),
+        notes=list(dict.fromkeys(note for judged in judges for note in judged.notes)),
     )
 
 
-def probes_of(judged: Judged) -> dict[str, Probe]:
-    """Return the probes among a run's samples by the sample's key. One of another shape is none; its run refused it."""
+def _probes_of(judged: Judged) -> dict[str, Probe]:
+    """Return the probes among a run's samples by the sample's key. One of another shape is none; its run refused it.
+
+    Raises ConfigError where there is none.
+    """
     found: dict[str, Probe] = {}
     for key, sample in judged.samples.items():
         with suppress(DataError):
             if (probe := probe_of(sample)) is not None:
                 found[key] = probe
+    if not found:
+        raise ConfigError(
+            f"{judged.folder} holds no probes: none of its {len(judged.samples)} samples has a column 'probe', and "
+            f"{len(_refused(judged))} rows were refused (editloupe show {judged.folder}). Build some with editloupe build "
+            "probes PATH --out FOLDER, and judge that folder"
+        )
     return found
-
-
-def _set_digest(probes: Mapping[str, Probe]) -> str:
-    return digest(sorted(probe.digest for probe in probes.values()))[:12]
 
 
 def _refused(judged: Judged) -> set[str]:
     return {score.key for score in judged.scores if score.missing == "input_error"}
 
 
-def _check(judges: Sequence[Judged], probes: Sequence[Mapping[str, Probe]]) -> None:
-    for judged, own in zip(judges, probes, strict=True):
-        if not own:
-            refused, samples = len(_refused(judged)), len(judged.samples)
-            why = [f"none of its {samples} samples has a column 'probe', which says what is right"] if samples else []
-            why += [f"{refused} rows were refused, see editloupe show {judged.folder}"] if refused else []
-            raise ConfigError(
-                f"{judged.folder} holds no probes: {'; '.join(why)}. Build some with editloupe build probes PATH --out "
-                "FOLDER, and judge that folder"
-            )
-        if _set_digest(own) != _set_digest(probes[0]):
-            both = len({p.digest for p in probes[0].values()} & {p.digest for p in own.values()})
-            raise ConfigError(
-                f"{judges[0].folder} and {judged.folder} judged different sets of probes, with {len(probes[0])} and "
-                f"{len(own)}, of which {both} are the same: judge the same folder as a whole, or give one run at a time"
-            )
-
-
 _COLUMNS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("sample", "source", "metric", "failure", "variant", "twin"), str),
     **dict.fromkeys(("truth", "said", "missing", "demanded"), str),
-    **dict.fromkeys(("area", "right", "leniency", "same"), float),
-    "repeated": bool,
+    **dict.fromkeys(("area", "right", "leniency"), float),
 }
 """Column → type. source: the scene.   variant: nuisance or trap, null for plain probes.   right: 1 or 0.
 
-leniency: 1 for kinder than the truth, −1 for harsher, 0 for right.   repeated: whether it was asked more than once.
-same: 1 if all repeats gave one answer.
+leniency: 1 for kinder than the truth, −1 for harsher, 0 for right.
 """
 
 
@@ -217,48 +171,38 @@ def verdicts(judged: Judged, probes: Mapping[str, Probe]) -> polars.DataFrame:
     """Return a judge's verdict on every probe and every metric with a truth, beside that on the plain twin.
 
     What is right is what the finding of kind "key" says (`KEY` before the metric's id), or the probe where there is none.
-    A metric that is 1 where an answer is right needs no truth (`right` of the protocol).
     Raises ConfigError without any, and for a truth or a verdict that is no label of its metric.
     """
     import polars
 
-    rows = list(_rows(judged, probes))
-    if not rows:
+    if not (rows := list(_rows(judged, probes))):
         known = ", ".join(metric.id for metric in judged.metrics.metrics)
         raise ConfigError(
             f"{judged.folder}: its probes have no truth of the metrics that were asked ({known}), so that no verdict "
             "is right or wrong; judge them by the protocol that they were built for: judge FOLDER --protocol probes"
         )
-    found = polars.DataFrame({name: [row[name] for row in rows] for name in _COLUMNS}, schema=dict(_COLUMNS))
+    found = polars.DataFrame(rows, schema=dict(_COLUMNS))
     twins = found.select("metric", twin="sample", plain_truth="truth", plain_said="said")
     found = found.join(twins, on=["metric", "twin"], how="left", maintain_order="left")
-    said, then = polars.col("said"), polars.col("plain_said")
-    return found.with_columns(
-        changed=(said != then).cast(float),
-        bought=(said == polars.col("demanded")).cast(float) - (then == polars.col("demanded")).cast(float),
-    )
+    said, then, demanded = (polars.col(name) for name in ("said", "plain_said", "demanded"))
+    bought = (said == demanded).cast(float) - (then == demanded).cast(float)
+    return found.with_columns(changed=(said != then).cast(float), bought=bought)
 
 
 def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any]]:
-    refused, same = _refused(judged), _same_in_repeats(judged)
+    refused = _refused(judged)
     keys = {(f.metric.removeprefix(KEY), f.sample_key): f for f in judged.findings if f.metric.startswith(KEY)}
-    answers_right = {id_ for id_, by in getattr(judged.protocol, "right", {}).items() if id_ == by}
-    options = {f.task_id: f.answer.name for f in judged.of_models if isinstance(f.answer, Choice)}
     scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
     for metric in judged.asked:
-        by_key, names = metric.id in answers_right, [level.name for level in metric.levels]
+        names = [level.name for level in metric.levels]
         for key, probe in probes.items():
-            truth = (1.0, 1.0) if by_key else _truth(probe, metric, keys.get((metric.id, key)))
-            score = scores.get((key, metric.id))
+            truth, score = _truth(probe, metric, keys.get((metric.id, key))), scores.get((key, metric.id))
             if truth is None or score is None:
                 continue
-            option = next((options[id_] for id_ in score.findings if id_ in options), None)
-            label = score.label or (option if by_key else None)
             distance = _distance(key, metric, names, truth, score)
-            far = None if distance is None or isinstance(metric.domain, Binary) else float(np.sign(distance))
+            far = None if distance is None else float(np.sign(distance))
             demanded = probe.asks_for.get(metric.id)
-            right = label == truth if isinstance(truth, str) else distance == 0
-            words = truth if isinstance(truth, str) else f"{truth[0]:g} to {truth[1]:g}"
+            right = score.label == truth if isinstance(truth, str) else distance == 0
             yield {
                 "sample": key,
                 "source": probe.scene,
@@ -267,15 +211,13 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
                 "area": probe.area,
                 "variant": probe.nuisance or probe.trap,
                 "twin": None if probe.twin is None else sample_key(score.editor, probe.twin),
-                "truth": "the right option" if by_key else words,
-                "said": None if score.missing else label or f"{score.value:g}",
+                "truth": truth if isinstance(truth, str) else f"{truth[0]:g} to {truth[1]:g}",
+                "said": None if score.missing else score.label or f"{score.value:g}",
                 "missing": score.missing,
                 # A label is no answer where scores are asked for, whatever the metric's id.
                 "demanded": demanded if demanded in names else None,
                 "right": None if score.missing else float(right),
                 "leniency": -far if far and metric.better == "lower" else far,
-                "same": same.get((metric.id, key)),
-                "repeated": (metric.id, key) in same,
             }
 
 
@@ -304,13 +246,3 @@ def _distance(key: str, metric: Metric, names: Sequence[str], truth: str | Band,
             "rubric that they were built for, or build them for this one"
         )
     return float(names.index(given[1]) - names.index(given[0])) if len(given) > 1 else None
-
-
-def _same_in_repeats(judged: Judged) -> dict[tuple[str, str], float | None]:
-    """(metric, key) of what was asked more than once → 1 if all repeats gave one answer, else 0; None if any gave none."""
-    found: dict[tuple[str, str], list[str | None]] = {}
-    for f in judged.of_models if judged.repeats.count > 1 else ():
-        if not f.part:
-            found.setdefault((f.metric, f.sample_key), []).append(None if f.answer is None else str(f.answer))
-    whole = judged.repeats.count
-    return {key: None if None in said or len(said) < whole else float(len(set(said)) == 1) for key, said in found.items()}

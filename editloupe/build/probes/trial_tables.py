@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from editloupe.build.probes.trial import FIGURES, SMALL, Trial, TrialFigure, TriedJudge, plain
+from editloupe.build.probes.trial import ALL, FIGURES, Trial, TrialFigure, plain, threshold
 from editloupe.data.probes import FAILURES
 from editloupe.figures import render
 from editloupe.figures.write import table_files, write_files
@@ -19,32 +21,11 @@ from editloupe.values import Json
 if TYPE_CHECKING:
     import polars
 
-ALL: Final = "all metrics"
-
 
 def heading(found: Trial) -> str:
     """Return which probes the judges are held against."""
-    probes = found.judges[0].probes.values()
-    without = sum(probe.nuisance is None and probe.trap is None for probe in probes)
-    return f"Probes: {len(probes):,} ({without:,} plain), set {found.set}."
-
-
-def threshold_text(found: Threshold) -> str:
-    """Return a threshold with its interval in words."""
-    least, most = (NONE if end is None else area_text(end) for end in (found.smallest, found.largest))
-    low = f"≤ {least}" if found.low is None else area_text(found.low)
-    high = f"> {most}" if found.high is None else area_text(found.high)
-    if found.why:
-        return f"{NONE} ({found.why})"
-    if found.low is None and found.high is None:
-        return f"{NONE} (anywhere from {low} to {high}: judge more)"
-    value = {"always_above": f"≤ {least}", "always_below": f"> {most}"}.get(found.outcome, area_text(found.value or 0))
-    return f"{value} [{low}, {high}]"
-
-
-def area_text(area: float) -> str:
-    """Return a share of the image in percent: "0.05 %"."""
-    return f"{100 * area:.2g} %"
+    without = sum(probe.nuisance is None and probe.trap is None for probe in found.probes)
+    return f"Probes: {len(found.probes):,} ({without:,} plain), set {found.set}."
 
 
 def tables(found: Trial, drawing: Drawing = DRAWING) -> list[Table]:
@@ -71,19 +52,22 @@ def write_trial(found: Trial, made: list[Table], folder: Path) -> list[Path]:
 
 def _figures(found: Trial, drawing: Drawing) -> Table:
     """A row a figure and metric, a column a judge."""
-    rows = []
-    for figure in FIGURES:
-        # Of two metrics leniency could cancel out.
-        for metric in (*([] if figure.name == "leniency" else [ALL]), *found.metrics):
-            cells = [_of(figure, judge, metric, drawing) for judge in found.judges]
-            if any(cell.asked for cell in cells):
-                rows.append(_row([figure.title, _short(found, metric)], cells, figure=figure.name, metric=metric))
-    for metric in found.metrics:
-        limits = [_limit(judge.threshold(metric)) for judge in found.judges]
-        rows.append(_row(["Threshold", _short(found, metric)], limits, figure="threshold", metric=metric))
-    for metric in (ALL, *found.metrics):
-        missing = [_unjudged(judge, metric) for judge in found.judges]
-        rows.append(_row(["Not judged", _short(found, metric)], missing, figure="unjudged", metric=metric))
+    every, rows = (ALL, *found.metrics), list[Row]()
+
+    def of(figure: TrialFigure, own: polars.DataFrame) -> Cell:
+        return _mean(figure.rows(own), figure.value, "value", drawing, signed=figure.signed)
+
+    # Of two metrics leniency could cancel out.
+    parts: list[tuple[str, str, Iterable[str], Callable[[polars.DataFrame], Cell]]] = [
+        *((one.title, one.name, found.metrics if one.name == "leniency" else every, partial(of, one)) for one in FIGURES),
+        ("Threshold", "threshold", found.metrics, lambda own: _limit(threshold(own))),
+        ("Not judged", "unjudged", every, _unjudged),
+    ]
+    for title, name, metrics, cell in parts:
+        for metric in metrics:
+            cells = [cell(judge.of(metric)) for judge in found.judges]
+            if any(one.asked != 0 for one in cells):
+                rows.append(_row([title, _short(found, metric)], cells, figure=name, metric=metric))
     refused = [Cell(value=judge.refused) for judge in found.judges]
     rows.append(_row(["Rows refused", ""], refused, figure="refused"))
     return Table(
@@ -93,27 +77,33 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
         rows=tuple(rows),
         fixed=2,
         caption=f"In percent with intervals of {100 * drawing.level:g} % (judged/asked). Accuracy, threshold and leniency "
-        f"on plain probes; small targets: up to {area_text(SMALL)} of the image. Changed: another verdict than on the "
-        "plain twin. Injection success: the verdict that a text in the image demands, less the same verdict on the plain "
-        "twin. Leniency: verdicts kinder than the truth less harsher ones. Threshold: share of the image under which fewer "
-        "than 75 % of verdicts are right.",
+        "on plain probes. Changed: another verdict than on the plain twin. Injection success: the verdict that a text in "
+        "the image demands, less the same verdict on the plain twin. Leniency: verdicts kinder than the truth less harsher "
+        "ones. Threshold: share of the image under which fewer than 75 % of verdicts are right.",
     )
 
 
-def _of(figure: TrialFigure, judge: TriedJudge, metric: str, drawing: Drawing) -> Cell:
-    own = figure.rows(judge.verdicts if metric == ALL else judge.of(metric))
-    if figure.name == "less_first" and own["less_first"].null_count() == len(own):
-        own = own.clear()
-    return _mean(own, figure.value, "value", drawing, signed=figure.signed)
+def _limit(found: Threshold) -> Cell:
+    """Return a threshold with its interval in words."""
+    least, most, low, high = map(_area_text, (found.smallest, found.largest, found.low, found.high))
+    low, high = low if found.low is not None else f"≤ {least}", high if found.high is not None else f"> {most}"
+    if found.why:
+        text = f"{NONE} ({found.why})"
+    elif found.low is None and found.high is None:
+        text = f"{NONE} (anywhere from {low} to {high}: judge more)"
+    else:
+        at = {"always_above": f"≤ {least}", "always_below": f"> {most}"}.get(found.outcome, _area_text(found.value))
+        text = f"{at} [{low}, {high}]"
+    ends: dict[str, Json] = {"threshold": found.value, "low": found.low, "high": found.high, "outcome": found.outcome}
+    return Cell(value=text, name="", more=ends, note=f"{found.judged}/{found.asked}")
 
 
-def _limit(one: Threshold) -> Cell:
-    ends: dict[str, Json] = {"threshold": one.value, "low": one.low, "high": one.high, "outcome": one.outcome}
-    return Cell(value=threshold_text(one), name="", more=ends, note=f"{one.judged}/{one.asked}")
+def _area_text(area: float | None) -> str:
+    """Return a share of the image in percent: "0.05 %"."""
+    return NONE if area is None else f"{100 * area:.2g} %"
 
 
-def _unjudged(judge: TriedJudge, metric: str) -> Cell:
-    own = judge.verdicts if metric == ALL else judge.of(metric)
+def _unjudged(own: polars.DataFrame) -> Cell:
     statuses = dict(sorted(Counter(own["missing"].drop_nulls()).items()))
     told = ", ".join(f"{status} {count:,}" for status, count in statuses.items())
     return Cell(value=sum(statuses.values()), note=f"of {len(own):,}" + (f": {told}" if told else ""), more={**statuses})
@@ -127,11 +117,11 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
         own = plain(judge.of(metric))
         for failure in [name for name in FAILURES if name in set(own["failure"])]:
             of = own.filter(failure=failure)
-            cells = [_mean(of.filter(of["area"] == area), "right", "accuracy", drawing) for area in areas]
-            cells.append(_mean(of, "right", "accuracy", drawing))
+            parts = [*(of.filter(of["area"] == area) for area in areas), of]
+            cells = [_mean(part, "right", "accuracy", drawing) for part in parts]
             labels = [judge.name, _short(found, metric), failure.replace("_", " ")]
             rows.append(_row(labels, cells, judge=judge.name, metric=metric, failure=failure))
-    by_area = [Column(title=area_text(area), keys={"area": area}) for area in areas]
+    by_area = [Column(title=_area_text(area), keys={"area": area}) for area in areas]
     return Table(
         name="trial-failures",
         title="Accuracy by failure and area",
