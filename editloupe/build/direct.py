@@ -14,32 +14,23 @@ from editloupe import files
 from editloupe.build.base import LEFT_OUT, Built, LeftOut
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.values import Json, json_line, parse_json
+from editloupe.runs.jsonl import appended, values
+from editloupe.values import Json, json_line
 
 DONE: Final = "done.jsonl"
 """What was made of each item, by which the same command continues."""
 
 
 class DoneJournal:
-    """What was made so far, a line an item, with the files that it needs in `images`. A torn last line is cut off."""
+    """What was made so far, a line an item, with the files that it needs in `images`."""
 
-    def __init__(self, folder: Path, name: str = DONE) -> None:
-        self.folder, self._file = folder, folder / name
-        self._done: dict[str, Mapping[str, Any]] = {}
-        self._adding = Lock()
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._file, self._adding = folder, folder / DONE, Lock()
         with files.writing(folder):
-            files.append(self._file, below=folder).close()  # says whose folder it is, if it will hold no line
-            data = files.read_bytes(self._file)
-            whole = data[: data.rfind(b"\n") + 1]
-            if len(whole) < len(data):
-                files.write_whole(self._file, whole, below=folder)
-        for line in whole.splitlines():
-            try:
-                row = parse_json(line)
-            except ValueError:
-                continue  # what it says is made again
-            if isinstance(row, dict) and isinstance(row.get("key"), str):
-                self._done[str(row["key"])] = row
+            appended(self._file, below=folder).close()
+            # What a damaged line says is made again.
+            rows = values(DONE, files.read_bytes(self._file), dict, [], growing=False)
+            self._done: dict[str, Mapping[str, Any]] = {str(row.get("key")): row for row in rows}
 
     def done(self, key: str) -> Mapping[str, Any] | None:
         """Return what was made of an item before, if its images are still there; None where it has to be made."""
@@ -48,7 +39,7 @@ class DoneJournal:
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made of an item. Raises StorageError."""
-        with self._adding, files.writing(self.folder), files.append(self._file, below=self.folder) as file:
+        with self._adding, files.writing(self.folder), appended(self._file, below=self.folder) as file:
             file.write(json_line({"key": key, **made}))
             self._done[key] = made
         return made
@@ -127,6 +118,11 @@ class DirectRecipe:
     def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
         """models: the door to models, with the weights that the command names.   folder: of the set."""
         self.path, self.options, self.models, self.folder = path, options, models, folder
+
+    @classmethod
+    def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
+        """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
+        return cls(path, options, models=models, folder=folder)
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Sequence[WorkItem] | None:
         """Return what may become rows; None where it was stopped before that was known."""

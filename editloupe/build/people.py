@@ -20,7 +20,7 @@ from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
 from editloupe.runs.store import RunStore
-from editloupe.scores import Binary, Levels, Metric, Score
+from editloupe.scores import Binary, Metric, Score
 from editloupe.tasks import About, Ask, Recipe, Task
 from editloupe.values import Json, Sample, Serializable
 
@@ -54,17 +54,13 @@ class RowVerdict(Serializable):
 class RowQuestion:
     """One question about a row."""
 
-    id: str
-    name: str
+    metric: Metric
+    """What is scored of it: yes or no, or the labels of a criterion."""
     views: Callable[[Sample], Sequence[Recipe]]
     """Of a row."""
     prompt: Callable[[Sample], str] | None = None
     """Returns the prompt for a row. None: the template `review_ID` is filled with the columns of the row."""
-    short: str = ""
     answer: AnswerSpec = YES_NO
-    levels: tuple[Any, ...] = ()
-    """Labels of a criterion, worst first; () for yes and no."""
-    concerns: Literal["target", "surroundings"] | None = None
     passes: str = "yes"
     """The label with which the row passes."""
     otherwise: Literal["rejected", "again"] = "rejected"
@@ -72,10 +68,15 @@ class RowQuestion:
     asked: Callable[[Sample], bool] = lambda sample: True
     """Whether a row has it."""
 
-    def metric(self, source: str) -> Metric:
-        """Return what is scored of it."""
-        domain = Levels(levels=self.levels) if self.levels else Binary()
-        return Metric(id=self.id, name=self.name, short=self.short, domain=domain, source=source, concerns=self.concerns)
+    @property
+    def id(self) -> str:
+        """Of its metric."""
+        return self.metric.id
+
+
+def holds(id_: str, name: str, short: str, source: str) -> Metric:
+    """Return the metric of a question by yes or no: 1 where it holds."""
+    return Metric(id=id_, name=name, short=short, domain=Binary(), source=source)
 
 
 class Review(BaseProtocol):
@@ -85,14 +86,13 @@ class Review(BaseProtocol):
     Options = Options
     builder: ClassVar[str]
     """The command whose rows they are; its templates lie in the folder of this name."""
-    source: ClassVar[str] = ""
     columns: ClassVar[Sequence[str]] = ()
     """Columns of a row that the templates print beside instruction, edit_type, target and the number of boxes."""
     questions: Sequence[RowQuestion]
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)
-        self.metrics = tuple(one.metric(self.source) for one in self.questions)
+        self.metrics = tuple(one.metric for one in self.questions)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for samples that are no rows of a set."""
@@ -144,7 +144,7 @@ class Review(BaseProtocol):
                 detail = notes or f"people disagree on {one.id}"
                 split = split or replace(found, kind="disagree", why=one.id, detail=detail)
             elif worse:
-                return replace(found, kind=one.otherwise, why=one.id, detail=notes or f"{one.name}: {worse[0]}")
+                return replace(found, kind=one.otherwise, why=one.id, detail=notes or f"{one.metric.name}: {worse[0]}")
         return split or (found if all(answers[one.id] for one in self._of(row)) else None)
 
     def _of(self, sample: Sample) -> list[RowQuestion]:

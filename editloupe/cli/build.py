@@ -137,7 +137,7 @@ def _build_directly(name: str, builder: type[DirectRecipe], run: RunConfig, path
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
     marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
     with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
-        making = builder(path, options, models=models_of(settings), folder=out)
+        making = builder.opened(path, options, models=models_of(settings), folder=out)
         built = making.build(stop.is_set, line.update)
     if built is None:
         note(_STOPPED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from PIL import Image
 
 from editloupe.models import opening
+from tests.build.conftest import metadata
 from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
@@ -27,13 +27,8 @@ def mugs() -> Path:
     picture = np.full((100, 200, 3), 120, dtype=np.uint8)
     picture[30:40, 40:60] = (255, 0, 0)
     Image.fromarray(picture).save(folder / "a.png")
-    rows = [
-        {"id": "blue", "source_file_name": "a.png", "instruction": " Make the red mug blue. "},
-        {"id": "film", "source_file_name": "a.png", "instruction": "Make it cinematic."},
-        {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."},
-    ]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    asked = {"blue": " Make the red mug blue. ", "film": "Make it cinematic.", "cat": "Add a cat."}
+    return metadata(folder, *({"id": id_, "source_file_name": "a.png", "instruction": text} for id_, text in asked.items()))
 
 
 @pytest.fixture
@@ -61,7 +56,7 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
     assert "1 from whole image" in told and "1 from the detector" in told and "1 unknown: abstained" in told
 
 
-def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
+def test_a_model_names_the_objects_and_is_asked_once(editloupe: Run, mugs: Path, reds: Reds):
     Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
     code, said, _ = editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl", "--format", "json")
     assert code == 0
@@ -70,8 +65,6 @@ def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs
     assert (data["how"], data["median_share"]) == ({"detector": 3}, 0.01)
     # The same command again asks nobody.
     assert "Spent" not in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
-    shutil.rmtree("runs")
-    assert "3 calls" in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
 def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):

@@ -203,27 +203,6 @@ def flatters(handler: Handler, body: Body) -> None:
     says(final("Perfect Consistency" if "Perfect Consistency" in question else "Flawless Execution"))(handler, body)
 
 
-def judge(editloupe: Editloupe, backend: str, mode: str = "plain") -> tuple[int, str, str]:
-    words = ("--protocol", "probes", "--backend", f"tiny=openai/tiny-vl?base_url={backend}", "--mode", mode)
-    return editloupe("judge", "probes", *words, "--out", f"runs/{mode}")
-
-
-def test_a_judge_behind_a_server_in_two_modes_is_held_against_the_truth(
-    tmp_path: Path, editloupe: Editloupe, tried: Callable[..., Found], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    draw_probes(tmp_path / "probes")
-    with OpenAIServer(flatters) as server:
-        codes = [judge(editloupe, server.url, mode) for mode in ("plain", "tool")]
-        # Five probes, two questions each, in two modes.
-        assert len(server.seen) == 20 and server.complaints == []
-    assert [code for code, _, _ in codes] == [0, 0] and "editloupe trial runs/plain" in codes[0][1]
-    found = tried(Path("runs/plain"), Path("runs/tool"))
-    # IF of four: flawless and one_collateral. VC of five: flawless, wrong_colour and no_edit. 5 of 9 are 55.6 %.
-    for mode in ("plain", "tool"):
-        assert value(found(figure="accuracy", metric="all metrics", judge=f"tiny, {mode}")) == (about(500 / 9), 9, 9)
-
-
 def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     tmp_path: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +215,8 @@ def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     changed = [first.replace("blue", "green", 1), json.dumps(row), third]
     (probes / "metadata.jsonl").write_text("\n".join(changed) + "\n", encoding="utf-8")
     with OpenAIServer(flatters) as server:
-        code, told, _ = judge(editloupe, server.url)
+        words = ("--protocol", "probes", "--mode", "plain", "--backend", f"tiny=openai/tiny-vl?base_url={server.url}")
+        code, told, _ = editloupe("judge", "probes", *words, "--out", "runs/plain")
         assert len(server.seen) == 2  # about p02 alone
     told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain")[1].split())
     assert code == 3 and "p00: the probe was changed after it was built: its row" in told

@@ -12,17 +12,17 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from editloupe import models
 from editloupe.build import paint
 from editloupe.build.base import LeftOut
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SplitFolder, drawn
+from editloupe.build.dice.rows import SplitSet, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging.color_names import leading
 from editloupe.measures.base import Models
+from editloupe.models import prepare
 from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
@@ -99,16 +99,16 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
     return source, edited, how
 
 
-class Inpainted:
+class Inpainted(SplitSet):
     """Inpainted photographs. Raises ConfigError for an inpainter that cannot be had, DataError for the annotations."""
 
-    noun, unit, tallied = "pair", "image", OPS
+    noun, unit = "pair", "image"
 
-    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out = options, out
-        self.inpainter: Inpainter = models_.get("inpaint", options.inpainter)
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self.inpainter: Inpainter = models.get("inpaint", options.inpainter)
         self.photos = Photos.open(path, options.images)
-        models.prepare(self.inpainter)
+        prepare(self.inpainter)
         self.faults = self.photos.faults
         self.passes = {
             "read": "the image can be read",
@@ -153,7 +153,7 @@ class Inpainted:
         compressed = sum(one is not None for one in qualities)
         counts: Json = {"drawn": len(chosen), "unchanged": int(not chosen), "compressed": compressed}
         pictures = list(zip(shown, qualities, strict=True))
-        return self.out.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
+        return self.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
 
     def _objects(self, image: AnnotatedImage) -> tuple[list[tuple[CocoAnnotation, Mask]], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""

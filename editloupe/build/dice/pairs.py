@@ -11,15 +11,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe import models
 from editloupe.build.base import LeftOut, need
 from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import Split, SplitFolder, drawn
+from editloupe.build.dice.rows import Split, SplitSet, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
 from editloupe.measures.base import Models
+from editloupe.models import prepare
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
 from editloupe.protocols.dice.differences import OPS, Difference
@@ -75,18 +75,17 @@ def edited_places(source: Sequence[Place], edited: Sequence[Place]) -> list[Plac
     return [edited[j] for j in right]
 
 
-class Pairs:
+class Pairs(SplitSet):
     """Pairs of similar photographs. Raises ConfigError for a detector that cannot be had, DataError for the annotations."""
 
     noun = unit = "pair"
-    tallied = OPS
 
-    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out, self._models = options, out, models_
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
         self.photos = Photos.open(path, options.images)
-        self.detector: Detector | None = models_.get("detect") if models_.names.get("detect") is not None else None
+        self.detector: Detector | None = models.get("detect") if models.names.get("detect") is not None else None
         if self.detector is not None:
-            models.prepare(self.detector)
+            prepare(self.detector)
         self.faults = self.photos.faults
         self.passes = {
             "read": "both images can be read",
@@ -96,7 +95,7 @@ class Pairs:
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
-        encoder, images = need(self._models, "dino", _ADVICE), self.photos.images
+        encoder, images = need(self.models, "dino", _ADVICE), self.photos.images
         found = list[tuple[AnnotatedImage, Floats]]()
         for start in range(0, len(images), _BATCH):
             if stopped():
@@ -106,7 +105,7 @@ class Pairs:
         if not found:
             return []
         usable, vectors = [image for image, _ in found], np.stack([vector for _, vector in found])
-        splits, shown = [self.out.split(one.name) for one in usable], [one.categories for one in usable]
+        splits, shown = [self.split(one.name) for one in usable], [one.categories for one in usable]
         items = []
         for i, j, cosine in similar_pairs(vectors, shown, splits):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
@@ -150,7 +149,7 @@ class Pairs:
             raise LeftOut("no_difference", at="different", told={"counts": told})
         lineage: Json = {"stage": 1, "source": source.name, "edited": edited.name, "similarity": similarity}
         id_ = digest([source.name, edited.name])[:16]
-        return self.out.pair(id_, source.name, pictures, differences, lineage, counts=told)
+        return self.pair(id_, source.name, pictures, differences, lineage, counts=told)
 
     def _absent(self, objects: Sequence[Place], other: AnnotatedImage, counts: Counter[str]) -> list[Place]:
         """Return the objects whose category the other image does not show, as far as that can be told. Raises LeftOut."""

@@ -10,27 +10,23 @@ Not covered: GPT-4o's reasons, which people reviewed (a row takes the reason tha
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from editloupe.build.base import counted
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.pairs import Pairs
-from editloupe.build.dice.rows import SPLITS, SplitFolder
-from editloupe.build.direct import DirectRecipe, Worked, WorkItem
+from editloupe.build.dice.rows import SplitSet
+from editloupe.build.direct import DirectRecipe
 from editloupe.config import Number, Whole
-from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.values import Json
 
-_STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
+_STAGES: Final[Mapping[int, type[SplitSet]]] = {1: Pairs, 2: Inpainted, 3: Coherence}
 
 
 class DifferenceSetOptions(Options):
@@ -72,36 +68,10 @@ class DifferenceSet(DirectRecipe):
     )
     weights = ("device", "detector", "dino")
     Options = DifferenceSetOptions
-    keeps = True
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
+    @classmethod
+    def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
+        """Return the stage that is named."""
         if options.stage is None:
             raise ConfigError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
-        self._out = SplitFolder(folder, ImageStore(), options)
-        self._stage = _STAGES[options.stage](path, options, self._out, models)
-        self.noun, self.unit, self.passes = self._stage.noun, self._stage.unit, self._stage.passes
-
-    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
-        """Return what the stage makes rows of."""
-        found: list[WorkItem] | None = self._stage.items(stopped, tell)
-        return found
-
-    def write(self, worked: Worked) -> dict[str, Json]:
-        """Write the splits."""
-        faults = self._stage.faults
-        bad = [*faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
-        worked.left_out[:0] = faults
-        self._out.write(worked.written)
-        counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
-        for one in worked.made:
-            counts.update(one.get("counts", {}))
-        for one in worked.written:
-            by_split[one["split"]].update(one["tally"], rows=1)
-        names = ("rows", *self._stage.tallied)
-        return {
-            "counts": counted(counts),
-            "unusable": counted(Counter(str(one["why"]) for one in bad)),
-            "stage": self.options.stage,
-            "by_split": {split: {name: n[name] for name in names} for split, n in by_split.items()},
-        }
+        return _STAGES[options.stage](path, options, models=models, folder=folder)

@@ -73,14 +73,8 @@ class TargetDraft:
     name: str
     boxes: tuple[Box, ...]
     """In px: of one thing, or of several of one name; those that the model named, until others are confirmed."""
-    area: float = 0.0
-    """Share of the image that the target covers, 0 to 1."""
-    asked: Mapping[str, Json] = field(default_factory=dict)
-    """The question, its answer, and the wrong option that the edit makes true ("" without one). {} without a question."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """What `texts.read_metadata` returns."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """What `crop_edit` says of the reference."""
+    said: dict[str, Json] = field(default_factory=dict)
+    """What both layouts say of it, by the columns of the ImageFolder."""
     reference: ImageRef | None = None
     """The edited image; None while there is none."""
     tries: int = 0
@@ -176,7 +170,8 @@ class DLEBenchBuild(SetRecipe):
     def _size(self, row: SetRow[TargetDraft]) -> None:
         """Measure the share of the image that the boxes cover; what overlaps counts once."""
         image = row.sample.source
-        area = row.data.area = covered_area(row.data.boxes) / (image.width * image.height)
+        area = covered_area(row.data.boxes) / (image.width * image.height)
+        row.data.said |= {"target_area": round(area, 6), "bboxes": corners(row.data.boxes), "bbox_format": "xyxy"}
         if not self.options.least_area <= area < self.options.most_area:
             why = "too_small" if area < self.options.least_area else "too_large"
             raise LeftOut(why, f"{100 * area:.3g} % of the image")
@@ -184,19 +179,19 @@ class DLEBenchBuild(SetRecipe):
     def _instruct(self, row: SetRow[TargetDraft]) -> None:
         """Add the instruction and the captions."""
         draft, image, asked = row.data, row.sample.source, texts.read_question(row.sample.extra)
-        seed = f"{self.options.seed} {image.sha256} {draft.name}"
+        seed, question = f"{self.options.seed} {image.sha256} {draft.name}", dict[str, Json]()
         if asked is not None:
             wrong = Random(f"{seed} {asked[0]} wrong").choice(asked[2] or ("",))
-            draft.asked = {"question": asked[0], "answer": asked[1], "wrong": wrong}
+            question = {"question": asked[0], "answer": asked[1], "wrong": wrong}
         prompt = render(
             "build/dlebench/instruct",
             target=one_line(draft.name),
             boxes=len(draft.boxes),
             drawn=Random(f"{seed} type").choice(EDIT_TYPES),
-            **({"question": ""} | dict(draft.asked)),
+            **({"question": ""} | question),
         )
         data = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
-        draft.metadata = texts.read_metadata(data)
+        draft.said |= texts.read_metadata(data) | question
 
     def _edit(self, row: SetRow[TargetDraft]) -> None:
         """Add the reference: of the first edit that can be used and that nobody has sent back."""
@@ -204,7 +199,7 @@ class DLEBenchBuild(SetRecipe):
         while True:
             number = draft.tries + 1
             args: dict[str, Json] = {
-                "instruction": draft.metadata["instruction"],
+                "instruction": draft.said["instruction"],
                 "boxes": corners(draft.boxes),
                 "seed": number,
             }
@@ -216,7 +211,8 @@ class DLEBenchBuild(SetRecipe):
                 if unusable == self.options.tries:
                     raise LeftOut(answer.data["outcome"], row.findings[-1].reason)
                 continue
-            draft.facts, draft.reference = answer.data, ImageRef.from_json(answer.data["picture"])
+            draft.said |= {name: answer.data[name] for name in ("crop", "seam_levels", "feather_px")}
+            draft.reference = ImageRef.from_json(answer.data["picture"])
             verdict = row.verdict(self.seen(row))
             if verdict is None or verdict.kind != "again" or draft.sent_back == REGENERATIONS:
                 return
@@ -233,41 +229,25 @@ class DLEBenchBuild(SetRecipe):
     def columns(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
         assert row.data.reference is not None
-        return {"reference_file_name": place.image(row.data.reference), **_said(row)}
+        return {"reference_file_name": place.image(row.data.reference), **self._said(row)}
 
     def lines(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
-        said = _said(row)
-        names = {"bbox": "bboxes", "target_object": "target_name", "prompt_clean": "source_caption"}
+        names = {"bboxes": "bbox", "target_name": "target_object", "source_caption": "prompt_clean"}
         assert row.data.reference is not None
         yield {
             "id": row.id,
             "image": place.as_is(row.sample.source, SOURCES, file_stem(row.sample.id)),
             "reference_image": place.as_is(row.data.reference, REFERENCES, file_stem(row.id)),
-            **{new: said.pop(name) for new, name in names.items()},
-            **said,
+            **{names.get(name, name): value for name, value in self._said(row).items()},
         }
+
+    def _said(self, row: SetRow[TargetDraft]) -> dict[str, Json]:
+        return {**row.data.said, "tries": row.data.tries, "reviewed": row.passed}
 
     def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of types and tries."""
-        drawn = Counter(row.data.metadata["type"] for row in kept)
+        drawn = Counter(row.data.said["edit_type"] for row in kept)
         tries, again = (sum(getattr(row.data, name) for row in rows) for name in ("tries", "sent_back"))
         types: Json = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
         return {"types": types, "tries": tries, "made_again_for_people": again}
-
-
-def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
-    """Return what both layouts say of a row."""
-    draft, metadata = row.data, dict(row.data.metadata)
-    return {
-        "edit_type": metadata.pop("type"),
-        "target_name": metadata.pop("target"),
-        **metadata,
-        **draft.asked,
-        "target_area": round(draft.area, 6),
-        **{name: draft.facts[name] for name in ("crop", "seam_levels", "feather_px")},
-        "tries": draft.tries,
-        "reviewed": row.passed,
-        "bboxes": corners(draft.boxes),
-        "bbox_format": "xyxy",
-    }

@@ -61,7 +61,7 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
 
 
 def read_metadata(data: Mapping[str, str]) -> dict[str, str]:
-    """Return what a model wrote of an edit: "type" and the texts.
+    """Return what a model wrote of an edit, by the columns of the ImageFolder.
 
     Raises LeftOut, why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
     """
@@ -72,7 +72,7 @@ def read_metadata(data: Mapping[str, str]) -> dict[str, str]:
         raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
     if fold(texts["source_caption"]) == fold(texts["reference_caption"]):
         raise LeftOut("captions_are_equal", f"before and after: {texts['source_caption']!r}")
-    return {"type": data["type"], **texts}
+    return {"edit_type": data["type"], "target_name": texts.pop("target"), **texts}
 
 
 def read_question(values: Mapping[str, Json]) -> tuple[str, str, tuple[str, ...]] | None:
