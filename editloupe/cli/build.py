@@ -21,11 +21,11 @@ from editloupe.build.people import with_reviews
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, exit_code
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, warn, write
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, table, warn, write
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError, StorageError
+from editloupe.errors import ConfigError, DataError
 from editloupe.runs.setup import models_of, open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
@@ -46,29 +46,24 @@ def build(context: typer.Context) -> None:
     \b
     editloupe build edival photos --out my-set --backend openai/gpt-4.1 --set turns=2
     """
-    if not context.invoked_subcommand:
+    if context.invoked_subcommand is None:
         write(f"{context.get_help()}\n")
 
 
 def recipe(
     context: typer.Context,
     name: Annotated[str, Argument(metavar="RECIPE", help="unicedit, edival, dlebench, …: editloupe list recipes.")],
-    path: Annotated[
-        Path | None,
-        Argument(metavar="PATH", help="A folder of images, or of edits, as the recipe reads.", show_default=False),
-    ] = None,
-    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
-    backend: options.Backends = None,
+    path: Annotated[Path | None, Argument(metavar="PATH", help="Images, or edits.", show_default=False)] = None,
+    backend: options.Backend = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
     device: options.Device = None,
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
-    review: Annotated[
-        list[Path] | None, opt("--review", "RUN", "A run in which people looked through the set; may be repeated.")
-    ] = None,
-    format: Form = "table",
+    review: Annotated[list[Path] | None, opt("--review", "RUN", "In which people looked through it; repeatable.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Build a data set. What is asked goes into FOLDER/run. The same command again continues.
@@ -82,41 +77,17 @@ def recipe(
     path = path or getattr(builder, "default", None)
     if path is None:
         raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {builder.summary}")
-    line, out, as_json = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve(), format == "json"
-    fields = builder.Options.model_fields
+    line, out = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve()
     if review and getattr(builder, "review", None) is None:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
+    asked = sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line))
+    if issubclass(builder, DirectRecipe) and asked:
+        raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+    line["protocol"] = "measures" if issubclass(builder, DirectRecipe) else builder.name
+    run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
     if issubclass(builder, DirectRecipe):
-        if asked := sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line)):
-            raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
-        run = one_run({**line, "protocol": "measures"}, f"build {name}", own=fields)
-        return _build_directly(name, builder, run, path.resolve(), out, as_json=as_json)
-    run = one_run({**line, "protocol": builder.name}, f"build {name}", own=fields)
-    return _build(name, run.model_copy(update={"path": path.resolve()}), out, review or [], as_json=as_json)
-
-
-def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
-    """Print what passed each stage of a funnel."""
-
-    def left_out(reasons: Mapping[str, Json]) -> str:
-        return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in reasons.items()) or "–"
-
-    rows = [(one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out(one["left_out"])) for one in stages]
-    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _counted(count: Json) -> str:
-    """Return a count of a funnel in words."""
-    if not isinstance(count, Mapping):
-        return str(count).lower() if isinstance(count, bool) else str(count)
-    inner = (
-        f"{_words(name)} ({_counted(n)})" if isinstance(n, Mapping) else f"{_words(name)} {n}" for name, n in count.items()
-    )
-    return ", ".join(inner) or "–"
+        return _build_directly(name, builder, run, out)
+    return _build(name, run, out, review or [])
 
 
 def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:
@@ -130,22 +101,23 @@ def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:
         raise ConfigError(f"--set {flag}: {message}; found {first.get('input')!r}" if flag else message) from error
 
 
-def _build_directly(name: str, builder: type[DirectRecipe], run: RunConfig, path: Path, out: Path, *, as_json: bool) -> int:
+def _build_directly(name: str, builder: type[DirectRecipe], run: RunConfig, out: Path) -> int:
     """Build without a model, and return the exit code."""
-    options = _options(builder, run.option)
-    settings = weights_of(run)
+    assert run.path is not None
+    options, settings = _options(builder, run.option), weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
-    marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
-    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
-        making = builder.opened(path, options, models=models_of(settings), folder=out)
+    marker: dict[str, Json] = {"builder": name, "path": str(run.path)}
+    marker["options"] = {**options.model_dump(mode="json"), **named}
+    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json()) as line:
+        making = builder.opened(run.path, options, models=models_of(settings), folder=out)
         built = making.build(stop.is_set, line.update)
     if built is None:
         note(_STOPPED)
         return 130
-    return _conclude(built, built.funnel(), out, as_json=as_json)
+    return _conclude(built, built.funnel(), out)
 
 
-def _build(name: str, run: RunConfig, out: Path, reviews: Sequence[Path], *, as_json: bool) -> int:
+def _build(name: str, run: RunConfig, out: Path, reviews: Sequence[Path]) -> int:
     """Ask, write what follows, and return the exit code.   reviews: runs in which people looked through the set."""
     setup = open_setup(run)
     recipe, path = setup.protocol, run.path
@@ -159,16 +131,16 @@ def _build(name: str, run: RunConfig, out: Path, reviews: Sequence[Path], *, as_
         loaded = replace(loaded, samples=loaded.samples[: run.limit])
     if said and recipe.review is not None:
         loaded = with_reviews(loaded, said, recipe.review())
-    if not as_json:
+    if not as_json():
         for text in loaded.notes:
             note(text)
     what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}"
-    outcome = ask_first(setup, out / RUN, what, as_json=as_json, loaded=loaded)
+    outcome = ask_first(setup, out / RUN, what, loaded=loaded)
     code = exit_code(outcome, tolerated=run.fail_on_error)
     if outcome.unfinished:
         return code
     built = write_set(outcome, out)
-    done = _conclude(built, {"run": RUN, **built.funnel()}, out, as_json=as_json)
+    done = _conclude(built, {"run": RUN, **built.funnel()}, out)
     return code or done
 
 
@@ -184,36 +156,51 @@ def _reviewed(folder: Path, recipe: SetRecipe) -> RunStore:
     return store
 
 
-def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> int:
+def _conclude(built: Built, funnel: Mapping[str, Any], out: Path) -> int:
     """Write the funnel, which comes last, print it, and return the exit code. Raises StorageError."""
-    try:
+    with files.writing(out):
         files.write_whole(out / FUNNEL, json_text(dict(funnel)), below=out)
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
-    if as_json:
+    if as_json():
         print_json({"folder": str(out), **funnel})
-    else:
-        _tell_stages(funnel["stages"])
-        for name, count in built.counts.items():
-            say(f"{_words(name)}: {_counted(count)}")
-        for text in built.notes:
-            say(text)
-        say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")
+        return 0 if built.written else 1
+    rows = []
+    for one in funnel["stages"]:
+        left_out = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in one["left_out"].items()) or "–"
+        rows.append((one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out))
+    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
+    for name, count in built.counts.items():
+        say(f"{name.replace('_', ' ')}: {_counted(count)}")
+    for text in built.notes:
+        say(text)
+    say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")
     return 0 if built.written else 1
 
 
-def _mark(out: Path, marker: Mapping[str, Json]) -> None:
-    """Mark a folder as that of a set. Raises ConfigError for one that holds other files, or a set of other options."""
+def _counted(count: Json) -> str:
+    """Return a count of a funnel in words: a number, or names with numbers."""
+    if not isinstance(count, Mapping):
+        return str(count).lower() if isinstance(count, bool) else str(count)
+    parts = (f"{name.replace('_', ' ')} {f'({_counted(n)})' if isinstance(n, Mapping) else n}" for name, n in count.items())
+    return ", ".join(parts) or "–"
+
+
+@contextmanager
+def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
+    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used.
+
+    Raises ConfigError for a folder that holds other files, or a set of other options.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
+    held = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    made, new = not out.exists(), MARKER not in held
+    if held and new:
+        raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
     try:
-        held = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        if held and MARKER not in held:
-            raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
-        if len(held) <= 1:
+        if new or held == [MARKER]:
             out.mkdir(parents=True, exist_ok=True)
             files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
         was, now = _flat(parse_json(files.read_bytes(out / MARKER))), _flat(marker)
-    except NotADirectoryError as error:
-        raise ConfigError(f"--out {out} is a file; name a new or an empty folder") from error
     except ValueError as error:
         raise ConfigError(f"{out / MARKER} is not what this command writes ({error}); name another folder") from error
     except OSError as error:
@@ -222,13 +209,6 @@ def _mark(out: Path, marker: Mapping[str, Json]) -> None:
         raise ConfigError(
             f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
         )
-
-
-@contextmanager
-def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
-    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
-    made, new = not out.exists(), not (out / MARKER).exists()
-    _mark(out, marker)
     try:
         yield
     except (ConfigError, DataError):

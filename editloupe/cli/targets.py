@@ -14,7 +14,7 @@ from editloupe.build import targets as made
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, default_out, exit_code
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, many, note, print_json, say
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
@@ -27,15 +27,12 @@ from editloupe.runs.setup import Setup, open_setup
 def targets(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="A folder of edits, or a metadata file.", show_default=False)],
-    backend: options.Backends = None,
+    backend: options.Backend = None,
     detector: options.Detector = None,
     limit: options.Limit = None,
     max_cost: options.MaxCost = None,
-    boxes: Annotated[
-        Path | None,
-        opt("--write", "FILE.jsonl", "Write boxes next to the data: boxes.jsonl for dlebench.", OUTPUT),
-    ] = None,
-    format: Form = "table",
+    boxes: Annotated[Path | None, opt("--write", "FILE.jsonl", "Write boxes next to the data.", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
@@ -47,11 +44,9 @@ def targets(
     setup = open_setup(run)
     absent = _absent(setup)
     keys = None if boxes is None else _checked(boxes, path, run)
-    outcome = ask_first(
-        setup, default_out(run), f"Finding the targets of {path}", as_json=format == "json", config=run.to_options()
-    )
+    outcome = ask_first(setup, default_out(run), f"Finding the targets of {path}", config=run.to_options())
     found, notes = made.summary(outcome), list(_notes(outcome, absent))
-    if format == "json":
+    if as_json():
         print_json({**found, "run": str(outcome.store.folder), "notes": [*notes]})
     else:
         for text in notes:

@@ -23,8 +23,6 @@ def trial(
     RUN is a run over what `editloupe build probes` made, judged with --protocol probes. No model is asked here. What could
     not be judged is counted and is part of no figure.
 
-    Examples:
-
     \b
     editloupe judge my-probes --protocol probes --mode plain --out runs/plain
     editloupe judge my-probes --protocol probes --mode tool --out runs/tool
