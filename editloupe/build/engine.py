@@ -62,8 +62,12 @@ class SetRow(Generic[T]):
     tasks: list[Task] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """What it rests on."""
+    rows: list[SetRow[Any]] = field(default_factory=list)
+    """Of an image: what it may become."""
+    others: list[dict[str, Json]] = field(default_factory=list)
+    """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
     lost: LeftOut | None = None
-    """None for a whole row."""
+    """None for a whole row, and for an image that has one."""
     passed: bool = False
     """Whether people passed it as it is."""
     waits: str = ""
@@ -71,7 +75,8 @@ class SetRow(Generic[T]):
 
     def becomes(self, number: int, data: Any, *, part: str = "") -> SetRow[Any]:
         """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
-        return replace(self, id=f"{self.id}-{number}", data=data, part=part, tasks=[], findings=list(self.findings))
+        own: dict[str, Any] = {"tasks": [], "findings": list(self.findings), "rows": []}
+        return replace(self, id=f"{self.id}-{number}", data=data, part=part, **own)
 
     def look(self, task: Task) -> Finding | None:
         """Plan a task; return its finding, which the row rests on from now on, or None while there is none."""
@@ -136,20 +141,6 @@ def answered(finding: Finding | None) -> Finding:
     return finding
 
 
-@dataclass(kw_only=True)
-class Drafted:
-    """What is known of an image: its rows, or why it has none."""
-
-    sample: Sample
-    tasks: list[Task]
-    """All that can be asked by now."""
-    rows: list[SetRow[Any]] = field(default_factory=list)
-    lost: LeftOut | None = None
-    """Why the image has no row; None where it has one."""
-    others: list[dict[str, Json]] = field(default_factory=list)
-    """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
-
-
 class SetRecipe(BaseProtocol):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run."""
 
@@ -204,8 +195,8 @@ class SetRecipe(BaseProtocol):
         """Return the steps of a row, in their order."""
         raise NotImplementedError
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
-        """Return the rows that an image may become, and add what can be none. Raises LeftOut for an image without."""
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
+        """Return the rows that an image may become, and add the others. Raises LeftOut for an image without."""
         raise NotImplementedError
 
     def seen(self, row: SetRow[Any]) -> str:
@@ -240,18 +231,17 @@ class SetRecipe(BaseProtocol):
         for sample in group:
             yield from self.drafted(sample, known).tasks
 
-    def drafted(self, sample: Sample, known: Known) -> Drafted:
-        """Return what is known of an image's rows, and what can be asked. Pure."""
-        image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
-        found = Drafted(sample=sample, tasks=image.tasks)
+    def drafted(self, sample: Sample, known: Known) -> SetRow[None]:
+        """Return what is known of an image and its rows, with all that can be asked by now. Pure."""
+        image: SetRow[None] = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
         try:
-            found.rows = self.rows(image, found.others)
+            image.rows = self.rows(image)
         except LeftOut as error:
-            found.lost = error.kept(self.first)
-        for row in found.rows:
+            image.lost = error.kept(self.first)
+        for row in image.rows:
             self._follow(row)
-            found.tasks += row.tasks
-        return found
+            image.tasks += row.tasks
+        return image
 
     def _follow(self, row: SetRow[Any]) -> None:
         """Take a row as far as it is known."""

@@ -36,7 +36,7 @@ class Lister(SetRecipe):
     def steps(self):
         return (RowStep("seen", "squares are seen", self._seen),)
 
-    def rows(self, image, others):
+    def rows(self, image):
         return [image.becomes(1, None)]
 
     def _seen(self, row):

@@ -14,8 +14,8 @@ import numpy as np
 
 from editloupe.build import paint
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SplitSet, drawn
+from editloupe.build.dice.photos import PhotoSet
+from editloupe.build.dice.rows import drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
@@ -99,7 +99,7 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
     return source, edited, how
 
 
-class Inpainted(SplitSet):
+class Inpainted(PhotoSet):
     """Inpainted photographs. Raises ConfigError for an inpainter that cannot be had, DataError for the annotations."""
 
     noun, unit = "pair", "image"
@@ -107,9 +107,7 @@ class Inpainted(SplitSet):
     def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
         super().__init__(path, options, models=models, folder=folder)
         self.inpainter: Inpainter = models.get("inpaint", options.inpainter)
-        self.photos = Photos.open(path, options.images)
         prepare(self.inpainter)
-        self.faults = self.photos.faults
         self.passes = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
@@ -118,20 +116,20 @@ class Inpainted(SplitSet):
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each annotated image."""
-        of = repr(self.photos.categories), self.inpainter.version
+        of = repr(self.categories), self.inpainter.version
         return [
             WorkItem(
                 about={"source": image.name},
                 make=partial(self._record, image),
                 key=digest(["inpainted", repr(image), *of]),
             )
-            for image in self.photos.images
+            for image in self.images
         ]
 
     def _record(self, image: AnnotatedImage) -> dict[str, Json]:
         """Return the row of an image. Raises LeftOut."""
-        options, photos = self.options, self.photos
-        rgb, by = photos.pixels(image), drawn(options.seed, "inpainted", image.name)
+        options = self.options
+        rgb, by = self.pixels(image), drawn(options.seed, "inpainted", image.name)
         objects, faults = self._objects(image)
         taken = choose([mask for _, mask in objects], by, least_area=options.least_area)
         if not taken:
@@ -144,7 +142,7 @@ class Inpainted(SplitSet):
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
         qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
         # The file itself, where nothing was done to it.
-        shown = [photos.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
+        shown = [self.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
         differences = [
             (Difference(op=one.op, object=one.name, box=_unit_box(one.mask)), said)
             for one, said in zip(chosen, how, strict=True)
@@ -160,7 +158,7 @@ class Inpainted(SplitSet):
         found, faults = list[tuple[CocoAnnotation, Mask]](), list[Json]()
         for one in image.annotations:
             try:
-                mask = self.photos.mask(image, one)
+                mask = self.mask(image, one)
                 found += [(one, mask)] if mask.any() and not one.crowd else []
             except LeftOut as error:
                 faults.append({"source": image.name, **error.kept("annotations").to_json()})
@@ -168,7 +166,7 @@ class Inpainted(SplitSet):
 
     def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whatever the inpainter can do."""
-        op, color, names = by.choice(OPS), by.random() < COLOR_SHARE, self.photos.categories
+        op, color, names = by.choice(OPS), by.random() < COLOR_SHARE, self.categories
         others = [name for number, name in sorted(names.items()) if number != annotation.category]
         target = by.choice(others) if others else ""
         replaces = self.inpainter.takes_words and not color

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.build.base import LeftOut, need
-from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import Split, SplitSet, drawn
+from editloupe.build.dice.photos import PhotoSet
+from editloupe.build.dice.rows import Split, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
@@ -75,18 +75,16 @@ def edited_places(source: Sequence[Place], edited: Sequence[Place]) -> list[Plac
     return [edited[j] for j in right]
 
 
-class Pairs(SplitSet):
+class Pairs(PhotoSet):
     """Pairs of similar photographs. Raises ConfigError for a detector that cannot be had, DataError for the annotations."""
 
     noun = unit = "pair"
 
     def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
         super().__init__(path, options, models=models, folder=folder)
-        self.photos = Photos.open(path, options.images)
         self.detector: Detector | None = models.get("detect") if models.names.get("detect") is not None else None
         if self.detector is not None:
             prepare(self.detector)
-        self.faults = self.photos.faults
         self.passes = {
             "read": "both images can be read",
             "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
@@ -95,7 +93,7 @@ class Pairs(SplitSet):
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
-        encoder, images = need(self.models, "dino", _ADVICE), self.photos.images
+        encoder, images = need(self.models, "dino", _ADVICE), self.images
         found = list[tuple[AnnotatedImage, Floats]]()
         for start in range(0, len(images), _BATCH):
             if stopped():
@@ -118,7 +116,7 @@ class Pairs(SplitSet):
         usable, pictures = list[AnnotatedImage](), list[RGB]()
         for image in images:
             try:
-                pictures.append(self.photos.pixels(image))
+                pictures.append(self.pixels(image))
                 usable.append(image)
             except LeftOut as error:
                 self.faults.append({"source": image.name, **error.kept("read").to_json()})
@@ -127,7 +125,7 @@ class Pairs(SplitSet):
 
     def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> WorkItem:
         detector = "" if self.detector is None else self.detector.version
-        known = [repr(source), repr(edited), repr(self.photos.categories), detector]
+        known = [repr(source), repr(edited), repr(self.categories), detector]
         return WorkItem(
             about={"source": source.name, "edited": edited.name},
             make=partial(self._record, source, edited, similarity),
@@ -136,8 +134,8 @@ class Pairs(SplitSet):
 
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> dict[str, Json]:
         """Return the row of a pair. Raises LeftOut."""
-        pictures = [(self.photos.ref(image), None) for image in (source, edited)]
-        names, counts, left, right = self.photos.categories, Counter[str](), _objects(source), _objects(edited)
+        pictures = [(self.ref(image), None) for image in (source, edited)]
+        names, counts, left, right = self.categories, Counter[str](), _objects(source), _objects(edited)
         added, removed = self._absent(right, source, counts), self._absent(left, edited, counts)
         differences = [
             (Difference(op=op, object=names[category], box=box), "")
@@ -164,7 +162,7 @@ class Pairs(SplitSet):
         if self.detector is None:
             return "absence_not_checked"
         try:
-            found = search(self.detector, self.photos.pixels(image), cleaned(self.photos.categories[category]))
+            found = search(self.detector, self.pixels(image), cleaned(self.categories[category]))
         except PhraseError:
             return "no_phrase"
         except ToolError as error:

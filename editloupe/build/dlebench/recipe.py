@@ -135,7 +135,7 @@ class DLEBenchBuild(SetRecipe):
             raise RowError("row", str(error)) from error
         return super().checked(row)
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each target: that of the data, or those that a model names."""
         sample, most = image.sample, self.options.most_targets
         targets = {plain_name(target_name(sample)): boxes} if (boxes := boxes_of(sample)) else {}
@@ -143,7 +143,7 @@ class DLEBenchBuild(SetRecipe):
             prompt = render("build/dlebench/targets", most=most, percent=f"{100 * self.options.most_area:g}")
             data = image.ask("targets", prompt, texts.TARGETS, role="describe")
             targets, left = texts.read_targets(data, sample.source, most=most)
-            others += left
+            image.others += left
             if not targets:
                 raise LeftOut("no_targets", "nothing that was listed can be used" if left else "the model names no target")
         return [

@@ -22,16 +22,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from editloupe.build.base import LeftOut, counted
-from editloupe.build.edival.drawing import (
-    MOST_OBJECTS,
-    OBJECTS_ANSWER,
-    EditedScene,
-    SceneObject,
-    draw,
-    listed,
-    question,
-    read,
-)
+from editloupe.build.edival import drawing
+from editloupe.build.edival.drawing import EditedScene, SceneObject
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
@@ -67,8 +59,6 @@ class EdiValBuildOptions(Options):
 class ChainDraft:
     """What is known of an image's chain."""
 
-    others: list[dict[str, Json]]
-    """Objects that do not count, for left_out.jsonl."""
     listed: Sequence[SceneObject] = ()
     """Usable objects."""
     grounded: Sequence[SceneObject] = ()
@@ -76,10 +66,6 @@ class ChainDraft:
     edits: list[Edit] = field(default_factory=list)
     pools: list[Pools] = field(default_factory=list)
     """After each edit."""
-
-    def leave(self, whys: Mapping[str, str]) -> None:
-        """Say that objects do not count.   whys: name → why."""
-        self.others += [{"stage": "object", "object": name, "why": why} for name, why in whys.items()]
 
     def columns(self) -> dict[str, Any]:
         """Return the chain as columns."""
@@ -122,15 +108,15 @@ class EdiValBuild(SetRecipe):
             "--set grounding=none: then every object counts that the model lists, seen or not"
         }
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return the image's one chain."""
-        return [image.becomes(1, ChainDraft(others=others))]
+        return [image.becomes(1, ChainDraft())]
 
     def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
-        prompt = render("build/edival/decompose", most=MOST_OBJECTS)
-        row.data.listed, others = listed(row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose"))
-        row.data.leave(others)
+        prompt = render("build/edival/decompose", most=drawing.MOST_OBJECTS)
+        row.data.listed, others = drawing.listed(row.ask("objects", prompt, drawing.OBJECTS_ANSWER, role="decompose"))
+        _leave(row, others)
         if not row.data.listed:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
 
@@ -147,7 +133,7 @@ class EdiValBuild(SetRecipe):
                 # What failed may be mended: the same command searches again. A phrase that cannot be looked for stays so.
                 answered(finding)
         refused = {one.name: why for one, said in zip(objects, found, strict=True) if said and (why := _refused(said))}
-        row.data.leave(refused)
+        _leave(row, refused)
         row.data.grounded = [one for one in objects if one.name not in refused]
         if not row.data.grounded:
             raise LeftOut("not_found", "the detector confirms no listed object")
@@ -156,9 +142,9 @@ class EdiValBuild(SetRecipe):
         """Add the turns, each once the one before is settled."""
         scene = EditedScene.of(row.data.grounded)
         for turn in range(1, self.options.turns + 1):
-            edit = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
-            if asked := question(edit, scene):
-                edit = read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}"))
+            edit = drawing.draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
+            if asked := drawing.question(edit, scene):
+                edit = drawing.read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}"))
             scene = scene.after(edit)
             row.data.edits.append(edit)
             row.data.pools.append(scene.pools)
@@ -183,10 +169,15 @@ class EdiValBuild(SetRecipe):
             "objects": {
                 "listed": sum(len(one.listed) for one in drafts),
                 "grounded": sum(len(one.grounded) for one in drafts),
-                "left_out": counted(Counter(str(one["why"]) for draft in drafts for one in draft.others)),
+                "left_out": counted(Counter(str(one["why"]) for row in rows for one in row.others)),
             },
             "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
         }
+
+
+def _leave(row: SetRow[ChainDraft], whys: Mapping[str, str]) -> None:
+    """Say that objects do not count.   whys: name → why."""
+    row.others += [{"stage": "object", "object": name, "why": why} for name, why in whys.items()]
 
 
 def _refused(finding: Finding) -> str:

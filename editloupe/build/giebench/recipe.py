@@ -141,7 +141,7 @@ class GIEBenchBuild(SetRecipe):
         samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
         return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each type that is drawn. Of an image without text the next type takes Textual Edit's place."""
         sample, count = image.sample, self.options.edits
         types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")

@@ -202,15 +202,13 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
     keys = {(f.metric.removeprefix(KEY), f.sample_key): f for f in judged.findings if f.metric.startswith(KEY)}
     scores = {(s.key, s.metric): s for s in judged.scores if not s.part and s.key not in refused}
     for metric in judged.asked:
-        names = [level.name for level in metric.levels]
+        names = {level.name for level in metric.levels}
         for key, probe in probes.items():
             truth, score = _truth(probe, metric, keys.get((metric.id, key))), scores.get((key, metric.id))
             if truth is None or score is None:
                 continue
-            distance = _distance(key, metric, names, truth, score)
+            distance, demanded = _distance(key, metric, truth, score), probe.asks_for.get(metric.id)
             far = None if distance is None else float(np.sign(distance))
-            demanded = probe.asks_for.get(metric.id)
-            right = score.label == truth if isinstance(truth, str) else distance == 0
             yield {
                 "sample": key,
                 "source": probe.scene,
@@ -224,7 +222,7 @@ def _rows(judged: Judged, probes: Mapping[str, Probe]) -> Iterator[dict[str, Any
                 "missing": score.missing,
                 # A label is no answer where scores are asked for, whatever the metric's id.
                 "demanded": demanded if demanded in names else None,
-                "right": None if score.missing else float(right),
+                "right": None if far is None else float(far == 0),
                 "leniency": -far if far and metric.better == "lower" else far,
             }
 
@@ -239,21 +237,22 @@ def _truth(probe: Probe, metric: Metric, key: Finding | None) -> str | Band | No
     return key.label
 
 
-def _distance(key: str, metric: Metric, names: Sequence[str], truth: str | Band, score: Score) -> float | None:
+def _distance(key: str, metric: Metric, truth: str | Band, score: Score) -> float | None:
     """Return how far a verdict is above (+) or below (−) what is right: in places of labels, or in the metric's unit.
 
-    None without a verdict, and for answers without an order. Raises ConfigError for what is no label of the metric.
+    None without a verdict. Raises ConfigError for what is no label of the metric.
     """
     if not isinstance(truth, str):
         value = score.value
         return None if value is None else min(value - truth[0], 0.0) + max(value - truth[1], 0.0)
-    given = [name for name in (truth, score.label) if names and name is not None]
-    if unknown := next((name for name in given if name not in names), None):
-        raise ConfigError(
-            f"{key}: {unknown!r} is no label of {metric.name}; its labels are {', '.join(names)}. Judge the probes by the "
-            "rubric that they were built for, or build them for this one"
-        )
-    return float(names.index(given[1]) - names.index(given[0])) if len(given) > 1 else None
+    names = [level.name for level in metric.levels]
+    for name in (truth, score.label or truth):
+        if name not in names:
+            raise ConfigError(
+                f"{key}: {name!r} is no label of {metric.name}; its labels are {', '.join(names)}. Judge the probes by the "
+                "rubric that they were built for, or build them for this one"
+            )
+    return None if score.label is None else float(names.index(score.label) - names.index(truth))
 
 
 def heading(found: Trial) -> str:
@@ -301,9 +300,10 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
         for metric in metrics:
             cells = [cell(judge.of(metric)) for judge in found.judges]
             if any(one.asked != 0 for one in cells):
-                rows.append(_row([title, _short(found, metric)], cells, figure=name, metric=metric))
+                labels = words(title), words(_short(found, metric))
+                rows.append(Row(cells=(*labels, *cells), keys={"figure": name, "metric": metric}))
     refused = [Cell(value=judge.refused) for judge in found.judges]
-    rows.append(_row(["Rows refused", ""], refused, figure="refused"))
+    rows.append(Row(cells=(words("Rows refused"), words(""), *refused), keys={"figure": "refused"}))
     return Table(
         name="trial",
         title="Judges on trial",
@@ -353,8 +353,9 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
             of = own.filter(failure=failure)
             parts = [*(of.filter(of["area"] == area) for area in areas), of]
             cells = [_mean(part, "right", "accuracy", drawing) for part in parts]
-            labels = [judge.name, _short(found, metric), failure.replace("_", " ")]
-            rows.append(_row(labels, cells, judge=judge.name, metric=metric, failure=failure))
+            labels = map(words, (judge.name, _short(found, metric), failure.replace("_", " ")))
+            keys: dict[str, Json] = {"judge": judge.name, "metric": metric, "failure": failure}
+            rows.append(Row(cells=(*labels, *cells), keys=keys))
     by_area = [Column(title=_area_text(area), keys={"area": area}) for area in areas]
     return Table(
         name="trial-failures",
@@ -365,10 +366,6 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
         at_once=7,
         caption="In percent of plain probes (judged/asked).",
     )
-
-
-def _row(labels: list[str], cells: list[Cell], **keys: Json) -> Row:
-    return Row(cells=(*map(words, labels), *cells), keys=keys)
 
 
 def _mean(own: polars.DataFrame, value: str, name: str, drawing: Drawing, *, signed: bool = False) -> Cell:
