@@ -104,11 +104,18 @@ class Pairs(PhotoSet):
             return []
         usable, vectors = [image for image, _ in found], np.stack([vector for _, vector in found])
         splits, shown = [self.split(one.name) for one in usable], [one.categories for one in usable]
-        items = []
+        items, detector = [], "" if self.detector is None else self.detector.version
         for i, j, cosine in similar_pairs(vectors, shown, splits):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
             first = drawn(self.options.seed, "pair", *(one.name for one in pair)).randrange(2)
-            items.append(self._item(pair[first], pair[1 - first], round(cosine, 6)))
+            source, edited = pair[first], pair[1 - first]
+            items.append(
+                WorkItem(
+                    about={"source": source.name, "edited": edited.name},
+                    make=partial(self._record, source, edited, round(cosine, 6)),
+                    key=digest(["pair", repr(source), repr(edited), repr(self.categories), detector]),
+                )
+            )
         return items
 
     def _encoded(self, encoder: Any, images: Sequence[AnnotatedImage]) -> list[tuple[AnnotatedImage, Floats]]:
@@ -122,15 +129,6 @@ class Pairs(PhotoSet):
                 self.faults.append({"source": image.name, **error.kept("read").to_json()})
         found = encoder(pictures, [None] * len(pictures)) if pictures else []
         return [(image, one / max(np.linalg.norm(one), 1e-12)) for image, one in zip(usable, found, strict=True)]
-
-    def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> WorkItem:
-        detector = "" if self.detector is None else self.detector.version
-        known = [repr(source), repr(edited), repr(self.categories), detector]
-        return WorkItem(
-            about={"source": source.name, "edited": edited.name},
-            make=partial(self._record, source, edited, similarity),
-            key=digest(["pair", *known]),
-        )
 
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> dict[str, Json]:
         """Return the row of a pair. Raises LeftOut."""

@@ -30,8 +30,8 @@ from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
-from editloupe.protocols.edival.chain import BRACKETED, PAPER, SENTENCES, TYPES, Chain, Pools, columns
-from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
+from editloupe.protocols.edival.chain import BRACKETED, PAPER, SENTENCES, TYPES, Chain, columns
+from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.loader import COLUMNS, INDEX, TURN
 from editloupe.protocols.edival.sights import detect, sights_of
 from editloupe.values import Json
@@ -63,13 +63,13 @@ class ChainDraft:
     """Usable objects."""
     grounded: Sequence[SceneObject] = ()
     """Those that a detector confirms, or all where none is asked."""
-    edits: list[Edit] = field(default_factory=list)
-    pools: list[Pools] = field(default_factory=list)
+    scenes: list[EditedScene] = field(default_factory=list)
     """After each edit."""
 
     def columns(self) -> dict[str, Any]:
         """Return the chain as columns."""
-        return dict(columns(Chain(mode="multipass", edits=tuple(self.edits), pools=tuple(self.pools))))
+        pools = tuple(scene.pools for scene in self.scenes)
+        return dict(columns(Chain(mode="multipass", edits=self.scenes[-1].edits, pools=pools)))
 
 
 class EdiValBuild(SetRecipe):
@@ -146,8 +146,7 @@ class EdiValBuild(SetRecipe):
             if asked := drawing.question(edit, scene):
                 edit = drawing.read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}"))
             scene = scene.after(edit)
-            row.data.edits.append(edit)
-            row.data.pools.append(scene.pools)
+            row.data.scenes.append(scene)
 
     def columns(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder. Chains count from 0 in the order of the images."""
@@ -157,14 +156,14 @@ class EdiValBuild(SetRecipe):
         """Yield the turns of a chain: instructions up to that turn, and the objects after it."""
         place.as_is(row.sample.source, BENCHMARK, f"{number}_input_raw")
         held = {name: those for name, those in row.data.columns().items() if name in COLUMNS}
-        for turn in range(1, len(row.data.edits) + 1):
+        for turn in range(1, len(row.data.scenes) + 1):
             own = {name: those[:turn] if name in _CUMULATIVE else those[turn - 1] for name, those in held.items()}
             yield {INDEX: number, TURN: turn, **own}
 
     def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of objects, and of instructions by turn and type."""
         drafts = [row.data for row in rows]
-        types = [Counter(row.data.edits[turn].edit_type for row in kept) for turn in range(self.options.turns)]
+        types = [Counter(row.data.scenes[turn].edits[turn].edit_type for row in kept) for turn in range(self.options.turns)]
         return {
             "objects": {
                 "listed": sum(len(one.listed) for one in drafts),

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.answers import YES_NO, Boxes
+from editloupe.answers import YES_NO, Boxes, fold
 from editloupe.build.base import LeftOut, counted
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.giebench import masks, texts
@@ -154,7 +154,14 @@ class GIEBenchBuild(SetRecipe):
     def _write(self, row: SetRow[EditDraft]) -> None:
         """Add the instruction and its question."""
         kind = row.data.edit_type
-        prompt = texts.write_prompt(kind, target=_given_name(row.sample, kind))
+        prompt = render(
+            "build/giebench/write",
+            edit_type=kind,
+            guide=render(f"build/giebench/edits/{fold(kind.replace('/', ' ')).replace(' ', '_')}").strip(),
+            target=one_line(_given_name(row.sample, kind)),
+            least=2,
+            most=texts.MOST_OPTIONS,
+        )
         said = row.ask("edit", prompt, texts.EDIT, role="write")
         seed = f"{self.options.seed} {row.sample.source.sha256} {kind}"
         row.data.instruction, row.data.question = texts.read_edit(said, seed=seed)

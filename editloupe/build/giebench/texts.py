@@ -13,7 +13,6 @@ from editloupe.build.base import LeftOut
 from editloupe.build.engine import record
 from editloupe.build.shown import plain_name
 from editloupe.models.detect.search import means_whole_image
-from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, MultipleChoice
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
@@ -45,19 +44,6 @@ EDIT: Final = record(
 def drawn_types(seed: str) -> tuple[str, ...]:
     """Return the nine types in the order in which a seed draws them."""
     return tuple(random.Random(f"{seed} types").sample(EDIT_TYPES, len(EDIT_TYPES)))
-
-
-def write_prompt(edit_type: str, *, target: str) -> str:
-    """Return the question for an instruction and its question. target: what the edit is about; "" leaves it open."""
-    name = fold(edit_type.replace("/", " ")).replace(" ", "_")
-    return render(
-        "build/giebench/write",
-        edit_type=edit_type,
-        guide=render(f"build/giebench/edits/{name}").strip(),
-        target=one_line(target),
-        least=2,
-        most=MOST_OPTIONS,
-    )
 
 
 def read_edit(data: Any, *, seed: str) -> tuple[str, MultipleChoice]:

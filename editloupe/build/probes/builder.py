@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from math import floor
@@ -28,7 +28,7 @@ from editloupe.build.probes.scenes import Cut, Scene, Window, crop_of, read_phot
 from editloupe.build.probes.twins import TRAPS, with_nuisance, with_trap
 from editloupe.config import Number, Whole
 from editloupe.cores import usable_cores
-from editloupe.data.probes import AREAS, COLUMN, NUISANCES, Failure, Probe, probe_digest
+from editloupe.data.probes import AREAS, COLUMN, NUISANCES, Failure, probe_digest
 from editloupe.data.write import METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
@@ -204,22 +204,8 @@ def _row(id_: str, made: Made, slot: Slot, scene: Scene, cut: Cut, seed: int, pl
         edited = place.file(made.jpeg, "jpg") if made.jpeg else place.pixels(made.edited)
         names = dict(zip(_FILES, (place.pixels(made.source), edited, place.mask(made.allowed)), strict=True))
     rows, columns = part_of(scene.target.mask, 0)
-    probe = Probe(
-        truth=made.truth,
-        bands=made.bands,
-        failure=made.failure,
-        area=slot.area,
-        area_found=round(float(scene.target.mask.mean()), 8),
-        nuisance=made.nuisance,
-        trap=made.trap,
-        twin=None if id_ == slot.id else slot.id,
-        asks_for=made.asks_for,
-        scene=cut.scene,
-        maker=made.maker,
-        seed=seed,
-        parameters=made.parameters,
-        digest="",
-    )
+    twin = None if id_ == slot.id else slot.id
+    probe = replace(made.probe, area=slot.area, twin=twin, scene=cut.scene, seed=seed)
     row: dict[str, Any] = {
         "id": id_,
         **names,

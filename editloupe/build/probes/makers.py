@@ -7,7 +7,7 @@ could disagree about what comes out. A metric about which they could disagree ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ from editloupe.build import paint
 from editloupe.build.paint import Mask
 from editloupe.build.probes.scenes import Scene, Thing
 from editloupe.data.images import RGB
-from editloupe.data.probes import Band, Failure, Nuisance, Trap
+from editloupe.data.probes import Failure, Probe
 from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, to_lab
 from editloupe.models.inpaint import OpenCVInpainter
@@ -53,22 +53,12 @@ class Made:
 
     source: RGB
     edited: RGB
-    failure: Failure
     instruction: str
     edit_type: str
-    maker: str
-    """Name and version."""
     allowed: Mask
     """H×W, where the instruction lets the image change."""
-    truth: Mapping[str, str]
-    """DLEBench's metric → the only right label."""
-    bands: Mapping[str, Band]
-    """UnicBench's metric → the right scores."""
-    parameters: Mapping[str, Json]
-    nuisance: Nuisance | None = None
-    trap: Trap | None = None
-    asks_for: Mapping[str, str] = field(default_factory=dict)
-    """Metric → the label that a text in the image demands."""
+    probe: Probe
+    """What is known of it, but for its place in a set."""
     jpeg: bytes = b""
     """The edited image's file, where that is a JPEG."""
 
@@ -101,14 +91,21 @@ def _made(
     return Made(
         source=scene.image,
         edited=edited,
-        failure=failure,
         instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=scene.target.name, color=asked),
         edit_type=edit_type,
-        maker=maker,
         allowed=paint.grown(scene.target.mask, paint.FEATHER_PX + 1),
-        truth={metric: label for metric, label in told["labels"].items() if metric not in open},
-        bands={metric: tuple(band) for metric, band in told["bands"].items() if metric not in open},
-        parameters={"asked": asked, **parameters} if asked else parameters,
+        probe=Probe(
+            truth={metric: label for metric, label in told["labels"].items() if metric not in open},
+            bands={metric: tuple(band) for metric, band in told["bands"].items() if metric not in open},
+            failure=failure,
+            area=0.0,
+            area_found=round(float(scene.target.mask.mean()), 8),
+            scene="",
+            maker=maker,
+            seed=0,
+            parameters={"asked": asked, **parameters} if asked else parameters,
+            digest="",
+        ),
     )
 
 

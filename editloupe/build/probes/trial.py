@@ -52,32 +52,24 @@ class TrialFigure(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedJudge:
-    """One judge with its verdicts."""
-
-    name: str
-    """Unique in the trial."""
-    verdicts: polars.DataFrame
-    """As `verdicts` returns it."""
-    refused: int
-    """Rows that are no probes any more, such as those edited after they were built. They are part of no figure."""
-
-    def of(self, metric: str) -> polars.DataFrame:
-        """Return the verdicts on a metric, or on all (`ALL`)."""
-        return self.verdicts if metric == ALL else self.verdicts.filter(metric=metric)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Trial:
     """Judges of the same probes."""
 
     set: str
     """Digest of the probes."""
     probes: Sequence[Probe]
-    judges: Sequence[TriedJudge]
+    judges: Mapping[str, polars.DataFrame]
+    """Name → verdicts, as `verdicts` returns them."""
+    refused: Mapping[str, int]
+    """Name → rows that are no probes any more, such as those edited after they were built. They are part of no figure."""
     metrics: Mapping[str, Metric]
     """Those that were asked and have a truth, by id."""
     notes: Sequence[str]
+
+
+def _about(own: polars.DataFrame, metric: str) -> polars.DataFrame:
+    """Return the verdicts on a metric, or on all (`ALL`)."""
+    return own if metric == ALL else own.filter(metric=metric)
 
 
 def plain(own: polars.DataFrame) -> polars.DataFrame:
@@ -126,16 +118,14 @@ def put_on_trial(judges: Sequence[Judged]) -> Trial:
             f"{judges[0].folder} and {judges[other].folder} judged different sets of probes, with {len(first)} and "
             f"{len(sets[other])}, of which {both} are the same: judge the same folder as a whole, or give one run at a time"
         )
-    tried = [
-        TriedJudge(name=judged.name, verdicts=verdicts(judged, own), refused=len(_refused(judged)))
-        for judged, own in zip(judges, sets, strict=True)
-    ]
+    tried = {judged.name: verdicts(judged, own) for judged, own in zip(judges, sets, strict=True)}
     asked = {metric.id: metric for judged in judges for metric in judged.asked}
-    known = dict.fromkeys(id_ for one in tried for id_ in one.verdicts["metric"].unique(maintain_order=True))
+    known = dict.fromkeys(id_ for one in tried.values() for id_ in one["metric"].unique(maintain_order=True))
     return Trial(
         set=digests[0],
         probes=list(first.values()),
         judges=tried,
+        refused={judged.name: len(_refused(judged)) for judged in judges},
         metrics={id_: asked[id_] for id_ in known},
         notes=list(dict.fromkeys(note for judged in judges for note in judged.notes)),
     )
@@ -298,16 +288,16 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
     ]
     for title, name, metrics, cell in parts:
         for metric in metrics:
-            cells = [cell(judge.of(metric)) for judge in found.judges]
+            cells = [cell(_about(own, metric)) for own in found.judges.values()]
             if any(one.asked != 0 for one in cells):
                 labels = words(title), words(_short(found, metric))
                 rows.append(Row(cells=(*labels, *cells), keys={"figure": name, "metric": metric}))
-    refused = [Cell(value=judge.refused) for judge in found.judges]
+    refused = [Cell(value=count) for count in found.refused.values()]
     rows.append(Row(cells=(words("Rows refused"), words(""), *refused), keys={"figure": "refused"}))
     return Table(
         name="trial",
         title="Judges on trial",
-        columns=(*label_columns("Figure", "Of"), *(Column(title=j.name, keys={"judge": j.name}) for j in found.judges)),
+        columns=(*label_columns("Figure", "Of"), *(Column(title=name, keys={"judge": name}) for name in found.judges)),
         rows=tuple(rows),
         fixed=2,
         caption=f"In percent with intervals of {100 * drawing.level:g} % (judged/asked). Accuracy, threshold and leniency "
@@ -345,16 +335,16 @@ def _unjudged(own: polars.DataFrame) -> Cell:
 
 def _cells(found: Trial, drawing: Drawing) -> Table:
     """A row a judge, metric and failure, a column an area."""
-    areas = sorted({area for judge in found.judges for area in plain(judge.verdicts)["area"]})
+    areas = sorted({area for own in found.judges.values() for area in plain(own)["area"]})
     rows = []
-    for judge, metric in product(found.judges, found.metrics):
-        own = plain(judge.of(metric))
+    for (judge, all_), metric in product(found.judges.items(), found.metrics):
+        own = plain(_about(all_, metric))
         for failure in [name for name in FAILURES if name in set(own["failure"])]:
             of = own.filter(failure=failure)
             parts = [*(of.filter(of["area"] == area) for area in areas), of]
             cells = [_mean(part, "right", "accuracy", drawing) for part in parts]
-            labels = map(words, (judge.name, _short(found, metric), failure.replace("_", " ")))
-            keys: dict[str, Json] = {"judge": judge.name, "metric": metric, "failure": failure}
+            labels = map(words, (judge, _short(found, metric), failure.replace("_", " ")))
+            keys: dict[str, Json] = {"judge": judge, "metric": metric, "failure": failure}
             rows.append(Row(cells=(*labels, *cells), keys=keys))
     by_area = [Column(title=_area_text(area), keys={"area": area}) for area in areas]
     return Table(
