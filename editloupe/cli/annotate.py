@@ -24,7 +24,7 @@ from editloupe.errors import ConfigError
 def annotate(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH|RUN", help="A run, or data as judge takes them.", show_default=False)],
-    raters: Annotated[str | None, opt("--raters", "A,B,…", "Who may answer. Default: whoever gives a name.")] = None,
+    raters: Annotated[str | None, opt("--raters", "A,B,…", "Who may answer. Default: anyone who gives a name.")] = None,
     criteria: options.Criteria = None,
     only_status: Annotated[bool, opt("--status", None, "Say how far each rater is, and end.")] = False,
     labels: Annotated[Path | None, opt("--labels", "FILE", "Write labels as CSV for compare --human, and end.")] = None,

@@ -35,6 +35,8 @@ Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
+_TOGETHER: Final = 10
+"""Columns that a terminal shows side by side; words in them go on below."""
 _chosen: Final[dict[str, Format]] = {"form": "table"}
 """How this command's tables are printed."""
 
@@ -103,7 +105,8 @@ def table(*head: str, rows: Iterable[Sequence[object]], title: str = "", right: 
     # A large run has few different answers in very many cells.
     cell = cache(lambda name, text: words(text, name=name))
     made = (tuple(cell(name, str(text)) for name, text in zip(head, row, strict=True)) for row in rows)
-    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made)))
+    fixed = len(head) if len(head) <= _TOGETHER else 1
+    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made), fixed=fixed))
 
 
 def show_table(shown: Table) -> None:

@@ -62,7 +62,7 @@ class Watch:
         counted += ", more may follow" if one.grows else ""
         tokens = f"{spent.tokens:,}" if spent.tokens < 1_000_000 else f"{spent.tokens / 1e6:.1f} M"
         costs = {
-            f"{rate:.1f} a second": True,
+            f"{rate:.1f} a second": rate,
             f"{many(spent.in_flight, 'call')} in flight": spent.in_flight,
             f"{tokens} tokens": spent.tokens,
             f"{spent.cost_usd or 0:.2f} USD": spent.cost_usd,

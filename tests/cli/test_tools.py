@@ -75,7 +75,6 @@ def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
         ((*ZOOM, *BOX, "--arg", "target_image=Crop 1"), "there is no image 'Crop 1'; the images are: 'Ori"),
         ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'"),
         ((*ZOOM, "--arg", "bbox=[0.1,0.2,0.3,0.4]"), "multiply by 1000, [100, 200, 300, 400]"),
-        (ZOOM, "'bbox' is a required property"),
         ((*ZOOM, *BOX, *BOX), "'bbox' is given twice"),
         ((*ZOOM, "--arg", "bbox"), "expected KEY=VALUE"),
         ((*LOCALIZE, "before.png"), "compares two images; name a second file after the first"),
@@ -88,7 +87,6 @@ def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
         (("tools", "call", "grounding", "before.png", "--arg", "phrase=mug"), "is absent here: it needs"),
         (("tools", "serve", "--root", "nowhere"), "--root nowhere: is no folder"),
         (("tools", "grounding"), "the tool grounding is absent here"),
-        (("tools", "zoomin"), "unknown tool 'zoomin'"),
         (("tools", "zoom_in", "before.png"), "takes no more words"),
         (("tools", "call", "zoom_in"), "expected a tool and at least one image"),
     ):
