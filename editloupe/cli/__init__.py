@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "rank": "Rank several edits of one source and instruction.",
         "annotate": "Let people answer a run's questions in a browser. No model is asked.",
         "check": "Check a folder of edits; with --backend, ask a model what it can do.",
-        "build": "Build a data set by a recipe; masks or targets for data that lack them.",
+        "build": "Build a data set by a recipe, or find the targets of one.",
     },
     "Look": {
         "show": "Show the runs of a folder, a run, or one sample of it.",
@@ -61,7 +61,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
 NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
-    "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
+    "build": {"RECIPE": "recipe", "targets": "targets"},
 }
 """Commands below a command → their functions. One in capitals takes any other word as its first argument."""
 

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from typer import Argument
 
 from editloupe import plugins
-from editloupe.build.base import open_builder
+from editloupe.build.made import open_builder
 from editloupe.cli.options import SETTINGS, type_name
 from editloupe.cli.output import Form, say, table
 from editloupe.config import RunConfig

@@ -40,7 +40,6 @@ def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Pat
         ("export", judged, "--findings", out / "findings.csv"),
         ("report", judged, "--out", out / "report"),
         ("compare", judged, "--out", out / "compare"),
-        ("build", "targets", tmp_path / "edits", "--format", "csv"),
         ("show", judged, "--format", "csv"),
     )
     for command in commands:
