@@ -1,13 +1,13 @@
 """GIE-Bench as it is downloaded: `gie_bench.json` beside its images, with the outputs of the editors to be judged.
 
-What `giebench.toml` cannot say: each row's mask of 0 and 1 becomes a PNG of the sample, white where change was allowed;
-outputs may be listed in a file. A row's id is its place from 0.
+What `giebench.toml` cannot say: each row's mask of 0 and 1 becomes a PNG of the sample, white where change was allowed. A
+row's id is its place from 0.
 """
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.images import MIN_SIDE, ImageStore
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows
-from editloupe.data.rows import DataRow, Loaded, Row, rejected
-from editloupe.data.tables import TableLine, read_table, shown
-from editloupe.errors import SampleError
+from editloupe.data.rows import Loaded
+from editloupe.data.tables import TableLine, shown
 from editloupe.protocols.giebench.questions import KEY, QuestionError, read_question
 from editloupe.values import ImageRef, Json, parse_json
 
@@ -31,7 +28,7 @@ FILE: Final = "gie_bench.json"
 MASK_PX: Final = 224
 """Side of the data set's own masks."""
 
-_IMAGE, _INSTRUCTION, _EDITED, _MASK = "image", "edit_instruction", "edited_image_path", "object_mask"
+_IMAGE, _MASK = "image", "object_mask"
 _LISTS: Final = re.compile(rf'("{_MASK}"\s*:\s*)(\[\s*\[[01,\s\[\]]*\]\s*\])')
 _ODD: Final = {
     "folded": "keys that match their option without case and punctuation, accepted",
@@ -45,7 +42,7 @@ _ODD: Final = {
 
 
 class GIEBenchData(Mapped):
-    """The rows, with their masks and with outputs from lists."""
+    """The rows, with their masks."""
 
     def prepared(self, text: str) -> str:
         # A mask as text is read in a fraction of the time: the numbers of all rows are 54 million.
@@ -58,16 +55,6 @@ class GIEBenchData(Mapped):
 
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         return {**super().values(raw, line, place, rows, language), "id": str(line.number - 1)}
-
-    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
-        found: list[Row] = []
-        for editor, path in data.edited.items():
-            if path.is_file():
-                own = read_table(Folder(data.root, data.store).own(data.metadata.name if data.metadata else FILE))
-                found += _from_list(rows, own.lines, editor, path, data.store, notes)
-            else:
-                found += super().attached(rows, shape, replace(data, edited={editor: path}), notes)
-        return found if data.edited else rows
 
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         lines = [line for line in tables[0].table.lines if line.fault is None]
@@ -88,8 +75,8 @@ class GIEBenchData(Mapped):
             )
             for sample in loaded.samples
         ]
-        counted = {kind: [id_ for id_, own in odd.items() if kind in dict(own)] for kind in _ODD}
-        notes = [f"{_ODD[kind]}: {_some(rows)}" for kind, rows in counted.items() if rows]
+        counts = Counter(kind for own in odd.values() for kind, _ in own)
+        notes = [f"{words}: {counts[kind]}" for kind, words in _ODD.items() if counts[kind]]
         return replace(loaded, samples=tuple(samples), notes=(*loaded.notes, *notes))
 
 
@@ -98,44 +85,6 @@ GIEBENCH: Final = GIEBenchData(Path(__file__).with_name("giebench.toml"))
 
 def _name(path: Json) -> str:
     return path.lstrip("/\\") if isinstance(path, str) else ""
-
-
-def _pair(line: TableLine, column: str) -> str:
-    return json.dumps([_name(line.values.get(_IMAGE)), line.values.get(column)])
-
-
-def _with_edit(row: Row, path: Json, folder: Folder) -> Row:
-    """Return a row with the edited image that it names; null and "" mean that there is none."""
-    if not isinstance(row, DataRow) or path is None or path == "":
-        return row
-    if not isinstance(path, str):
-        return rejected(row, RowError("row", f"key {_EDITED!r}: expected a path, found {shown(path)}"))
-    root = folder.root.resolve()
-    inside = Path(path).is_absolute() and Path(path).is_relative_to(root)
-    name = Path(path).relative_to(root).as_posix() if inside else path
-    return replace(row, edited=(ImageFile(folder=folder, name=name),))
-
-
-def _from_list(
-    rows: Sequence[Row], lines: Sequence[TableLine], editor: str, path: Path, store: ImageStore, notes: list[str]
-) -> list[Row]:
-    """Return the rows with the outputs that a list names.
-
-    A row of the list belongs to the row of the same image and instruction; where several are the same, in their order.
-    """
-    outputs: dict[str, list[Json]] = {}
-    for line in read_table(path).lines:
-        outputs.setdefault(_pair(line, _INSTRUCTION), []).append(line.values.get(_EDITED))
-    own = [outputs[pair].pop(0) if outputs.get(pair := _pair(line, _INSTRUCTION)) else None for line in lines]
-    if not any(own):
-        raise SampleError(
-            f"names no output of any row; expected rows with {_IMAGE!r}, {_INSTRUCTION!r} and {_EDITED!r}, as in {FILE}",
-            file=path,
-        )
-    missing, strange = sum(not one for one in own), sum(map(len, outputs.values()))
-    notes.append(f"editor {editor!r}: outputs listed in {path}; {missing} missing, {strange} belong to no row")
-    folder = Folder(path.parent, store)
-    return [replace(_with_edit(row, one, folder), editor=editor) for row, one in zip(rows, own, strict=True)]
 
 
 def _mask(value: Json, store: ImageStore) -> tuple[ImageRef | None, list[tuple[str, str]]]:
@@ -182,9 +131,3 @@ def _of_question(columns: Mapping[str, Json]) -> list[tuple[str, str]]:
         return [("key" if error.of_key else "question", str(error))]
     key = question.options[question.key]
     return [("folded", f"the key {columns[KEY]!r} is read as the option {key!r}")] if question.folded else []
-
-
-def _some(rows: Sequence[str]) -> str:
-    """Return "3 (rows 1, 2, 3)", at most 20 of them."""
-    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-    return f"{len(rows)} ({'row' if len(rows) == 1 else 'rows'} {', '.join(rows[:20])}{more})"
