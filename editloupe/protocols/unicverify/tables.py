@@ -30,14 +30,13 @@ def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[
 
     means: ids of the metrics of which a mean says something. Of the classes, which have no order, it says nothing.
     """
-    settled = {"off": "", "only": " A rule on pixels alone says what changed; no model was asked (rules=only)."}
     by_class = TableSpec(
         title="Verification, by class",
         name="verification",
         metrics=tuple(means),
         rows="class",
         order=CLASSES,
-        caption="Class: people's where the data has it, else the judge's." + settled[options.rules],
+        caption="Class: people's where the data has it, else the judge's.",
     )
     compared = partial(no_edit, methods=options.no_edit, threshold=options.ssim_threshold)
     return by_class, confusion, partial(accuracy, options=options), compared
@@ -140,10 +139,9 @@ def _said(rows: Rows, threshold: float) -> dict[str, _Calls]:
         pair = row["editor"] or "", row["sample"], row["source"] or row["sample"]
         if metric == "is_changed" and row.get("human_class") is not None:
             found.setdefault("people", {})[pair] = row["human_class"] == NO_EDIT
-        who = {"is_changed": "" if row.get("settled_by") == "rule" else "lmm", "differences": metric, "ssim": metric}
-        if who.get(metric):
+        if who := {"is_changed": "lmm", "differences": metric, "ssim": metric}.get(metric):
             call = None if value is None else value >= threshold if metric == "ssim" else value == 0
-            found.setdefault(who[metric], {})[pair] = call
+            found.setdefault(who, {})[pair] = call
     return found
 
 
