@@ -22,7 +22,7 @@ from editloupe.config import Words
 from editloupe.data.boxes import known_format
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
 from editloupe.protocols.dice.differences import (
     DIFFERENCES,
     OPS,
@@ -188,7 +188,7 @@ class DICE(BaseProtocol):
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
             return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
         if options.detector == "localize":
-            views = _whole({"source": sample.source, "edited": sample.edited})
+            views = whole({"source": sample.source, "edited": sample.edited})
             return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
         answer = LabeledBoxes(
             labels=OPS,
@@ -205,7 +205,7 @@ class DICE(BaseProtocol):
             **shared,
             role=DETECTOR,
             prompt=render(options.detector_prompt or "dice/differences"),
-            views=_whole({ORIGINAL: sample.source, EDITED: sample.edited}),
+            views=whole({ORIGINAL: sample.source, EDITED: sample.edited}),
             answer=answer,
             tools=self.tools,
             budget=self.budget,
@@ -249,7 +249,7 @@ class DICE(BaseProtocol):
             about=About.of(sample, part=one.part),
             measure="mask_share",
             args={"box": [round(v * 1000, 3) for v in box], "of": "changed"},
-            views=_whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
+            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             rests_on=(first.id,),
             blocked=("not_defined", "the sample has no mask of the edit") if mask is None else None,
         )
@@ -351,11 +351,6 @@ def _given_scores(sample: Sample, truth: Sequence[Difference]) -> Iterator[Score
         dims = {**_place(sample, one), "coherent": None if one.coherent is None else int(one.coherent)}
         about = vars(About.of(sample, part=f"area {number}"))
         yield Score(**about, metric="given", value=min(1.0, one.box.area), dims=dims)
-
-
-def _whole(images: Mapping[str, ImageRef | None]) -> tuple[Recipe, ...]:
-    """Return the views of images as they are, those that are there."""
-    return tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None)
 
 
 def _view(alias: str, image: ImageRef, box: Box, rgb: tuple[int, int, int], *, drawn: bool) -> Recipe:

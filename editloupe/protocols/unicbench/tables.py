@@ -1,4 +1,4 @@
-"""UnicBench's tables: by editor (Table 4), by task (Tables 9 to 12), by subtask, and how much was judged.
+"""UnicBench's tables: by editor (Table 4), by task (Tables 9 to 12), and by subtask.
 
 Every mean is over samples, on the scale of the metrics. Languages stand in rows of their own.
 """
@@ -32,7 +32,7 @@ _By: TypeAlias = Literal["task", "subtask"]
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return the scores by language, Tables 4 and 9 to 12, those by subtask, two on the common subset, and the counts."""
+    """Return the scores by language, Tables 4 and 9 to 12, those by subtask, and two on the common subset."""
     ours = "" if mode == "plain" else f" (mode {mode}: not the paper's)"
     by_language = TableSpec(
         title=f"Scores by language{ours}", name="scores-by-language", rows="language", overall=False, apart=True
@@ -45,37 +45,6 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
         partial(means, source="Figures 10 and 11", by="subtask"),
         partial(means),
         partial(means, by="task"),
-        partial(judged, metrics=tuple(metrics), ours=ours),
-    )
-
-
-def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return how many samples of each editor were judged, by metric and task, and how many scores are fractions.
-
-    frame: one judge's scores, with the dimensions of the protocol.   ours: behind the title.
-    """
-    rows = _rows(frame)
-    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
-
-    def fractions(rows: Rows) -> Cell:
-        return Cell(value=sum((row["value"] or 0) % 1 > 0 for row in rows if row["metric"] != OVERALL), name="count")
-
-    return pivot(
-        "judged",
-        f"Judged of asked{ours}",
-        _grouped(rows, "language", "editor"),
-        [
-            *(Figure(m.short, coverage, {"metric": m.id}, {"metric": m.id}) for m in metrics),
-            *(Figure(task, coverage, {"task": task}, {"task": task}) for task in tasks),
-            Figure("Fractions", fractions, keys={"of": "fractions"}),
-        ],
-        by=("language", "editor"),
-        shown={"language": _NAMES},
-        caption=(
-            "Samples judged of those asked, by metric; by task, those with every metric that applies. Why the others are "
-            "missing stands in the table Not judged. Fractions: scores that are no whole numbers, although the prompt asks "
-            "for them; they count as they are.",
-        ),
     )
 
 
