@@ -19,7 +19,6 @@ from pydantic import AfterValidator, Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
-from editloupe.data.boxes import known_format
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
@@ -88,6 +87,7 @@ OF_DIFFERENCES: Final = (
 class DICEOptions(Options):
     """What a run may set."""
 
+    gone: ClassVar[Mapping[str, Json]] = {"given_boxes": "unit", "area_side": None}
     patch: Annotated[Words, AfterValidator(known_patches)] = ()
     """Comma-separated, for CLIP-I and CLIP-T: none, coherent, incoherent, all, random. Default: CLIP is not measured."""
     mode: Literal["plain", "tool"] = "plain"
@@ -106,10 +106,6 @@ class DICEOptions(Options):
     """Most differences that are judged, surest first, else largest first. Scores say how many were left out."""
     mask_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Least share of a difference inside the mask, with coherence=mask."""
-    given_boxes: Annotated[str, AfterValidator(known_format)] = "unit"
-    """How boxes of the column `differences` are written: unit (0 to 1), thousandths, xyxy in px of the source, …"""
-    area_side: Annotated[int, Field(ge=32)] | None = None
-    """Table 1 counts areas as those of images of so many px a side, such as 512. Default: the source's own size."""
     detector_prompt: TemplateOption = None
     """Your own template (.md) of the detector's question, without variables. Trained detectors know their own wording."""
     coherence_prompt: TemplateOption = None
@@ -147,12 +143,12 @@ class DICE(BaseProtocol):
         of_some = (*OF_DIFFERENCES, *patch_metrics(chosen.patch))
         self.metrics = (*OF_SAMPLES, *of_some)
         self.of_some = frozenset(metric.id for metric in of_some)  # type: ignore[misc]
-        self.tables = tables(chosen.detector, side=chosen.area_side, patches=chosen.patch)
+        self.tables = tables(chosen.detector, patches=chosen.patch)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for given differences that cannot be read."""
         for sample in samples:
-            given(sample, self.options.given_boxes)
+            given(sample)
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the detector's task of each sample and, once that has ended, a task for each difference."""
@@ -167,7 +163,7 @@ class DICE(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return what changed and was asked for, for the sample and for each difference, and what was measured."""
         for sample in group:
-            listed, truth = self._listed(sample, known), given(sample, self.options.given_boxes)
+            listed, truth = self._listed(sample, known), given(sample)
             areas = _of_people(truth)
             yield from _given_scores(sample, areas or [])
             # Where people say that nothing changed, no area tells the tables so: the number does.
@@ -183,7 +179,7 @@ class DICE(BaseProtocol):
         options, blocked = self.options, missing_output(sample)
         shared: dict[str, Any] = {"protocol": self.name, "metric": DIFFERENCES, "about": About.of(sample)}
         if options.detector == "given":
-            listed = given(sample, options.given_boxes)
+            listed = given(sample)
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
             return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)

@@ -57,10 +57,9 @@ _CONFIDENCE: Final = (
 )
 
 
-def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str] = ()) -> tuple[TableOf, ...]:
+def tables(detector: Detector, *, patches: Sequence[str] = ()) -> tuple[TableOf, ...]:
     """Return the tables of a run with this detector. Every score has the dimension `edit_type`, which may be None.
 
-    side: areas are those of images of side × side px, such as 512; None for the source's own size.
     patches: those with which CLIP is measured.
     """
     by_type = TableSpec(
@@ -91,7 +90,7 @@ def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str
         caption="CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption. How they "
         "go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
     )
-    of_areas = [partial(make, detector=detector, side=side) for make in (detection, coherent_areas)]
+    of_areas = [partial(make, detector=detector) for make in (detection, coherent_areas)]
     return (
         by_type,
         partial(editors, detector=detector),
@@ -145,29 +144,28 @@ def editors(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     )
 
 
-def detection(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+def detection(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     """Return AP of detected boxes, without and with the op as their class (Table 1); None without given areas.
 
-    frame: one judge's scores.   side: areas are those of images of side × side px; None for the source's own size.
+    frame: one judge's scores.
     """
     images = _images(frame)
     known = [_seen(image, "detected", "op", "op") for image in images if _is_judged(image)]
-    size = "the source's own size" if side is None else f"{side}×{side} px"
     caption = sentences(
         "As in the paper's Table 1. Average precision × 100 of boxes, over IoU .50 to .95; 101 recalls and at most 100 "
         "differences an image, as COCO has it. By op: ADD, REMOVE and EDIT are classes, and AP is the mean of theirs.",
-        f"AP_M and AP_L: areas from 32² to 96² px and larger ones, at {size}.",
+        "AP_M and AP_L: areas from 32² to 96² px and larger ones, at the source's own size.",
         _CONFIDENCE.format(detector),
         _left_out(len(images) - len(known), "the differences could not be detected"),
     )
     called = "detection", "Detection of differences"
-    return precision_table(*called, known, _DETECTION, side=side, asked=len(images), caption=caption) if images else None
+    return precision_table(*called, known, _DETECTION, side=None, asked=len(images), caption=caption) if images else None
 
 
-def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     """Return AP of detected boxes with coherence as their class (Table 2); None where the data tells no coherence.
 
-    frame: one judge's scores.   side: as in `detection`.
+    frame: one judge's scores.
     """
     told = [one for one in _images(frame) if all(row.get("coherent") is not None for row in _of(one, "given"))]
     if not any(_of(image, "given") for image in told):
@@ -183,7 +181,7 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | N
         _not_asked(frame),
     )
     called = "coherence-areas", "Coherence of detected areas"
-    return precision_table(*called, known, _COHERENCE, side=side, asked=len(told), caption=caption)
+    return precision_table(*called, known, _COHERENCE, side=None, asked=len(told), caption=caption)
 
 
 def _images(frame: polars.DataFrame) -> list[Rows]:

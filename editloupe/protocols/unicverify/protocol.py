@@ -88,7 +88,7 @@ def _methods(words: tuple[str, ...]) -> tuple[str, ...]:
 class UnicVerifyOptions(Options):
     """What a run may set."""
 
-    gone: ClassVar[Mapping[str, Json]] = {"hallucination": "any", "rules": "off"}
+    gone: ClassVar[Mapping[str, Json]] = {"hallucination": "any", "rules": "off", "ssim_threshold": 0.95}
     mode: Literal["plain", "tool"] = "plain"
     """plain: one look, as in the paper. tool: the verifier is an agent with tools."""
     matching: Literal["lmm", "strict", "none"] = "lmm"
@@ -97,8 +97,6 @@ class UnicVerifyOptions(Options):
     """Eq. 6: what an extra task costs, in tasks."""
     no_edit: Annotated[Words, AfterValidator(_methods)] = ("lmm", DIFFERENCES, SSIM)
     """Ways to find No Edit that the report compares, comma-separated: lmm, differences, ssim."""
-    ssim_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.95
-    """SSIM from which on it calls a pair No Edit; the paper names none."""
 
 
 class _Said(NamedTuple):
