@@ -210,10 +210,6 @@ class DLEBench(RubricProtocol):
         number: of the target, from 1; 0 for one question about all.   images: what is shown, by role.   plain: as they are.
         """
         blocked = missing_output(sample)
-        if blocked is None and self.mode == "oracle" and without_boxes([sample]):
-            blocked = ("input_error", "the oracle mode needs a box around each target; this sample has none")
-        if blocked is None and self.mode == "oracle" and self._undecided(sample):
-            blocked = ("input_error", "several targets and no edit type: say targets=each or targets=together")
         shown = "whole"
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:
             shown = "crop" if criterion.concerns == "target" else "mask"

@@ -7,7 +7,6 @@ row's id is its place from 0.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import Loaded
 from editloupe.data.tables import TableLine, shown
-from editloupe.protocols.giebench.questions import KEY, QuestionError, read_question
 from editloupe.values import ImageRef, Json, parse_json
 
 FILE: Final = "gie_bench.json"
@@ -30,15 +28,6 @@ MASK_PX: Final = 224
 
 _IMAGE, _MASK = "image", "object_mask"
 _LISTS: Final = re.compile(rf'("{_MASK}"\s*:\s*)(\[\s*\[[01,\s\[\]]*\]\s*\])')
-_ODD: Final = {
-    "folded": "keys that match their option without case and punctuation, accepted",
-    "key": "keys that are none of their options, which blocks their question",
-    "question": "no question that can be asked",
-    "empty": "empty masks, so that the whole image is measured",
-    "full": "full masks, so that nothing is left to be measured",
-    "mask": "no mask that can be used",
-}
-"""What is odd about a row → how a note counts such rows. Oddities of other kinds are told with their row alone."""
 
 
 class GIEBenchData(Mapped):
@@ -61,23 +50,16 @@ class GIEBenchData(Mapped):
         yield f"{len(lines)} rows about {len({_name(line.values.get(_IMAGE)) for line in lines})} images"
 
     def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
-        masks: dict[str, ImageRef | None] = {}
-        odd: dict[str, list[tuple[str, str]]] = {}
-        for line in tables[0].table.lines:
-            id_ = str(line.number - 1)
-            masks[id_], of_mask = _mask(line.values.get(_MASK), data.store)
-            odd[id_] = [*of_mask, *_of_question(line.values)]
-        samples = [
+        found = {str(line.number - 1): _mask(line.values.get(_MASK), data.store) for line in tables[0].table.lines}
+        samples = (
             replace(
                 sample,
-                masks={} if (mask := masks[sample.id]) is None else {"edit": mask},
-                warnings=(*sample.warnings, *(text for _, text in odd[sample.id])),
+                masks={} if (mask := found[sample.id][0]) is None else {"edit": mask},
+                warnings=(*sample.warnings, *found[sample.id][1]),
             )
             for sample in loaded.samples
-        ]
-        counts = Counter(kind for own in odd.values() for kind, _ in own)
-        notes = [f"{words}: {counts[kind]}" for kind, words in _ODD.items() if counts[kind]]
-        return replace(loaded, samples=tuple(samples), notes=(*loaded.notes, *notes))
+        )
+        return replace(loaded, samples=tuple(samples))
 
 
 GIEBENCH: Final = GIEBenchData(Path(__file__).with_name("giebench.toml"))
@@ -87,26 +69,23 @@ def _name(path: Json) -> str:
     return path.lstrip("/\\") if isinstance(path, str) else ""
 
 
-def _mask(value: Json, store: ImageStore) -> tuple[ImageRef | None, list[tuple[str, str]]]:
+def _mask(value: Json, store: ImageStore) -> tuple[ImageRef | None, list[str]]:
     """Return a mask of numbers as an image, 255 where a number is above 0: there change was allowed. And what is odd."""
     if value is None:
-        return None, [("mask", "there is no mask")]
+        return None, ["there is no mask"]
     try:
         given = _array(value)
     except (ValueError, OverflowError):
-        return None, [("mask", "the mask's rows differ in length, and it is not used")]
+        return None, ["the mask's rows differ in length, and it is not used"]
     if given.ndim != 2 or given.dtype.kind not in "buif" or not np.isfinite(given).all() or min(given.shape) < MIN_SIDE:
-        what = f"expected at least {MIN_SIDE}×{MIN_SIDE} numbers"
-        return None, [("mask", f"the mask is {shown(value)}; {what}, and it is not used")]
-    inside, odd = given > 0, list[tuple[str, str]]()
+        return None, [f"the mask is {shown(value)}; expected at least {MIN_SIDE}×{MIN_SIDE} numbers, and it is not used"]
+    inside, odd = given > 0, list[str]()
     if given.shape != (MASK_PX, MASK_PX):
-        odd.append(("size", f"the mask is {given.shape[1]}×{given.shape[0]}, and others are {MASK_PX}×{MASK_PX}"))
+        odd.append(f"the mask is {given.shape[1]}×{given.shape[0]}, and others are {MASK_PX}×{MASK_PX}")
     if not np.isin(given, (0, 1)).all():
-        odd.append(("numbers", "the mask holds other numbers than 0 and 1; what is above 0 counts as edited"))
-    if inside.all():
-        odd.append(("full", "the mask is full: nothing lies outside it"))
-    elif not inside.any():
-        odd.append(("empty", "the mask is empty"))
+        odd.append("the mask holds other numbers than 0 and 1; what is above 0 counts as edited")
+    if inside.all() or not inside.any():
+        odd.append("the mask is full: nothing lies outside it" if inside.all() else "the mask is empty")
     white = np.where(inside, np.uint8(255), np.uint8(0))
     return store.add_array(np.repeat(white[:, :, None], 3, axis=2)), odd
 
@@ -121,13 +100,3 @@ def _array(value: Json) -> NDArray[Any]:
     if len({*map(len, lines)}) > 1 or "".join(commas).strip(",") or "".join(digits).strip("01"):
         return np.array(parse_json(value))
     return np.array([np.frombuffer(line.encode(), np.uint8) - ord("0") for line in digits])
-
-
-def _of_question(columns: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Return what is odd about a row's question: kind and words."""
-    try:
-        question = read_question(columns)
-    except QuestionError as error:
-        return [("key" if error.of_key else "question", str(error))]
-    key = question.options[question.key]
-    return [("folded", f"the key {columns[KEY]!r} is read as the option {key!r}")] if question.folded else []
