@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -80,7 +80,7 @@ class Paper:
     url: str = ""
 
 
-class Known(Mapping[QuestionKey, Finding]):
+class Known:
     """The findings of a group so far, by question: one a question, the repeats joined."""
 
     def __init__(self, findings: Iterable[Finding] = (), entropy: Mapping[str, float] | None = None) -> None:
@@ -93,21 +93,10 @@ class Known(Mapping[QuestionKey, Finding]):
         self.read: set[str] = set()
         """The metrics whose findings somebody has looked for."""
 
-    def __getitem__(self, question: QuestionKey) -> Finding:
-        self._looked_for(question[0])
-        return self._by_question[question]
-
-    def __iter__(self) -> Iterator[QuestionKey]:
-        self._looked_for(*(metric for metric, *_ in self._by_question))
-        return iter(self._by_question)
-
-    def __len__(self) -> int:
-        self.consulted = True
-        return len(self._by_question)
-
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
-        self._looked_for(metric)
+        self.consulted = True
+        self.read.add(metric)
         if isinstance(about, Sample):
             return self._by_question.get((metric, about.editor, about.id, 0, ""))
         return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
@@ -116,17 +105,6 @@ class Known(Mapping[QuestionKey, Finding]):
         """Return the answer to a question; None while there is none, and if the question could not be answered."""
         finding = self.finding(metric, about)
         return None if finding is None else finding.answer
-
-    def of(self, metric: str, sample: Sample) -> list[Finding]:
-        """Return the findings on all turns and parts of a sample, in the order of turns, then as they came."""
-        self._looked_for(metric)
-        about = metric, sample.editor, sample.id
-        found = [f for f in self._by_question.values() if (f.metric, f.editor, f.sample_id) == about]
-        return sorted(found, key=lambda f: f.turn)
-
-    def _looked_for(self, *metrics: str) -> None:
-        self.consulted = True
-        self.read.update(metrics)
 
 
 class EvalProtocol(Protocol):

@@ -83,25 +83,16 @@ class Measures(BaseProtocol):
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise ConfigError for a measure that does not take what it would be given, such as a mask."""
-        tried: set[tuple[str, MaskUse]] = set()
-        for sample in samples:
-            use = self._mask(sample)
-            for name in self.options.measures:
-                if (name, use) not in tried:
-                    tried.add((name, use))
-                    self._check(name, use, sample)
-
-    def _check(self, name: str, use: MaskUse, sample: Sample) -> None:
-        try:
-            open_measure(name).Args.model_validate(self._args(name, use))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            place = ".".join(map(str, problem["loc"]))
-            hint = "; it measures whole images with --mask none" if place == "mask" else ""
-            raise ConfigError(
-                f"the measure {name!r} cannot be taken of sample {sample.key!r}: {place} is {problem['input']!r}: "
-                f"{problem['msg']}{hint}"
-            ) from error
+        by_use = {(name, self._mask(s)): s.key for s in reversed(samples) for name in self.options.measures}
+        for (name, use), key in by_use.items():
+            try:
+                open_measure(name).Args.model_validate(self._args(name, use))
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(map(str, first["loc"]))
+                hint = "; it measures whole images with --mask none" if place == "mask" else ""
+                wrong = f"{place} is {first['input']!r}: {first['msg']}{hint}"
+                raise ConfigError(f"the measure {name!r} cannot be taken of sample {key!r}: {wrong}") from error
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the measures of each edit."""
