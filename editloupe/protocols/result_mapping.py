@@ -105,8 +105,6 @@ class ResultMapping(_ResultPart):
     sample: str = ""
     instruction: str = ""
     needs: Texts = ()
-    beside: bool = False
-    """Whether outputs may lie in the editor's folder."""
     doubts: tuple[tuple[str, str], ...] = ()
     """Scores of which nobody can tell if they are verdicts: a pattern of "VALUE REASON", and what a note says of them."""
     metrics: dict[str, Rule] = Field(default_factory=dict)
