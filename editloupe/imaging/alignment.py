@@ -154,7 +154,7 @@ class Alignment:
         (left, top), (right, bottom) = ((round(float(x), 1), round(float(y), 1)) for x, y in (there.min(0), there.max(0)))
         found = Box(left, top, max(right, left + 1), max(bottom, top + 1)).rounded_out()
         inside = found.intersection(Box.whole(width=w2, height=h2))
-        return None if inside is None else self.orientation.box_applied(inside, (w2, h2))
+        return None if inside is None else self.orientation.box(inside, (w2, h2))
 
     @property
     def laid_2(self) -> tuple[int, int]:
@@ -165,15 +165,18 @@ class Alignment:
         """Return the part of image 1, in its px, that image 2 shows as well."""
         height, width = self.first.shape[:2]
         sx, sy = self.scale
-        seen = shown(self.matrix, width=width, height=height)
+        seen = shown(self.matrix, (width, height), (width, height))
         return seen.scaled(1 / sx, 1 / sy).shifted(self.part.x0, self.part.y0)
 
 
-def shown(matrix: Floats, *, width: int, height: int) -> Box:
-    """Return the upright box of the first copy all of whose places lie inside the second."""
-    inverse = cv2.invertAffineTransform(matrix)
-    corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], dtype=np.float64) - 0.5
+def shown(matrix: Floats, size_1: tuple[int, int], size_2: tuple[int, int]) -> Box:
+    """Return the upright box of one picture all of whose places lie inside another, at least a px large.
+
+    matrix: 2×3, px of the first picture to px of the second, with a small turn at most.   Sizes are (width, height).
+    """
+    (w1, h1), (w2, h2), inverse = size_1, size_2, cv2.invertAffineTransform(matrix)
+    corners = np.array([[0, 0], [w2, 0], [0, h2], [w2, h2]], dtype=np.float64) - 0.5
     (lt, rt, lb, rb) = corners @ inverse[:, :2].T + inverse[:, 2] + 0.5
-    x0, x1 = max(0.0, lt[0], lb[0]), min(float(width), rt[0], rb[0])
-    y0, y1 = max(0.0, lt[1], rt[1]), min(float(height), lb[1], rb[1])
+    x0, x1 = max(0.0, lt[0], lb[0]), min(float(w1), rt[0], rb[0])
+    y0, y1 = max(0.0, lt[1], rt[1]), min(float(h1), lb[1], rb[1])
     return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1))

@@ -67,12 +67,6 @@ def display_scale(width: float, height: float, *, long_side: int = LONG_SIDE) ->
     return float(max(1, min(math.ceil(SHORT_SIDE / min(width, height)), math.floor(long_side / longest))))
 
 
-def scaled(rgb: RGB, factor: float) -> RGB:
-    """Return H×W×3 uint8 RGB times `factor`: Lanczos to enlarge, area averaging to reduce."""
-    height, width = rgb.shape[:2]
-    return resize(rgb, width=max(1, round(width * factor)), height=max(1, round(height * factor)))
-
-
 def side_by_side(left: RGB, right: RGB, *, titles: tuple[str, str] | None = None) -> tuple[RGB, Box, Box]:
     """Return two panes as a picture, with a red line between them, and the panes' windows in its px.
 
@@ -116,8 +110,10 @@ def _written(
 
 def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
     """Return a copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top."""
-    picture = scaled(rgb, display_scale(rgb.shape[1], rgb.shape[0]))
-    factors = picture.shape[1] / rgb.shape[1], picture.shape[0] / rgb.shape[0]
+    height, width = rgb.shape[:2]
+    scale = display_scale(width, height)
+    picture = resize(rgb, width=max(1, round(scale * width)), height=max(1, round(scale * height)))
+    factors = picture.shape[1] / width, picture.shape[0] / height
     return outlined(picture, {number: box.scaled(*factors) for number, box in enumerate(boxes, start=1)})
 
 

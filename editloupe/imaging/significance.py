@@ -151,11 +151,12 @@ def _mode(values: NDArray[np.float32]) -> float:
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
-    values = np.asarray(plane - np.float32(median(_sampled(plane, calibration.shown, 4))))
+    measured = _places(calibration.shown, 4)
+    values = np.asarray(plane - np.float32(median(_at(plane, measured, 4))))
     noise = calibration.noise(values, floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
-    typical = median(_sampled(finest_noise, calibration.shown, 4))
+    typical = median(_at(finest_noise, measured, 4))
     means = [np.divide(finest, finest_noise, out=finest)]
     # In place from here on: these maps are the most that is in memory at once.
     np.clip(np.divide(values, noise, out=values), -_CLIP, _CLIP, out=values)
@@ -238,15 +239,9 @@ def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
     return places if places.any() else np.ones_like(places)
 
 
-def _sampled(values: NDArray[Number], shown: NDArray[np.bool_], step: int) -> NDArray[Number]:
-    """Return the values of those places, row by row."""
-    return _at(values, _places(shown, step), step)
-
-
 def _at(values: NDArray[Number], places: NDArray[np.bool_], step: int) -> NDArray[Number]:
     """Return the values of `places` among every `step`-th row and column, row by row."""
-    grid = values[::step, ::step]
-    return grid.ravel() if places.all() else grid[places]
+    return values[::step, ::step][places]
 
 
 def _cells(places: NDArray[np.bool_]) -> NDArray[np.intp]:

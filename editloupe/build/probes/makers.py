@@ -34,10 +34,10 @@ from editloupe.build.paint import (
 )
 from editloupe.build.probes.scenes import Scene, Thing
 from editloupe.data.images import RGB
-from editloupe.data.probes import Band, Failure, Nuisance, Trap
 from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, to_lab
 from editloupe.models.inpaint import OpenCVInpainter
+from editloupe.protocols.probes.probe import Band, Failure, Nuisance, Trap
 from editloupe.values import Json
 
 IF: Final = "instruction_following"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from editloupe.answers import Choice, Record
-from editloupe.data.probes import KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures.judged import Judged
 from editloupe.findings import Finding
+from editloupe.protocols.probes.probe import KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.scores import Binary, Metric, Score
 from editloupe.stats.threshold import Threshold, detection_threshold
 from editloupe.values import digest, sample_key

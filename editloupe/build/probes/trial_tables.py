@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from editloupe.build.probes.trial import FIGURES, SMALL, Trial, TrialFigure, TriedJudge, plain
-from editloupe.data.probes import FAILURES
 from editloupe.figures import render
 from editloupe.figures.write import table_files, write_files
+from editloupe.protocols.probes.probe import FAILURES
 from editloupe.stats.bootstrap import DRAWING, Drawing, aggregate
 from editloupe.stats.table import NONE, Cell, Column, Row, Table, estimated, label_columns, words
 from editloupe.stats.threshold import Threshold

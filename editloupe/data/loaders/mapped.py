@@ -28,7 +28,7 @@ from editloupe.data.loaders.layout import (
     path_part,
     value_of,
 )  # fmt: skip
-from editloupe.data.outputs import PARTS, FileNames, unended, with_outputs
+from editloupe.data.outputs import PARTS, unended, with_outputs
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
 from editloupe.data.tables import MetadataTable, TableLine, columns_of, read_table, shown
 from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
@@ -80,10 +80,6 @@ class Mapped:
         self.format = file.stem
 
     @property
-    def LAYOUT(self) -> str:  # noqa: N802 - as a loader that is a module names it
-        return _read(self.file).looks
-
-    @property
     def ENDINGS(self) -> tuple[str, ...]:  # noqa: N802 - as a loader that is a module names it
         shapes = _read(self.file).each()
         own = [Path(name).suffix for shape in shapes for name in shape.files]
@@ -107,7 +103,7 @@ class Mapped:
         """
         layout = self.layout(data)
         shape, files = self.found(layout, data)
-        self.check_edits(shape, data)
+        self._check_edits(shape, data)
         tables = list(self.tables(layout, shape, files, data))
         notes = [*self.notes(tables)]
         rows = self.attached(named(self.read(tables, data, notes)), shape, data, notes)
@@ -146,12 +142,12 @@ class Mapped:
                 return [root.own(file.relative_to(data.root).as_posix()) for file in their]
         return []
 
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
+    def _check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Raise ConfigError where public data without edits has no outputs beside it, or data with edits has some."""
         own = "edited" in shape.columns
         if shape.title and own and data.edited:
             raise ConfigError(f"{data.root}: {shape.title} has its edits in its rows; leave --edited out")
-        if not own and data.outputs and not data.edited:
+        if shape.title and not own and data.outputs and not data.edited:
             raise ConfigError(
                 f"{data.root}: {shape.title} holds no edited images; give each editor's outputs with --edited NAME=FOLDER, "
                 f"where they lie as {shape.outputs.where}"
@@ -289,11 +285,9 @@ class Mapped:
         """Return named rows once for each editor, with its outputs."""
         if not data.edited:
             return rows
-        names = shape.outputs.model_dump()
         bare = [replace(row, editor="") for row in rows]
-        found = with_outputs(bare, data.edited, store=data.store, names=FileNames(patterns=names.pop("names"), **names))
-        notes.extend(found.notes)
-        return _spoken(found.rows, notes) if shape.languages else found.rows
+        found = with_outputs(bare, data.edited, store=data.store, names=shape.outputs, notes=notes)
+        return _spoken(found, notes) if shape.languages else found
 
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         """Return what a reader should know of the files."""

@@ -12,7 +12,7 @@ from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, pla
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import Layout, RowShape, chosen
 from editloupe.data.loaders.mapped import Mapped, Rows, roles_of
-from editloupe.data.outputs import FileNames, with_outputs
+from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import DataRow, RejectedRow, Row
 from editloupe.data.tables import ENDINGS, TableLine, columns_of
 from editloupe.errors import DataError, SampleError
@@ -35,14 +35,11 @@ class OwnTable(Mapped):
     def matches(self, data: DataSet) -> bool:
         return bool(self._fitting(self.layout(data), data))
 
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
-        """Outputs of editors take the place of the rows' own."""
-
     def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         # A table that fits by its name only is told which column it lacks.
         files = self._fitting(layout, data) or self._tables(layout, data)
         if not files:
-            raise DataError(f"{data.root}: no table of edits; expected {self.LAYOUT}")
+            raise DataError(f"{data.root}: no table of edits; expected {layout.looks}")
         if len(files) > 1:
             said = "; ".join(f"{file.name} with the columns {', '.join(columns_of(file)) or 'none'}" for file in files)
             raise DataError(
@@ -95,7 +92,7 @@ class PairFolders(OwnTable):
         needed = ("source",) if data.edited or not data.outputs else ("source", "edited")
         for folder in (Folder(data.root, data.store).own(name) for name in needed):
             if not folder.is_dir():
-                raise DataError(f"{folder}: no such folder; expected images: {self.LAYOUT}")
+                raise DataError(f"{folder}: no such folder; expected images: {layout.looks}")
         if not self._tables(layout, data):
             raise DataError(f"{data.root}: found no table of instructions; expected one of {', '.join(layout.files)}")
         return super().found(layout, data)
@@ -138,9 +135,7 @@ class PairFolders(OwnTable):
                     f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
                     f"--edited {names[0]}={path / names[0]}"
                 )
-        found = with_outputs(rows, editors, store=data.store, names=FileNames(patterns=shape.outputs.names))
-        notes.extend(found.notes)
-        return found.rows if editors else rows
+        return with_outputs(rows, editors, store=data.store, names=shape.outputs, notes=notes) if editors else rows
 
 
 def _stems(folder: Folder, below: str) -> dict[str, list[ImageFile]]:
@@ -179,9 +174,6 @@ class Inside(Mapped):
             return bool(files) and chosen(self.layout(data).columns["source"], image_columns(files[0])[0]) is not None
         except (SampleError, DataError):
             return False
-
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
-        """Outputs of editors take the place of the rows' own."""
 
 
 IMAGEFOLDER: Final = OwnTable(_HERE / "imagefolder.toml")
