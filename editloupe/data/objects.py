@@ -69,9 +69,15 @@ def _png(image: Image.Image, name: str) -> bytes:
 
 
 def _from_array(array: np.ndarray[Any, Any], name: str) -> bytes:
+    hint = ""
+    if array.dtype.kind == "f" and array.size and np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1:
+        hint = "; for values from 0 to 1 give (array * 255).round().astype('uint8')"
+    elif array.ndim == 3 and array.shape[0] in (1, 3, 4):
+        hint = "; for C×H×W give array.transpose(1, 2, 0)"
     if array.dtype == np.uint8 and array.ndim == 2:
         array = np.repeat(array[:, :, None], 3, axis=2)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (3, 4) or 0 in array.shape:
-        raise ImageError(f"{name}: expected an H×W×3 uint8 array, 0 to 255, RGB; found shape {array.shape}, {array.dtype}")
+        found = f"found shape {array.shape}, {array.dtype}"
+        raise ImageError(f"{name}: expected an H×W×3 uint8 array, 0 to 255, RGB; {found}{hint}")
     array = np.ascontiguousarray(array)
     return _png(Image.fromarray(array), name) if array.shape[2] == 4 else encode_png(array)
