@@ -77,7 +77,7 @@ class Folder:
             raise RowError("outside_folder", f"file name {name!r} {fault}; expected {expected}")
         try:
             real, there = path.resolve(), path.exists()
-        except (OSError, RuntimeError) as error:  # a name too long, a ring of links
+        except (OSError, RuntimeError, ValueError) as error:  # a name too long, a ring of links
             problem = getattr(error, "strerror", None) or error
             raise RowError("missing_file", f"{path}: cannot be opened: {problem}", path=path) from error
         if not real.is_relative_to(self._real):
@@ -86,6 +86,13 @@ class Folder:
         if not there:
             raise RowError("missing_file", f"{path}: no such file; expected an image", path=path)
         return path
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        try:
+            return self.file(name).is_file()
+        except RowError:
+            return False
 
     def images(self, below: str = "", *, deep: bool = False) -> tuple[str, ...]:
         """Return the names of image files (by their ending) in the sub-folder `below`, sorted, without hidden files."""

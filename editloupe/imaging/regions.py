@@ -69,11 +69,16 @@ def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
         values = total[here]
         if values[own].max(initial=0.0) < STRONG:
             continue
-        ys, xs = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
-        tight = (slice(ys[0], ys[-1] + 1), slice(xs[0], xs[-1] + 1))
-        box = Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)
-        found.append(Object(box=box, changed=_closed(own[tight]), significance=float(values[own].sum(dtype=np.float64))))
+        found.append(_object(own, x, y, float(values[own].sum(dtype=np.float64))))
     return sorted(found, key=_order)
+
+
+def _object(mask: NDArray[np.bool_], x0: float, y0: float, significance: float) -> Object:
+    """Return the object that an h×w mask shows, whose first px lies at (x0, y0)."""
+    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)
+    left, top, right, bottom = box.ints()
+    return Object(box=box.shifted(x0, y0), changed=_closed(mask[top:bottom, left:right]), significance=significance)
 
 
 def _order(o: Object) -> tuple[float, ...]:
@@ -163,11 +168,8 @@ def apart(found: Object, levels: Map, *, most_gap: float) -> list[Object]:
 
 def _part(whole: Object, mask: NDArray[np.bool_], levels: Map) -> Object:
     """Return what lies in h×w `mask` of an object's box. Its evidence is shared out by the levels."""
-    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    changed = mask[ys[0] : ys[-1] + 1, xs[0] : xs[-1] + 1]
-    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1).shifted(whole.box.x0, whole.box.y0)
     share = float(levels[mask].sum()) / float(levels[whole.changed].sum())
-    return Object(box=box, changed=_closed(changed), significance=share * whole.significance)
+    return _object(mask, whole.box.x0, whole.box.y0, share * whole.significance)
 
 
 def _belong(a: Box, b: Box, *, most_gap: float) -> bool:

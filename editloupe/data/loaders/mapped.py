@@ -357,15 +357,7 @@ def placed(value: Json, role: str, rows: Rows) -> Json:
     folders = rows.shape.folders.get(role, ("",))
     options = [value if not one or value.startswith(f"{one}/") else f"{one}/{value}" for one in folders]
     beside = [f"{rows.beside}/{one}" if rows.beside else one for one in options]
-    return beside[0] if len(beside) == 1 else next((one for one in beside if is_there(rows.images, one)), beside[0])
-
-
-def is_there(folder: Folder, name: str) -> bool:
-    """Return whether a folder has a file of this name."""
-    try:
-        return folder.file(name).is_file()
-    except (RowError, OSError, ValueError):
-        return False
+    return beside[0] if len(beside) == 1 else next((one for one in beside if rows.images.has(one)), beside[0])
 
 
 def _spoken(rows: Sequence[Row], notes: list[str]) -> list[Row]:
