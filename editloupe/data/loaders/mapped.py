@@ -227,7 +227,13 @@ class Mapped:
             given = value_of(raw, rows.roles["source"][0])
             names |= {"path": unended(given)} if isinstance(given, str) else {}
         row = replace(row, names={**row.names, **names})
-        return replace(row, hints=(*self.hints(raw, place, rows), *row.hints)) if isinstance(row, DataRow) else row
+        if not isinstance(row, DataRow):
+            return row
+        hints = [value_of(raw, hint) for hint in rows.shape.hints]
+        if rows.cells and not hints:
+            path = rows.cells.get("edited", rows.cells["source"])[place][1]
+            hints = [plain_stem(path) if path else None, str(number)]
+        return replace(row, hints=(*(str(hint) for hint in hints if hint is not None), *row.hints))
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         """Return what the names of the mapping stand for in a row. Raises RowError where a needed column is absent."""
@@ -272,14 +278,6 @@ class Mapped:
         foreign = _FOREIGN if shape.outputs.where else _FOREIGN & found.keys()
         rest = {k: v for k, v in line.values.items() if k not in used and not (v == [] and k in OWN_COLUMNS)}
         return {**{f"data.{k}" if k in foreign else k: v for k, v in rest.items()}, **found}
-
-    def hints(self, raw: Mapping[str, Json], place: int, rows: Rows) -> tuple[str, ...]:
-        """Return names to make an id from, the best first."""
-        own = [value_of(raw, hint) for hint in rows.shape.hints]
-        if rows.cells and not rows.shape.hints:
-            path = rows.cells.get("edited", rows.cells["source"])[place][1]
-            own = [plain_stem(path) if path else None, str(rows.before + place + 1)]
-        return tuple(str(hint) for hint in own if hint is not None)
 
     def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         """Return named rows once for each editor, with its outputs."""

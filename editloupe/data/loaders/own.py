@@ -25,19 +25,9 @@ _HERE: Final = Path(__file__).parent
 class OwnTable(Mapped):
     """A table of any name and any columns, beside any folders of images."""
 
-    def layout(self, data: DataSet) -> Layout:
-        found = super().layout(data)
-        if (data.edited or not data.outputs) and "edited" not in data.columns and "edited" in found.columns:
-            # Where outputs lie elsewhere, a column that is merely called "edited" need not hold images.
-            return found.model_copy(update={"columns": {**found.columns, "edited": found.columns["edited"][:1]}})
-        return found
-
-    def matches(self, data: DataSet) -> bool:
-        return bool(self._fitting(self.layout(data), data))
-
     def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         # A table that fits by its name only is told which column it lacks.
-        files = self._fitting(layout, data) or self._tables(layout, data)
+        files = self._files(layout, data) or self._tables(layout, data)
         if not files:
             raise DataError(f"{data.root}: no table of edits; expected {layout.looks}")
         if len(files) > 1:
@@ -48,23 +38,23 @@ class OwnTable(Mapped):
             )
         return layout, [Folder(data.root, data.store).own(files[0].name)]
 
-    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
+    def _tables(self, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the tables that may be meant: the one that is named, those of the usual names, or all."""
         if data.metadata is not None:
             return [data.metadata] if data.metadata.suffix.lower() in ENDINGS else []
-        usual = [file for name in layout.files if (file := data.root / name).is_file()]
+        usual = [file for name in shape.files if (file := data.root / name).is_file()]
         every = [file for file in sorted(data.root.iterdir()) if file.suffix.lower() in ENDINGS and file.is_file()]
         return usual or [file for file in every if not file.name.startswith(".")]
 
-    def _fitting(self, layout: Layout, data: DataSet) -> list[Path]:
+    def _files(self, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the tables that are meant by their name, or that have the columns."""
-        return [f for f in self._tables(layout, data) if f.name in layout.files or self._fits(f, layout, data)]
+        return [f for f in self._tables(shape, data) if f.name in shape.files or self._fits(f, shape, data)]
 
-    def _fits(self, file: Path, layout: Layout, data: DataSet) -> bool:
+    def _fits(self, file: Path, shape: RowShape, data: DataSet) -> bool:
         holding = image_columns(file)[0] if file.suffix.lower() == ".parquet" and columns_of(file) else ()
         columns = [name for name in columns_of(file) if name not in holding]
         try:
-            return bool(columns) and bool(roles_of(layout, file, columns, data, needed=self.needed(layout, data)))
+            return bool(columns) and bool(roles_of(shape, file, columns, data, needed=self.needed(shape, data)))
         except SampleError:
             return data.metadata is not None and not holding
 
@@ -97,8 +87,8 @@ class PairFolders(OwnTable):
             raise DataError(f"{data.root}: found no table of instructions; expected one of {', '.join(layout.files)}")
         return super().found(layout, data)
 
-    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
-        return [file for file in super()._tables(layout, data) if file.name not in METADATA]
+    def _tables(self, shape: RowShape, data: DataSet) -> list[Path]:
+        return [file for file in super()._tables(shape, data) if file.name not in METADATA]
 
     def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
         (rows,) = tables

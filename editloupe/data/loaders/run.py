@@ -43,9 +43,10 @@ def load(data: DataSet) -> Loaded:
         if isinstance(row, Sample):
             row = _opened(row, folder)
         found[row.key] = row
-    samples = tuple(row for row in found.values() if isinstance(row, Sample))
     return Loaded(
-        format="run", samples=samples, rejected=tuple(row for row in found.values() if isinstance(row, RejectedRow))
+        format="run",
+        samples=tuple(row for row in found.values() if isinstance(row, Sample)),
+        rejected=tuple(row for row in found.values() if isinstance(row, RejectedRow)),
     )
 
 
