@@ -21,7 +21,7 @@ from editloupe.imaging.color import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
-from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
+from editloupe.imaging.residual import Map, Residual, halved, residual, unexplained
 from editloupe.imaging.significance import significance
 from editloupe.values import Box, cached_property
 
@@ -261,17 +261,12 @@ def _shown(alignment: Alignment) -> NDArray[np.bool_]:
     return np.asarray(halved(alignment.masked.astype(np.uint8) * 255) == 0)
 
 
-def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
+def _compared(alignment: Alignment) -> tuple[RGB, RGB]:
     """Return the aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
-    toned = alignment.toned
-    first = planes(toned)
-    height, width = toned.shape[:2]
+    second = alignment.toned.copy()
     x0, y0, x1, y1 = alignment.valid.ints()
-    if (x0, y0, x1, y1) == (0, 0, width, height):
-        return first, planes(alignment.second)
-    both = toned.copy()
-    both[y0:y1, x0:x1] = alignment.second[y0:y1, x0:x1]
-    return first, planes(both)
+    second[y0:y1, x0:x1] = alignment.second[y0:y1, x0:x1]
+    return alignment.toned, second
 
 
 def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) -> Region:

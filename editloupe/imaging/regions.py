@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.residual import Map
-from editloupe.imaging.significance import EvidenceMap
+from editloupe.imaging.significance import SCALES
 from editloupe.values import Box
 
 STRONG: Final = 12.0
@@ -52,10 +52,10 @@ class Object:
     """The evidence summed over the changed pixels."""
 
 
-def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
+def find_objects(evidence: Sequence[Map]) -> list[Object]:
     """Return the connected places in h×w maps of evidence, the most significant first.
 
-    evidence: from the finest scale to the widest.
+    evidence: one map for each of `SCALES`.
     """
     total, mask = _significant(evidence)
     reach = max(3, round(_JOIN * min(total.shape))) | 1
@@ -85,18 +85,18 @@ def _order(o: Object) -> tuple[float, ...]:
     return (-o.significance, *o.box)
 
 
-def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_]]:
+def _significant(evidence: Sequence[Map]) -> tuple[Map, NDArray[np.bool_]]:
     """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbor spilled."""
-    total = np.zeros_like(evidence[0].values)
+    total = np.zeros_like(evidence[0])
     mask = np.zeros(total.shape, dtype=bool)
     least = np.empty_like(total)
-    for e in evidence:
+    for values, reach in zip(evidence, SCALES, strict=True):
         # Compared with the finer scales as well: what those place exactly, a wide average only smears.
-        np.maximum(total, e.values, out=total)
-        around = 2 * max(_LEAST_RADIUS, round(2.5 * e.reach)) + 1
+        np.maximum(total, values, out=total)
+        around = 2 * max(_LEAST_RADIUS, round(2.5 * reach)) + 1
         cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
         least *= np.float32(_OF_PEAK)
-        mask |= e.values > np.maximum(WEAK, least, out=least)
+        mask |= values > np.maximum(WEAK, least, out=least)
     return total, mask
 
 

@@ -56,21 +56,11 @@ _SLIP = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceMap:
-    """One scale's statistic over the picture."""
-
-    values: Map
-    """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colors."""
-    reach: float
-    """Standard deviation of the averaging, in px of the map."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SignificanceMaps:
     """The evidence at all scales, and the noise it is measured in."""
 
-    evidence: tuple[EvidenceMap, ...]
-    """From the finest scale to the widest."""
+    evidence: tuple[Map, ...]
+    """h×w of the half size at each of `SCALES`, ≥ 0, in units of its own noise: the largest of light and the two colors."""
     noise: float
     """Levels of light at the finest scale and a typical place."""
     color_noise: float
@@ -95,11 +85,7 @@ def significance(residual: Residual) -> SignificanceMaps:
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
-    return SignificanceMaps(
-        evidence=tuple(EvidenceMap(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
-        noise=noise,
-        color_noise=color_noise,
-    )
+    return SignificanceMaps(evidence=tuple(largest), noise=noise, color_noise=color_noise)
 
 
 def unchanged(residual: Residual) -> NDArray[np.bool_]:
