@@ -42,11 +42,6 @@ def crop(rgb: RGB, box: Box) -> RGB:
     return rgb[y0:y1, x0:x1].copy()
 
 
-def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
-    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
-    return filled(rgb, boxes, (255, 255, 255))
-
-
 def filled(rgb: RGB, boxes: Sequence[Box], color: tuple[int, int, int]) -> RGB:
     """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted in one color."""
     picture = rgb.copy()
