@@ -75,8 +75,11 @@ def _saved(id_: str, revision: str | None, split: str | None) -> Path:
     except Exception as error:
         # Both libraries let errors of their transports through, which are others by version.
         first = (str(error) or type(error).__name__).partition("\n")[0][:200]
+        saved = [path for path in _cache().glob(f"*/{id_.replace('/', '--')}--*") if path.is_dir()]
+        have = sorted(f"hf://{id_}@{path.parent.name}:{path.name.rpartition('--')[2]}" for path in saved)
+        here = f"; saved here already: {', '.join(have)}" if have else ""
         raise DataError(
-            f"hf://{id_}: cannot be downloaded ({first}); where there is a network run "
+            f"hf://{id_}: cannot be downloaded ({first}){here}; where there is a network run "
             f"hf download --repo-type dataset {id_} --local-dir FOLDER, and name FOLDER here"
         ) from error
 
