@@ -90,24 +90,16 @@ class Alignment:
         return not np.array_equal(self.matrix, STILL)
 
     @property
-    def shift(self) -> tuple[float, float]:
-        """(dx, dy) in px of image 1: how far the middle of the picture moved; (0, 0) where no motion was accepted."""
-        height, width = self.first.shape[:2]
-        middle = np.array([(width - 1) / 2, (height - 1) / 2, 1.0])
-        dx, dy = self.matrix @ middle - middle[:2]
-        sx, sy = self.scale
-        return float(dx / sx), float(dy / sy)
-
-    @property
     def motion(self) -> Motion:
         """The motion of the whole picture that was undone, in px of image 1. Another frame is no motion: see `placed`."""
         sx, sy = self.scale
         linear = self.matrix[:, :2] * np.array([[1.0, sy / sx], [sx / sy, 1.0]])
-        (w, h), middle = (self.part.width, self.part.height), np.array(self.shift)
+        center = (np.array(self.first.shape[1::-1]) - 1) / 2
+        (w, h), middle = (self.part.width, self.part.height), (self.matrix @ (*center, 1.0) - center) / (sx, sy)
         corners = np.array([[x, y] for x in (-w / 2, w / 2) for y in (-h / 2, h / 2)])
         moved = corners @ (linear - np.eye(2)).T + middle
         return Motion(
-            shift=self.shift,
+            shift=(float(middle[0]), float(middle[1])),
             zoom=(float(np.hypot(*linear[:, 0])), float(np.hypot(*linear[:, 1]))),
             degrees=math.degrees(math.atan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])),
             most=float(np.hypot(*moved.T).max()),
@@ -159,7 +151,7 @@ class Alignment:
     @property
     def laid_2(self) -> tuple[int, int]:
         """(width, height) of image 2 in px, once a turn is undone."""
-        return self.orientation.laid(self.size_2)
+        return self.size_2 if self.orientation.quarters % 2 == 0 else self.size_2[::-1]
 
     def common(self) -> Box:
         """Return the part of image 1, in its px, that image 2 shows as well."""

@@ -57,10 +57,6 @@ class Orientation:
             box, width, height = Box(height - box.y1, box.x0, height - box.y0, box.x1), height, width
         return box
 
-    def laid(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the (width, height) of one picture as the other one lies."""
-        return size if self.quarters % 2 == 0 else size[::-1]
-
     @property
     def in_words(self) -> str:
         """What was done to the first picture: "mirrored left to right", "turned by 90° clockwise"; "" for nothing."""
