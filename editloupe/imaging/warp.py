@@ -136,8 +136,7 @@ def _found(still: Aligned, source: RGB, edited: RGB, kept: Kept) -> Aligned:
     height, width = source.shape[:2]
     # Sought in copies of at most about a megapixel, and undone in the image itself; one much larger than the source is
     # reduced first, so that it does not alias.
-    factor = min(1.0, math.sqrt(WORKING_PIXELS / (width * height)))
-    first = luma(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
+    first = luma(_shrunk(source, WORKING_PIXELS))
     fine, second = _shrunk(edited, width * height), luma(_shrunk(edited, first.size))
     motion = _sought(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
     result = replace(still, matches=motion.matches, inliers=motion.inliers, why=motion.why)
