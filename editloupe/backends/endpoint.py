@@ -19,7 +19,7 @@ from editloupe.backends.base import BackendURI, Traits, check_parameters
 from editloupe.backends.boxes import DEFAULT as DEFAULT_BOXES
 from editloupe.backends.boxes import checked as checked_boxes
 from editloupe.backends.keys import scrub
-from editloupe.errors import ConfigError, Unavailable
+from editloupe.errors import BackendError, ConfigError, Rejected, Unavailable
 
 CONNECT_TIMEOUT_S: Final = 4.0
 """To connect, in the look before a run too: a mistyped host is told within 5 s."""
@@ -159,6 +159,17 @@ class Endpoint:
     def scrub(self, text: str) -> str:
         """Take the key out of a text, however it is spelt there."""
         return scrub(text, (self.key,))
+
+    def ours(self, error: Exception) -> BackendError:
+        """Return an error of an SDK as one of ours. Some wrap whatever their HTTP client raises."""
+        cause = error.__cause__ or error
+        if isinstance(cause, BackendError):
+            # The two would hold each other, and with them a backend.
+            error.__cause__ = None
+            return cause
+        if type(cause).__module__.startswith("http"):
+            return self.unreachable(cause)
+        return Rejected(f"{self.where}: the SDK refuses the request ({type(cause).__name__}: {self.scrub(str(cause))})")
 
     def unreachable(self, error: BaseException) -> Unavailable:
         """Return an error of the HTTP library as ours."""

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
 from editloupe.backends import retry
+from editloupe.backends.endpoint import Endpoint
+from editloupe.backends.failures import Failed, failed, failure, is_filtered
 from editloupe.backends.limits import limit_of
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import unhurried
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.values import ImageRef, digest
+from editloupe.values import ImageRef, Json, digest
 
 T = TypeVar("T")
 
@@ -107,7 +109,19 @@ def question_id(backend: str, request: Request) -> str:
 
 
 class InBatches(Remote):
-    """A backend that has batches."""
+    """A model behind a provider's SDK, which has batches. The SDK carries bytes; they are made and read here.
+
+    hint: what a message says of the address.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, hint: str, close: Callable[[], None], policy: retry.RetryPolicy, tool_images: str = ""
+    ) -> None:
+        super().__init__(
+            endpoint.uri, endpoint.url, endpoint.traits,
+            address=endpoint.url, close=close, tool_images=tool_images, policy=policy,
+        )  # fmt: skip
+        self._at, self._hint = endpoint, hint
 
     @abstractmethod
     def batches(self, folder: Path) -> Batches:
@@ -123,12 +137,39 @@ class InBatches(Remote):
         """Return the body by which a request is asked, without what is refused."""
 
     @abstractmethod
-    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
-        """Return the reply that an answer holds. Raises BackendError and ParameterRefused."""
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        """Return what is recorded of a request as sent."""
 
     @abstractmethod
-    def _translated(self, call: Callable[[], T]) -> T:
-        """Return what a call of the SDK returns. Raises BackendError for whatever it raises."""
+    def _parsed(self, body: bytes, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        """Return the reply of an answer. Raises BackendError: Failed where a failure stands in it."""
+
+    @abstractmethod
+    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        """Return what a failed answer refuses of what was sent and can be left out, by our names."""
+
+    def _replied(self, request: Request, refused: frozenset[str], body: Callable[[], bytes], *, answered: bool) -> Reply:
+        """Return the reply of an answer to a request without what is refused. Raises BackendError and ParameterRefused.
+
+        body: returns the answer, and may raise Failed.   answered: whether the endpoint has answered before.
+        """
+        sent = self._sent(request, refused)
+        try:
+            return self._parsed(body(), request, sent, answered=answered)
+        except Failed as error:
+            if is_filtered(error.told):
+                return Reply(text=error.told.shown, finish="filter", raw=error.raw, sent=sent)
+            if names := self._named(error, request, refused):
+                raise ParameterRefused(*names) from error
+            raise failure(error.told, self._at, request=request, answered=answered, hint=self._hint) from error
+
+    def _ours(self, call: Callable[[], T]) -> T:
+        """Return what a call of the SDK returns. Raises BackendError for whatever it raises: Failed for a failure."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - no closed list: the SDK's own errors, those of its HTTP library, pydantic's
+            # The error itself does not go on: it holds the request, and the key.
+            raise self._at.ours(error) from None
 
     @property
     def refused(self) -> frozenset[str]:
@@ -156,8 +197,14 @@ class InBatches(Remote):
         """
         asked, sizes = self._outgoing(request)
         refused = left_off | self._unable
+
+        def told() -> bytes:
+            if not answer.good:
+                raise failed(answer.status, answer.body, {}, self._at.scrub)
+            return answer.body
+
         try:
-            reply = self._read(asked, refused, answer.status, answer.body)
+            reply = self._replied(asked, refused, told, answered=True)
         except ParameterRefused as refusal:
             self._remember(refusal.names)
             return None
@@ -167,8 +214,12 @@ class InBatches(Remote):
         """Return what a call of the batch endpoint returns, retried as a live call is. Raises BackendError."""
 
         def once() -> T:
-            with unhurried():
-                return self._translated(call)
+            try:
+                with unhurried():
+                    return self._ours(call)
+            except Failed as error:
+                hint = "the address has batches"
+                raise failure(error.told, self._at, answered=False, hint=hint) from None
 
         return retry.call(once, policy=self._policy, limit=limit_of(self.endpoint))[0]
 
