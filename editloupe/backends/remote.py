@@ -124,8 +124,7 @@ class Remote(ABC):
         is to stop.
         """
         self._check_pictures(request, images)
-        outgoing, sizes = self._outgoing(request)
-        ask = self._ready(outgoing, images)
+        ask = self._ready(boxes.outgoing(request, self.traits), images)
         with self._first.turn() as alone:
             if alone:
                 self._look()
@@ -135,23 +134,16 @@ class Remote(ABC):
                 limit=limit_of(self.endpoint),
                 final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
             )
-        return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request, sizes)
+        return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request)
 
-    def _outgoing(self, request: Request) -> tuple[Request, boxes.Sizes]:
-        """Return a request in the model's convention of boxes, and the sizes of its images as sent."""
-        sizes = boxes.sizes_of(request, self.traits.image_policy)
-        return boxes.outgoing(request, self.traits.boxes, sizes), sizes
-
-    def _received(self, reply: Reply, request: Request, sizes: boxes.Sizes) -> Reply:
+    def _received(self, reply: Reply, request: Request) -> Reply:
         """Return a reply in our own convention of boxes, and with where pictures of tools stood."""
         sent: dict[str, Json] = dict(reply.sent)
         if any(message.role == "tool" and message.images for message in request.messages):
             inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
             moved = "in the tool's message" if inside else "in a user's message behind it"
             sent["tool_images"] = self._tool_images or moved
-        return boxes.incoming(
-            replace(reply, sent=sent), self.traits.boxes, sizes, answer=boxes.answer_image(request, sizes)
-        )
+        return boxes.incoming(replace(reply, sent=sent), request, self.traits)
 
     def _look(self) -> None:
         """Look at the endpoint before its first question. Raises BackendError where it cannot answer any."""

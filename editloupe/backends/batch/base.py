@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
-from editloupe.backends import retry
+from editloupe.backends import boxes, retry
 from editloupe.backends.endpoint import Endpoint
 from editloupe.backends.failures import Failed, failed, failure, is_filtered
 from editloupe.backends.limits import limit_of
@@ -186,8 +186,7 @@ class InBatches(Remote):
         picture: returns what stands for an image, where it is not sent in line.
         """
         self._check_pictures(request, images)
-        asked, _ = self._outgoing(request)
-        return self._body(asked, images, self._refused | self._unable, picture)
+        return self._body(boxes.outgoing(request, self.traits), images, self._refused | self._unable, picture)
 
     def reply_of(self, request: Request, answer: BatchAnswer, left_off: frozenset[str] = frozenset()) -> Reply | None:
         """Return the reply that an answer holds. Raises BackendError as a live call does.
@@ -195,7 +194,7 @@ class InBatches(Remote):
         None where it refuses a parameter: the question is to be asked again, without it.
         left_off: what it was asked without.
         """
-        asked, sizes = self._outgoing(request)
+        asked = boxes.outgoing(request, self.traits)
         refused = left_off | self._unable
 
         def told() -> bytes:
@@ -208,7 +207,7 @@ class InBatches(Remote):
         except ParameterRefused as refusal:
             self._remember(refusal.names)
             return None
-        return self._received(self._without(request, reply, refused), request, sizes)
+        return self._received(self._without(request, reply, refused), request)
 
     def called(self, call: Callable[[], T]) -> T:
         """Return what a call of the batch endpoint returns, retried as a live call is. Raises BackendError."""
