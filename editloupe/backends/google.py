@@ -122,9 +122,9 @@ class GoogleBackend(InBatches):
     def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
         return _config(self._uri.model, request, refused)[0]
 
-    def _parsed(self, body: bytes, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
-        answer = parse_answer(body, self._at, _ADDRESS_HINT, answered=answered)
-        return _reply(answer, sent, self._at, tokens=request.top_logprobs is not None)
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        found = parse_answer(answer, self._at, _ADDRESS_HINT, answered=answered)
+        return _reply(found, sent, self._at, tokens=request.top_logprobs is not None)
 
     def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
         names = failed.told.refuses(_NAMES, self._sent(request, refused))

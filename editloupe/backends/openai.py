@@ -156,8 +156,8 @@ class OpenAIBackend(InBatches):
     def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
         return wire.parameters_of(self._uri.model, request, refused)
 
-    def _parsed(self, body: bytes, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
-        return wire.read_reply(body, sent, self._at, tokens=request.top_logprobs is not None, answered=answered)
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        return wire.read_reply(answer, sent, self._at, tokens=request.top_logprobs is not None, answered=answered)
 
     def _call(self, verb: str, path: str, **options: Any) -> bytes:
         """Return the body of an answer. Raises BackendError: Failed for one that is a failure."""

@@ -8,11 +8,12 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import connect_to
+from editloupe.backends.endpoint import Place, connect_to
+from editloupe.backends.failures import Failed, failure, is_filtered
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import FirstCall, limit_of
 from editloupe.backends.payload import items_at
@@ -47,7 +48,8 @@ class Remote(ABC):
     """A model behind an address. Thread-safe; HTTP clients are shared.
 
     uri: provider, model and address; with the box dialect and the image limit of `traits` it is the judge's identity.
-    place: what is shown and recorded as the endpoint.   address: to which `reach` connects; None for none.   close: closes
+    place: what is shown and recorded as the endpoint.   at, hint: who failed, and what messages say of the address; None
+    for the uri at its place.   address: to which `reach` connects; None for none.   close: closes
     the connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
@@ -59,6 +61,8 @@ class Remote(ABC):
         place: str,
         traits: Traits,
         *,
+        at: Place | None = None,
+        hint: str = "",
         address: str | None = None,
         close: Callable[[], None] = lambda: None,
         tool_images: str = "",
@@ -74,6 +78,7 @@ class Remote(ABC):
         self._uri, self.endpoint = replace(uri, params=params), place
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         self._tool_images = tool_images
+        self._at, self._hint = at or Place(where=f"{self.uri} ({place})"), hint
         self._address, self._policy, self._lock = address, policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._first = FirstCall()
@@ -216,3 +221,30 @@ class Remote(ABC):
 
         It is given the names of what to leave out, and raises ParameterRefused for further ones.
         """
+
+    @abstractmethod
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        """Return what is recorded of a request as sent."""
+
+    @abstractmethod
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        """Return the reply of an answer. Raises BackendError: Failed where a failure stands in it."""
+
+    @abstractmethod
+    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        """Return what a failed answer refuses of what was sent and can be left out, by our names."""
+
+    def _replied(self, request: Request, refused: frozenset[str], answer: Callable[[], Any], *, answered: bool) -> Reply:
+        """Return the reply of an answer to a request without what is refused. Raises BackendError and ParameterRefused.
+
+        answer: returns it, and may raise Failed.   answered: whether the endpoint has answered before.
+        """
+        sent = self._sent(request, refused)
+        try:
+            return self._parsed(answer(), request, sent, answered=answered)
+        except Failed as error:
+            if is_filtered(error.told):
+                return Reply(text=error.told.shown, finish="filter", raw=error.raw, sent=sent)
+            if names := self._named(error, request, refused):
+                raise ParameterRefused(*names) from error
+            raise failure(error.told, self._at, request=request, answered=answered, hint=self._hint) from error

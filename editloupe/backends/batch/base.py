@@ -15,13 +15,13 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.endpoint import Endpoint
-from editloupe.backends.failures import Failed, failed, failure, is_filtered
+from editloupe.backends.failures import Failed, failed, failure
 from editloupe.backends.limits import limit_of
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import unhurried
 from editloupe.chat import Reply, Request
 from editloupe.data.images import ImageStore
-from editloupe.values import ImageRef, Json, digest
+from editloupe.values import ImageRef, digest
 
 T = TypeVar("T")
 
@@ -119,9 +119,9 @@ class InBatches(Remote):
     ) -> None:
         super().__init__(
             endpoint.uri, endpoint.url, endpoint.traits,
-            address=endpoint.url, close=close, tool_images=tool_images, policy=policy,
+            at=endpoint, hint=hint, address=endpoint.url, close=close, tool_images=tool_images, policy=policy,
         )  # fmt: skip
-        self._at, self._hint = endpoint, hint
+        self._at: Endpoint = endpoint
 
     @abstractmethod
     def batches(self, folder: Path) -> Batches:
@@ -135,33 +135,6 @@ class InBatches(Remote):
         self, request: Request, images: ImageStore, refused: frozenset[str], picture: Callable[[ImageRef], object] | None
     ) -> bytes:
         """Return the body by which a request is asked, without what is refused."""
-
-    @abstractmethod
-    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
-        """Return what is recorded of a request as sent."""
-
-    @abstractmethod
-    def _parsed(self, body: bytes, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
-        """Return the reply of an answer. Raises BackendError: Failed where a failure stands in it."""
-
-    @abstractmethod
-    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
-        """Return what a failed answer refuses of what was sent and can be left out, by our names."""
-
-    def _replied(self, request: Request, refused: frozenset[str], body: Callable[[], bytes], *, answered: bool) -> Reply:
-        """Return the reply of an answer to a request without what is refused. Raises BackendError and ParameterRefused.
-
-        body: returns the answer, and may raise Failed.   answered: whether the endpoint has answered before.
-        """
-        sent = self._sent(request, refused)
-        try:
-            return self._parsed(body(), request, sent, answered=answered)
-        except Failed as error:
-            if is_filtered(error.told):
-                return Reply(text=error.told.shown, finish="filter", raw=error.raw, sent=sent)
-            if names := self._named(error, request, refused):
-                raise ParameterRefused(*names) from error
-            raise failure(error.told, self._at, request=request, answered=answered, hint=self._hint) from error
 
     def _ours(self, call: Callable[[], T]) -> T:
         """Return what a call of the SDK returns. Raises BackendError for whatever it raises: Failed for a failure."""
