@@ -209,6 +209,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known name that `name` may be meant as; "" if none is near."""
-    folded = {one.casefold(): one for one in known if one != name}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=_ALIKE)
-    return folded[near[0]] if near else ""
+
+    def alike(other: str) -> float:
+        return difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
+
+    best = max((one for one in known if one != name), key=alike, default="")
+    return best if alike(best) >= _ALIKE else ""
