@@ -102,11 +102,6 @@ def _show(name: str, settings: ToolSettings) -> None:
         say(line)
 
 
-def works_with(tool: Tool) -> list[str]:
-    """Return what a tool says of the weights it works with."""
-    return list(tool.describe()) if isinstance(tool, Describes) else []
-
-
 def _serve(root: Path, names: tuple[str, ...] | None, settings: ToolSettings) -> int:
     from editloupe.service.mcp import serve  # an extra: pip install 'editloupe[mcp]'
 

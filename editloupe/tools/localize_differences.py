@@ -276,7 +276,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "stretched": alignment.stretched,
             "mirrored": alignment.orientation.mirrored,
             "turned": 90 * alignment.orientation.quarters,
-            "shift": [round(v, 3) for v in alignment.shift],
+            "shift": [round(v, 3) for v in alignment.motion.shift],
             "zoom": [round(v, 5) for v in motion.zoom],
             "degrees": round(motion.degrees, 3),
             "farthest_corner": round(motion.most, 3),
