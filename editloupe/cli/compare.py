@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 from typer import Argument
 
@@ -27,7 +27,7 @@ from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
-from editloupe.figures.columns import Readings, column_of_table, join, with_facts
+from editloupe.figures.columns import PeopleSaid, editors_of, join, with_facts
 from editloupe.figures.compare import Comparison, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
 from editloupe.figures.compare_tables import markdown, tables, write_comparison
@@ -42,7 +42,6 @@ from editloupe.scores import Metric
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
-Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
     "CRITERION@RATER=COLUMN"
@@ -63,7 +62,6 @@ def compare(
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
     pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
     aggregate: Annotated[Averaging, opt("--aggregate", None, "How editors are averaged.", _PEOPLE)] = "fisher",
-    unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
     equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
     out_dir: OutFolder = None,
     prices: PricesFile = None,
@@ -110,7 +108,7 @@ def compare(
         if equal_cost:
             found, notes = at_equal_cost(found, priced)
         paired = pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
-        comparison = _of_judges(found, paired, priced, of, by_editor=unit == "editor")
+        comparison = _of_judges(found, paired, priced, of)
         unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
         comparison = replace(comparison, notes=(*unread, *shared, *notes, *comparison.notes))
     _show(comparison, found, name, full=full)
@@ -133,12 +131,12 @@ class _Given:
     wanted: tuple[str, ...] | None
     options: PeopleOptions
 
-    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> Readings:
+    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> PeopleSaid:
         """Read a table of a judge's scores."""
         bound = None if known is None else names_of(known)
         return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
 
-    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> Readings:
+    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
         """Read the table of --human. Raises ConfigError without one."""
         if self.human is None:
             raise ConfigError(
@@ -158,28 +156,26 @@ class _Given:
             raise ConfigError(f"{where}: {wrong}; found {', '.join(ids) or 'none'}")
         return [m for m, id_ in zip(metrics, ids, strict=True) if named is None or id_ in named.values()]
 
-    def grouped(self, people: Readings | None) -> PeopleOptions:
+    def grouped(self, people: PeopleSaid | None) -> PeopleOptions:
         """Return the options with what to average over: editors, if people rated edits of several."""
-        return replace(self.options, over_editors=people is not None and len(people.editors) > 1)
+        return replace(self.options, over_editors=people is not None and len(editors_of(people.items)) > 1)
 
 
-def _of_judges(
-    found: Sequence[Judged], paired: Mapping[str, str], prices: Prices, given: _Given, *, by_editor: bool
-) -> Comparison:
+def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Prices, given: _Given) -> Comparison:
     """Compare judges of runs with each other and with people.   paired: metric → people's rating."""
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
     options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
-    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, editors=by_editor)
+    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held)
     more = []
     if people is not None:
-        rated = [m for m in known.metrics if m.id in people.labels.metrics]
+        rated = [m for m in known.metrics if m.id in people.labels.ratings]
         for file in given.scores:
             table = given.judge(file, known.metrics, rated[0].id if len(rated) == 1 else None)
-            column = column_of_table(table, file.name)
-            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.metrics]
+            column = table.as_column(file.name)
+            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.ratings]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
 
 
@@ -188,15 +184,14 @@ def _of_tables(given: _Given) -> Comparison:
     bound, found, notes = given.metrics, [], list[str]()
     for file in given.scores:
         table = given.judge(file, bound)
-        people = given.people(
-            table.metrics if bound is None else bound, table.metrics[0] if len(table.metrics) == 1 else None
-        )
-        every: Sequence[Metric | str] = table.metrics if bound is None else bound
-        ids = set(table.metrics) & set(people.metrics)
+        named = tuple(table.ratings)
+        people = given.people(named if bound is None else bound, named[0] if len(named) == 1 else None)
+        every: Sequence[Metric | str] = named if bound is None else bound
+        ids = {*named} & people.ratings.keys()
         shared = [m for m in every if (m if isinstance(m, str) else m.id) in ids]
         held = given.chosen(shared, f"{file} and {people.name}")
-        column = column_of_table(table, file.name)
-        labels = join(column, people, where=str(file), closed=False)
+        column = table.as_column(file.name)
+        labels = join(column.items, people, where=str(file), closed=False)
         found += [agreement(column, labels, metric, given.grouped(labels)) for metric in held]
         notes += [*table.notes, *labels.notes]
     noted, human = tuple(dict.fromkeys(notes)), str(given.human)
@@ -206,8 +201,8 @@ def _of_tables(given: _Given) -> Comparison:
 def _of_raters(given: _Given) -> Comparison:
     """Compare people of a table among themselves."""
     people = given.people(given.metrics)
-    every: Sequence[Metric | str] = people.metrics if given.metrics is None else given.metrics
-    rated = [m for m in every if (m if isinstance(m, str) else m.id) in people.metrics]
+    every: Sequence[Metric | str] = tuple(people.ratings) if given.metrics is None else given.metrics
+    rated = [m for m in every if (m if isinstance(m, str) else m.id) in people.ratings]
     return _among(people, given.chosen(rated, f"{given.human}"), given.options, _NAME_RATERS)
 
 
@@ -216,13 +211,13 @@ def _of_people(run: Path, columns: str | None, given: _Given) -> Comparison:
     store = RunStore.read(run)
     warn(store.problems)
     people = read_people(store, given.human, columns)
-    metrics = given.chosen([m for m in store.metric_set().metrics if m.id in people.metrics], str(run))
+    metrics = given.chosen([m for m in store.metric_set().metrics if m.id in people.ratings], str(run))
     people = with_facts(people, store.samples, protocol_of(store))
     advice = _NAME_RATERS if given.human else f"let another one answer: editloupe annotate {run} --raters A,B"
     return _among(people, metrics, given.options, advice)
 
 
-def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+def _among(people: PeopleSaid, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
     found = [agreement(None, people, metric, options) for metric in metrics]
     check_raters(found, advice)
     return Comparison(

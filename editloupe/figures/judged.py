@@ -242,15 +242,11 @@ def why_empty(store: RunStore) -> str:
     folder = shlex.quote(str(store.folder))
     if is_written(store.folder):
         return f"{store.folder} is under way, with no finding yet"
-    go_on = f"editloupe judge --config {shlex.quote(str(store.folder / 'config.yaml'))} --out {folder}"
-    if not store.config():
-        go_on = f"editloupe judge PATH --out {folder}"
-    if store.info.get("judges"):
-        return f"{store.folder} holds no finding yet; judge something first: {go_on}"
-    if store.people or any(sample.human for sample in store.samples.values()):
-        alike = f"compare people among themselves with editloupe compare {folder}"
-        return f"{store.folder} has no judge, only people answered; {alike}, or let a judge join: {go_on}"
-    return f"{store.folder} has no judge and no answer yet; ask people with editloupe annotate {folder}, or judge: {go_on}"
+    data = f"--config {shlex.quote(str(store.folder / 'config.yaml'))}" if store.config() else "PATH"
+    go_on = f"editloupe judge {data} --out {folder}"
+    rated = bool(store.people) or any(sample.human for sample in store.samples.values())
+    among = f"; or compare people among themselves: editloupe compare {folder}" if rated and not store.judges() else ""
+    return f"{store.folder} holds no finding yet; judge something first: {go_on}{among}"
 
 
 def to_go(judged: Judged) -> set[str]:

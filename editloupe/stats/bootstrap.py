@@ -10,7 +10,7 @@ interval is too narrow by a few points of its level (benchmarks/README.md has th
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -218,3 +218,19 @@ def average_each(rows: Floats, how: Averaging = "fisher") -> Floats:
         middle = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
     found: Floats = middle if how == "mean" else np.tanh(middle)
     return np.where(np.isfinite(middle), found, np.nan)
+
+
+def averaged(
+    values: Sequence[float], rows: Sequence[Floats], base: Estimate, how: Averaging, *, level: float = LEVEL
+) -> tuple[Estimate, Floats | None]:
+    """Return the average of correlations with its interval, and its resamples; None where there is none.
+
+    rows: the resamples of each correlation, drawn together.   base: what the average rests on.
+    """
+    try:
+        value = average(values, how)
+    except Undefined as error:
+        return replace(base, why=str(error)), None
+    resampled = average_each(np.stack(rows), how)
+    low, high = interval(resampled, level=level) if base.clusters > 1 else (None, None)
+    return replace(base, value=value, low=low, high=high), resampled

@@ -18,8 +18,7 @@ from editloupe.stats.bootstrap import (
     Estimate,
     Floats,
     Undefined,
-    average,
-    average_each,
+    averaged,
     draws,
     in_order,
     interval,
@@ -115,15 +114,7 @@ def rater_vs_others(
         else:
             rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
     base = replace(_none(panel, panel.counts > 1, ""), clusters=len(set(panel.clusters)))
-    if not found:
-        return replace(base, why=why), None
-    try:
-        value = average(found, how)
-    except Undefined as error:
-        return replace(base, why=str(error)), None
-    resampled = average_each(np.stack(rows), how)
-    low, high = interval(resampled, level=drawing.level) if base.clusters > 1 else (None, None)
-    return replace(base, value=value, low=low, high=high), resampled
+    return averaged(found, rows, base, how, level=drawing.level) if found else (replace(base, why=why), None)
 
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
