@@ -267,7 +267,6 @@ def compare(
         human_agreement=tuple(human),
         raters=tuple(among),
         disagreements=tuple(_furthest_first(d for one in compared for d in one.disagreements())),
-        notes=tuple(_remarks(judges, compared)),
         titles={m.id: (m.name, m.short) for m in metrics},
     )  # fmt: skip
 
@@ -409,16 +408,6 @@ class _Compared:
 
     def _mean(self, values: Mapping[Key, float | None]) -> Estimate:
         return mean(list(values.values()), [self.sources[k] for k in values], drawing=self.drawing)
-
-
-def _remarks(judges: Sequence[Judged], compared: Sequence[_Compared]) -> Iterator[str]:
-    """Yield who has no verdict, at all or on a metric."""
-    for number, judge in enumerate(judges):
-        unable = [one.metric.short for one in compared if not one.able[number]]
-        if len(unable) == len(compared):
-            yield f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
-        elif unable:
-            yield f"{judge.name} has no verdict on {', '.join(unable)}; the means of what all judged leave it out there"
 
 
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:

@@ -27,7 +27,8 @@ def label_tables(
 
     A metric with labels has a table of its own; the others share one of what is missing.
     """
-    found, others = [], dict[Metric, dict[str, polars.DataFrame]]()
+    found: list[Table] = []
+    others: dict[Metric, dict[str, polars.DataFrame]] = {}
     frame = counted(BY_EDITOR, frame)
     for metric in metrics:
         own = frame.filter(metric=metric.id)

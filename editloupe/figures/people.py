@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from editloupe.data.human import NO_RATER
 from editloupe.errors import ConfigError
 from editloupe.figures.columns import DIMENSIONS, Column, Dimension, PeopleSaid
 from editloupe.figures.readings import MetricReading
@@ -130,10 +129,6 @@ def agreement(
     if judge is not None and reading.drawn:
         items = f"{reading.drawn} item{'s' * (reading.drawn != 1)}"
         notes.append(f"{names[0]}: {items} without a most frequent human label, left out of figures on labels")
-    if len(reading.raters) > 1 and not whole.ceiling:
-        notes.append(f"{names[0]}: {len(reading.raters)} raters share no item, so that there is no ceiling")
-    if judge is None and not whole.ceiling["alpha_nominal"].judged:
-        notes.append(f"{names[0]}: {_raters(reading.raters)}, and no item that two people rated")
     return MetricAgreement(
         judge=None if judge is None else judge.name,
         people=people.name,
@@ -161,13 +156,10 @@ def check_raters(found: Sequence[MetricAgreement], advice: str) -> None:
         return
     raters = tuple(dict.fromkeys(name for one in found for name in one.raters))
     source = found[0].people if found else "the table"
-    if len(raters) > 1:
-        raise ConfigError(
-            f"{source}: {_raters(raters)} rated no item in common, so that there is nothing to compare; "
-            "expected items that two people or more rated by the same criterion"
-        )
-    who = "no rater is named" if raters == (NO_RATER,) else f"{_raters(raters)} only"
-    raise ConfigError(f"{source}: {who}, and agreement between people needs two; {advice}")
+    raise ConfigError(
+        f"{source}: {_raters(raters)}, and no item that two of them rated by one criterion, so that there is nothing to "
+        f"compare; {advice}"
+    )
 
 
 class _Beside:

@@ -15,7 +15,7 @@ from editloupe.figures.label_tables import label_tables
 from editloupe.figures.published import published_table
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
-from editloupe.figures.write import drawable, table_files, write_files
+from editloupe.figures.write import table_files, write_files
 from editloupe.protocols.base import described
 from editloupe.stats.bootstrap import DRAWING
 from editloupe.stats.spec import TableSpec
@@ -33,7 +33,7 @@ class Section:
     @property
     def plots(self) -> tuple[Plot, ...]:
         """The plots of all tables; () where none can be drawn."""
-        return tuple(plot for table in self.tables for plot in table.plots)
+        return tuple(plot for table in self.tables for plot in table.plots) if plots.available() else ()
 
     def to_json(self) -> dict[str, Json]:
         """Return who judged how, and all figures, unrounded."""
@@ -103,7 +103,7 @@ class Report:
 
 def make_report(all_judged: Sequence[Judged]) -> Report:
     """Return the report of what was read. Raises ConfigError if there is nothing to show."""
-    sections = tuple(Section(judged=judged, tables=tuple(map(drawable, tables_of(judged)))) for judged in all_judged)
+    sections = tuple(Section(judged=judged, tables=tuple(tables_of(judged))) for judged in all_judged)
     if not any(section.tables for section in sections):
         names = ", ".join(judged.name for judged in all_judged)
         raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")

@@ -161,9 +161,13 @@ class _Pivot:
         narrow = max(map(abs, bounds)) <= 1 if bounds is not None else found.value is not None and abs(found.value) < 1
         digits = 3 if narrow and not hundred and not self.rate else 2
         return estimated(
-            found, digits=digits, interval_digits=1 if hundred or self.rate else digits, name="rate" if self.rate else "mean",
-            meter=found.value if hundred else None, bounds=("low", "high") if self.scores.drawing is not None else None,
-        )  # fmt: skip
+            found,
+            digits=digits,
+            interval_digits=1 if hundred or self.rate else digits,
+            name="rate" if self.rate else "mean",
+            bounds=("low", "high") if self.scores.drawing is not None else None,
+            meter=found.value if hundred else None,
+        )
 
     def _caption(self) -> str:
         what = "Scores 0 to 100" if self.hundred else "Means in the unit of the metric"

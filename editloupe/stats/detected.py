@@ -6,7 +6,7 @@ px, and for detected ones `confidence` and `confidence_source`, None for a detec
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +21,10 @@ class SeenImage:
 
     found: Rows
     truth: Rows
-    found_classes: Sequence[Hashable]
-    """One for each detected box."""
-    truth_classes: Sequence[Hashable]
-    """One for each true box."""
+    found_class: str
+    """The column with the class of a detected box."""
+    truth_class: str
+    """The column with the class of a true box."""
 
     def boxes(self, side: int | None = None) -> ImageBoxes:
         """Return the boxes in px, without confidences where one of them is not known.
@@ -41,8 +41,8 @@ class SeenImage:
             found=[px(row) for row in self.found],
             truth=[px(row) for row in self.truth],
             confidences=sure if len(sure) == len(self.found) else None,
-            found_classes=self.found_classes,
-            truth_classes=self.truth_classes,
+            found_classes=[row[self.found_class] for row in self.found],
+            truth_classes=[row[self.truth_class] for row in self.truth],
         )
 
 

@@ -250,9 +250,9 @@ def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, t
 def test_raters_that_cannot_be_compared_say_why(editloupe: Run, tmp_path: Path):
     two = "item,rater,label\np,a,1\np,b,2\n"
     for human, more, message in (
-        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
-        ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna) only, and agreement between people needs two"),
-        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,label\np,1\nq,2\n", (), "1 rater (human), and no item that two of them rated"),
+        ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna), and no item that two of them rated"),
+        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b), and no item that two of them rated"),
         ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
         (two, ("--rubric", "dlebench"), "no criterion in common; found none"),
         (two, ("--criteria", "beauty"), "no criterion beauty; found score"),

@@ -151,7 +151,11 @@ def detection(frame: polars.DataFrame, *, detector: Detector, side: int | None =
     frame: one judge's scores.   side: areas are those of images of side × side px; None for the source's own size.
     """
     images = _images(frame)
-    known = [_seen(image, "detected", "op", "op") for image in images if _is_judged(image)]
+    known = [
+        SeenImage(found=_of(image, "detected"), truth=_of(image, "given"), found_class="op", truth_class="op")
+        for image in images
+        if _is_judged(image)
+    ]
     size = "the source's own size" if side is None else f"{side}×{side} px"
     caption = sentences(
         "As in the paper's Table 1. Average precision × 100 of boxes, over IoU .50 to .95; 101 recalls and at most 100 "
@@ -174,7 +178,10 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | N
         return None
     judged = [one for one in told if _is_judged(one) and all(row["value"] is not None for row in _of(one, "coherence"))]
     # 1 for coherent and 0 for not are the classes.
-    known = [_seen(image, "coherence", "value", "coherent") for image in judged]
+    known = [
+        SeenImage(found=_of(image, "coherence"), truth=_of(image, "given"), found_class="value", truth_class="coherent")
+        for image in judged
+    ]
     caption = sentences(
         "As in the paper's Table 2. Average precision × 100 of boxes with two classes, coherent and not, "
         "on images of whose areas the data tells the coherence.",
@@ -202,13 +209,6 @@ def _of(image: Rows, metric: str) -> Rows:
 def _is_judged(image: Rows) -> bool:
     """Return whether the detector's answer is known."""
     return any(row["value"] is not None for row in _of(image, "no_change"))
-
-
-def _seen(image: Rows, metric: str, found_class: str, truth_class: str) -> SeenImage:
-    """Return the boxes of an image.   metric: of the found ones.   found_class, truth_class: columns of the classes."""
-    found, truth = _of(image, metric), _of(image, "given")
-    classes, true_classes = [row[found_class] for row in found], [row[truth_class] for row in truth]
-    return SeenImage(found=found, truth=truth, found_classes=classes, truth_classes=true_classes)
 
 
 def _left_out(count: int, why: str) -> str:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.unicbench.terms import OVERALL, TASKS
 from editloupe.scores import Metric
-from editloupe.stats.coverage import coverage, on_common
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, select
+from editloupe.stats.pivot import Figure, Rows, coverage, grouped, mean, on_common, pivot, select
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
