@@ -80,13 +80,13 @@ class Report:
             parts += map(render.markdown, section.tables)
         return "\n".join(parts)
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Yield (path below the report's folder, text): report.md, report.json, a CSV a table, an SVG a plot."""
+    def files(self, *, drawn: bool) -> Iterator[tuple[str, str]]:
+        """Yield (path below the report's folder, text): report.md, report.json, a CSV a table; where drawn, an SVG a plot."""
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
         yield from table_files([self.together] if self.together else [])
         for below, section in self._folders():
-            yield from table_files(section.tables, below)
+            yield from table_files(section.tables, below, drawn=drawn)
 
     def pictures(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path below a folder, bytes): a PDF and a PNG a plot, for a paper."""
@@ -147,6 +147,6 @@ def tables_of(judged: Judged) -> Iterator[Table]:
     yield from (table for table in made if table is not None)
 
 
-def write_report(report: Report, folder: Path, *, below: Path | None = None) -> list[Path]:
-    """Write every file of the report into `folder`. below: as in `write_files`. Raises StorageError."""
-    return write_files(report.files(), folder, below=below)
+def write_report(report: Report, folder: Path, *, below: Path | None = None, drawn: bool = True) -> list[Path]:
+    """Write every file of the report into `folder`. below: as in `write_files`; drawn: as in `files`. Raises StorageError."""
+    return write_files(report.files(drawn=drawn), folder, below=below)

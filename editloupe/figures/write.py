@@ -11,12 +11,15 @@ from editloupe.figures import plots, render
 from editloupe.stats.table import Table
 
 
-def table_files(tables: Iterable[Table], below: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (path, text): a CSV a table that has figures, an SVG a plot.   below: what stands before each name."""
+def table_files(tables: Iterable[Table], below: str = "", *, drawn: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield (path, text): a CSV a table that has figures, an SVG a plot.
+
+    below: what stands before each name.   drawn: False for no plots, which take most of the time.
+    """
     for table in tables:
         if records := table.records():
             yield f"{below}{table.name}.csv", render.records_csv(records)
-        for plot in table.plots if plots.available() else ():
+        for plot in table.plots if drawn and plots.available() else ():
             yield f"{below}{plot.name}.svg", plots.draw(plot)
 
 

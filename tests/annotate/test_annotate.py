@@ -87,7 +87,7 @@ def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editlou
 
     annotate(edits, "--raters", "anna", "--out", "run", do=do)
     code, _, err = editloupe("compare", "run")
-    assert code == 2 and "1 rater (anna) only" in err and "editloupe annotate run --raters A,B" in err
+    assert code == 2 and "1 rater (anna), and" in err and "editloupe annotate run --raters A,B" in err
     code, _, err = editloupe("judge", edits, "--out", "run")
     assert code == 0, err
     code, out, _ = editloupe("compare", "run", "--criteria", "if", "--resamples", "100")
