@@ -81,7 +81,7 @@ class Report:
         return "\n".join(parts)
 
     def files(self, *, drawn: bool) -> Iterator[tuple[str, str]]:
-        """Yield (path below the report's folder, text): report.md, report.json, a CSV a table; where drawn, an SVG a plot."""
+        """Yield (path below the report's folder, text): report.md, report.json, CSV tables; drawn: plots as SVG, too."""
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
         yield from table_files([self.together] if self.together else [])
@@ -148,5 +148,5 @@ def tables_of(judged: Judged) -> Iterator[Table]:
 
 
 def write_report(report: Report, folder: Path, *, below: Path | None = None, drawn: bool = True) -> list[Path]:
-    """Write every file of the report into `folder`. below: as in `write_files`; drawn: as in `files`. Raises StorageError."""
+    """Write the report's files into `folder`. below: as in `write_files`; drawn: as in `files`. Raises StorageError."""
     return write_files(report.files(drawn=drawn), folder, below=below)

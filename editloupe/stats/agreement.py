@@ -200,7 +200,7 @@ class Cells:
         """resamples×points in blocks; kept for the next figure where one block holds them all."""
         if drawing in self._kept:
             return [self._kept[drawing]]
-        drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
+        drawn = draws(self.clusters, drawing)
         step = max(1, _BLOCK // max(1, len(self.x)))
         if step < drawing.resamples:
             return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))

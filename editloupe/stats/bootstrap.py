@@ -99,15 +99,15 @@ def interval(values: Floats, *, level: float = LEVEL) -> tuple[float, float] | t
 
 
 @lru_cache(maxsize=4)
-def draws(count: int, *, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
+def draws(count: int, drawing: Drawing) -> Floats:
     """resamples×count: how often each cluster is drawn when `count` are drawn with replacement. Read-only.
 
     The same count and seed give the same draws, so that figures on the same clusters are resampled together.
     """
-    rng, drawn = np.random.default_rng(seed), np.empty((resamples, count))
+    rng, drawn = np.random.default_rng(drawing.seed), np.empty((drawing.resamples, count))
     # Some rows at a time stay in the processor's cache; the draws are those of all at once.
     step = max(1, _AT_ONCE // count)
-    for first in range(0, resamples, step):
+    for first in range(0, drawing.resamples, step):
         rows = drawn[first : first + step]
         picked = rng.integers(count, size=rows.shape)
         picked += np.arange(len(rows))[:, None] * count
@@ -182,8 +182,7 @@ def mean(
     sizes = np.bincount(place, minlength=count * many).reshape(count, many).astype(np.float64)
     low, high = None, None
     if count > 1 and drawing is not None:
-        drawn = draws(count, resamples=drawing.resamples, seed=drawing.seed)
-        resampled = drawn @ np.hstack([sums, sizes])
+        resampled = draws(count, drawing) @ np.hstack([sums, sizes])
         with np.errstate(invalid="ignore", divide="ignore"):
             low, high = interval((resampled[:, :many] / resampled[:, many:]).mean(axis=1), level=drawing.level)
     return Estimate(

@@ -58,8 +58,8 @@ def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
         return EditorRanking(strengths=(), votes=len(matches), why=_UNLINKED)
     ends: list[tuple[float | None, float | None]] = [(None, None)] * len(editors)
     if many > 1:
-        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        ends = [interval(one, level=drawing.level) for one in strengths(np.tensordot(drawn, wins, axes=1)).T]
+        drawn = strengths(np.tensordot(draws(many, drawing), wins, axes=1))
+        ends = [interval(one, level=drawing.level) for one in drawn.T]
     listed = [
         Strength(editor=e, strength=float(v), low=low, high=high)
         for e, v, (low, high) in zip(editors, found, ends, strict=True)

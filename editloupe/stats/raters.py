@@ -161,8 +161,7 @@ def _estimate(
     if many > 1 and drawing is not None:
         sums = np.zeros((many, *items.shape[1:]))
         np.add.at(sums, cluster, items)
-        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        low, high = interval(figure(np.tensordot(drawn, sums, axes=1)), level=drawing.level)
+        low, high = interval(figure(np.tensordot(draws(many, drawing), sums, axes=1)), level=drawing.level)
         base = replace(base, low=low, high=high)
     return replace(base, value=float(found))
 

@@ -109,7 +109,7 @@ def test_the_resampled_correlations_are_scipys():
     clusters = [i // 4 for i in range(60)]
     cells = Cells(Paired.of(list(x), list(y), clusters))
     tests = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
-    drawn = draws(15, resamples=20, seed=3)
+    drawn = draws(15, Drawing(resamples=20, seed=3))
     for name, figure in CORRELATIONS.items():
         found = cells.resampled(figure, Drawing(resamples=20, seed=3))
         for row, value in zip(drawn, found, strict=True):
