@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -201,15 +201,16 @@ class Cells:
         if drawing in self._kept:
             return [self._kept[drawing]]
         drawn = draws(self.clusters, drawing)
-        step = max(1, _BLOCK // max(1, len(self.x)))
+        step = max(1, _BLOCK // max(1, len(self.x), self.clusters))
         if step < drawing.resamples:
             return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))
         self._kept[drawing] = self._drawn(drawn)
         return [self._kept[drawing]]
 
-    def _drawn(self, clusters: Floats) -> Floats:
+    def _drawn(self, clusters: npt.NDArray[np.number[Any]]) -> Floats:
         """B×clusters, how often each is drawn, as B×points."""
-        return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
+        found = clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
+        return found.astype(np.float64, copy=False)
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Estimate]:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, draws, interval, numbered
+from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, interval, numbered, resampled
 from editloupe.values import Serializable
 
 _STEPS: Final = 10_000
@@ -58,7 +58,7 @@ def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
         return EditorRanking(strengths=(), votes=len(matches), why=_UNLINKED)
     ends: list[tuple[float | None, float | None]] = [(None, None)] * len(editors)
     if many > 1:
-        drawn = strengths(np.tensordot(draws(many, drawing), wins, axes=1))
+        drawn = strengths(resampled(wins, drawing))
         ends = [interval(one, level=drawing.level) for one in drawn.T]
     listed = [
         Strength(editor=e, strength=float(v), low=low, high=high)

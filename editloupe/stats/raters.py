@@ -19,10 +19,10 @@ from editloupe.stats.bootstrap import (
     Floats,
     Undefined,
     averaged,
-    draws,
     in_order,
     interval,
     numbered,
+    resampled,
 )
 from editloupe.stats.weighted import CORRELATIONS, Level, alpha
 
@@ -161,7 +161,7 @@ def _estimate(
     if many > 1 and drawing is not None:
         sums = np.zeros((many, *items.shape[1:]))
         np.add.at(sums, cluster, items)
-        low, high = interval(figure(np.tensordot(draws(many, drawing), sums, axes=1)), level=drawing.level)
+        low, high = interval(figure(resampled(sums, drawing)), level=drawing.level)
         base = replace(base, low=low, high=high)
     return replace(base, value=float(found))
 
