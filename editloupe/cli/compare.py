@@ -102,7 +102,7 @@ def compare(
     elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
         comparison = _of_people(runs[0], columns, of)
     else:
-        read = read_judged(runs, same_metrics=False)
+        read = read_judged(runs)
         found, shared = on_shared_metrics(chosen_judges(read, words(judges)))
         priced, notes = read_prices(prices), tuple[str, ...]()
         if equal_cost:

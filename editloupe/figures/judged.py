@@ -105,11 +105,10 @@ class Judged:
         return ". ".join([f"Judge: {judge}{mode}; {asked}; run {self.folder}", *self_agreement(self.scores, self.repeats)])
 
 
-def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
-    """Every judge of every run, in order.
+def read_judged(folders: Sequence[Path]) -> list[Judged]:
+    """Every judge of every run, in order. Runs may have different metrics (`on_shared_metrics`).
 
-    same_metrics: False for runs that may have different ones (`on_shared_metrics`).
-    Raises ConfigError: no run, a run named twice, a run without findings, runs of different metrics.
+    Raises ConfigError: no run, a run named twice, a run without findings.
     """
     seen: dict[Path, Path] = {}
     for folder in folders:
@@ -119,13 +118,6 @@ def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[J
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     if not found:
         raise ConfigError("; ".join(why_empty(RunStore.read(folder)) for folder in folders))
-    first = found[0]
-    for other in found[1:]:
-        if same_metrics and other.metrics != first.metrics:
-            raise ConfigError(
-                f"{other.folder} was judged by {other.metrics.id} on {_listed(other.metrics.metrics)}, {first.folder} by "
-                f"{first.metrics.id} on {_listed(first.metrics.metrics)}: their metrics differ; report them one by one"
-            )
     return _named(found)
 
 

@@ -10,7 +10,7 @@ from editloupe.errors import ConfigError
 from editloupe.figures import plots, render
 from editloupe.figures.compare import standing
 from editloupe.figures.compare_tables import standing_table
-from editloupe.figures.judged import Judged, incomplete
+from editloupe.figures.judged import Judged, incomplete, on_shared_metrics
 from editloupe.figures.label_tables import label_tables
 from editloupe.figures.published import published_table
 from editloupe.figures.summary import specs
@@ -113,14 +113,15 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
 
 
 def side_by_side(all_judged: Sequence[Judged]) -> tuple[Table | None, str]:
-    """Return the table of several judges, or None and why there is none; "" for one judge."""
+    """Return the table of several judges, on the metrics that all of them have, and a remark; None where there is none."""
     if len(all_judged) < 2:
         return None, ""
     try:
-        found = standing(all_judged, DRAWING)
+        shared, remarks = on_shared_metrics(all_judged)
+        found = standing(shared, DRAWING)
     except ConfigError as error:
         return None, f"The judges do not stand side by side: {error}."
-    return standing_table(found, {metric.id: metric.short for metric in all_judged[0].asked}), ""
+    return standing_table(found, {metric.id: metric.short for metric in shared[0].asked}), "".join(remarks)
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:

@@ -158,7 +158,7 @@ class Numbers:
 
         def made() -> Comparison | str:
             try:
-                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
+                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers]))
                 table, columns = next(((r.human, r.columns) for r in readers if r.human), (None, {}))
                 people, notes = rated_by_people(judges, table, columns)
                 found = compare(judges, prices=self.prices, people=people)
