@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from editloupe.figures.summary import BY_EDITOR, counted, statuses
 from editloupe.scores import Metric
 from editloupe.stats.table import UNNAMED, BarPlot, Cell, Column, Row, Table, label_columns, words
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     import polars
@@ -20,9 +19,7 @@ _LABELS: Final = (
 )
 
 
-def label_tables(
-    frame: polars.DataFrame, metrics: Sequence[Metric], *, caption: str = "", keys: Mapping[str, Json] | None = None
-) -> list[Table]:
+def label_tables(frame: polars.DataFrame, metrics: Sequence[Metric], *, caption: str = "") -> list[Table]:
     """Return how often each label was given to each editor, and why scores are missing.
 
     A metric with labels has a table of its own; the others share one of what is missing.
@@ -34,16 +31,14 @@ def label_tables(
         own = frame.filter(metric=metric.id)
         editors = {key[0]: rows for key, rows in own.partition_by("editor", as_dict=True, maintain_order=True).items()}
         if labels := [level.name for level in reversed(metric.levels)] or sorted(own["label"].drop_nulls().unique()):
-            found.append(_label_table(metric, editors, labels, caption, keys or {}))
+            found.append(_label_table(metric, editors, labels, caption))
         elif editors:
             others[metric] = editors
-    missing = _missing_table(others, list(frame["editor"].unique(maintain_order=True)), keys or {})
+    missing = _missing_table(others, list(frame["editor"].unique(maintain_order=True)))
     return found if missing is None else [*found, missing]
 
 
-def _missing_table(
-    metrics: Mapping[Metric, Mapping[str, polars.DataFrame]], editors: Sequence[str], keys: Mapping[str, Json]
-) -> Table | None:
+def _missing_table(metrics: Mapping[Metric, Mapping[str, polars.DataFrame]], editors: Sequence[str]) -> Table | None:
     """A row an editor and status, a column a metric; None where nothing is missing."""
     rows = []
     for editor in editors:
@@ -61,14 +56,11 @@ def _missing_table(
         rows=tuple(rows),
         fixed=2,
         caption="Scores without a value, by what happened to the question.",
-        keys=keys,
         at_once=6,
     )
 
 
-def _label_table(
-    metric: Metric, editors: Mapping[str, polars.DataFrame], labels: Sequence[str], caption: str, keys: Mapping[str, Json]
-) -> Table:
+def _label_table(metric: Metric, editors: Mapping[str, polars.DataFrame], labels: Sequence[str], caption: str) -> Table:
     """A row a label, then what was judged, then a row a status; a column an editor."""
     named = [editor or UNNAMED for editor in editors]
     counts = [Counter(own["label"]) for own in editors.values()]
@@ -99,7 +91,6 @@ def _label_table(
             *(row(f"({status})", [of.get(status, 0) for of in lost], [0] * len(lost)) for status in failed),
         ),
         caption=" ".join(filter(None, (_LABELS, caption))),
-        keys=keys,
         at_once=6,
         plots=(BarPlot(name=name, title=title, rows=bars, goods=_goods(metric, labels)),) if any(judged) else (),
     )

@@ -129,12 +129,11 @@ def tables_of(judged: Judged) -> Iterator[Table]:
 
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
-    keys: dict[str, Json] = {"judge": judged.name}
     several = judged.frame["editor"].n_unique() > 1
     declared = [spec for spec in specs(judged.protocol) if not (spec.apart and several)]
-    made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING, keys=keys) for spec in declared]
+    made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
-    made += label_tables(judged.frame, judged.asked, caption=caption, keys=keys)
+    made += label_tables(judged.frame, judged.asked, caption=caption)
     made.append(published_table(judged))
     for make in (table for table in judged.protocol.tables if not isinstance(table, TableSpec)):
         where = described(judged.protocol)
@@ -144,8 +143,8 @@ def tables_of(judged: Judged) -> Iterator[Table]:
             raise ConfigError(f"{where} raised in a table: {type(error).__name__}: {error}") from error
         if table is not None and not isinstance(table, Table):
             raise ConfigError(f"{where} made {type(table).__name__} for a table; expected a Table or None")
-        made.append(None if table is None else table.with_keys(keys))
-    yield from (table for table in made if table is not None)
+        made.append(table)
+    yield from (table.with_keys({"judge": judged.name}) for table in made if table is not None)
 
 
 def write_report(report: Report, folder: Path, *, below: Path | None = None, drawn: bool = True) -> list[Path]:

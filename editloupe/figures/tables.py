@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -40,11 +40,10 @@ def spec_table(
     metrics: Sequence[Metric],
     *,
     drawing: Drawing | None = None,
-    keys: Mapping[str, Json] | None = None,
 ) -> Table | None:
     """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
 
-    drawing: how intervals are drawn; None for none.   keys: what all figures are of, for files.
+    drawing: how intervals are drawn; None for none.
     Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
     found = TableScores.of(spec, frame, metrics, drawing)
@@ -57,7 +56,7 @@ def spec_table(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalize`, or give each a column (columns='metric')"
         )
-    table = _Pivot(found).table(keys or {})
+    table = _Pivot(found).table()
     return transposed(table, _capital(spec.columns)) if spec.transposed else table
 
 
@@ -93,7 +92,7 @@ class _Pivot:
             columns.append((Column(title=name, keys={self.spec.columns: _raw(name)}), own))
         return columns
 
-    def table(self, keys: Mapping[str, Json]) -> Table:
+    def table(self) -> Table:
         """Return the table."""
         spec, columns = self.spec, self.columns(self.scores)
         single: dict[str, Json] = {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
@@ -112,7 +111,6 @@ class _Pivot:
             columns=(*label_columns(_capital(spec.rows)), *(column for column, _ in columns)),
             rows=tuple(rows if self.by_metric else (replace(row, keys={**single, **row.keys}) for row in rows)),
             caption=" ".join(filter(None, (self._caption(), spec.caption))),
-            keys=keys,
             plots=tuple(self._plots(name, columns)),
         )
 
