@@ -17,7 +17,7 @@ from editloupe.data.tables import MetadataTable, TableLine
 from editloupe.errors import ConfigError
 from editloupe.figures.columns import Item, Key, PeopleSaid, key_name, key_of
 from editloupe.figures.judged import protocol_of, scores_by_people
-from editloupe.figures.labels import as_rating, column_names, read_labels, text_of
+from editloupe.figures.labels import as_rating, read_labels, text_of
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, Score
@@ -92,14 +92,14 @@ def labels_in(
     return PeopleSaid(name=source, items=items, ratings=found, notes=(*strangers, *broken))
 
 
-def read_people(store: RunStore, human: Path | None = None, columns: str | None = None) -> PeopleSaid:
+def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str, str] | None = None) -> PeopleSaid:
     """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
 
-    columns: role → column as the user wrote it, if names do not say it.
+    columns: role → column of the table, if names do not say it.
     """
     metrics = store.metric_set().metrics
     if human is not None:
-        return read_human(human, metrics, column_names(columns, "--columns"))
+        return read_human(human, metrics, columns or {})
     source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
     by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
     found = labels_in(store.samples.values(), metrics, source, (), store.people.values(), by_protocol)
