@@ -327,7 +327,8 @@ def test_what_cannot_be_reported_is_said(
     info = json.loads((runs["plain"] / "run.json").read_text())
     info["record"]["metrics"][0]["name"] = "Another"
     (runs["plain"] / "run.json").write_text(json.dumps(info))
-    row = json.loads((runs["oracle"] / "findings.jsonl").read_text().splitlines()[0])
+    rows = map(json.loads, (runs["oracle"] / "findings.jsonl").read_text().splitlines())
+    row = next(row for row in rows if row["metric"] == IF)
     row["judge_id"] = next(iter(info["judges"]))
     (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
     # Runs of other metrics are told each by itself.
