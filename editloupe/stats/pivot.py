@@ -120,21 +120,6 @@ def coverage(rows: Rows) -> Cell:
     return Cell(value=f"{whole}/{len(samples)}" if samples else None, name="", more=counts)
 
 
-def on_common(rows: Rows) -> tuple[Rows, bool] | None:
-    """Return the rows of the samples that every editor has judged on every metric, and whether any has judged more.
-
-    None for fewer than two editors.
-    """
-    lost = {(row["editor"], row["sample"]) for row in rows if row["value"] is None}
-    whole: dict[str, set[str]] = {}
-    for row in rows:
-        whole.setdefault(row["editor"], set()).update({row["sample"]} if (row["editor"], row["sample"]) not in lost else ())
-    if len(whole) < 2:
-        return None
-    shared = set.intersection(*whole.values())
-    return [row for row in rows if row["sample"] in shared], any(samples != shared for samples in whole.values())
-
-
 def class_table(
     name: str, title: str, head: str, rows: Rows, classes: Sequence[str], *, truth: str, caption: str
 ) -> Table | None:

@@ -130,7 +130,7 @@ def detection(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
         _left_out(len(images) - len(known), "the differences could not be detected"),
     )
     called = "detection", "Detection of differences"
-    return precision_table(*called, known, _DETECTION, side=None, asked=len(images), caption=caption) if images else None
+    return precision_table(*called, known, _DETECTION, asked=len(images), caption=caption) if images else None
 
 
 def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
@@ -154,7 +154,7 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | No
         _not_asked(frame),
     )
     called = "coherence-areas", "Coherence of detected areas"
-    return precision_table(*called, known, _COHERENCE, side=None, asked=len(told), caption=caption)
+    return precision_table(*called, known, _COHERENCE, asked=len(told), caption=caption)
 
 
 def _images(frame: polars.DataFrame) -> list[Rows]:
