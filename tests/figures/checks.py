@@ -13,7 +13,6 @@ from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
 from editloupe.tasks import About
 
-
 PLACES = ((0, ""), (1, ""), (2, ""), (0, "left"), (0, "right"))
 """Turns and parts that findings may be about."""
 
