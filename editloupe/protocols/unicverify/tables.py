@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.stats.classes import class_table
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
+from editloupe.stats.pivot import Figure, Rows, class_table, grouped, mean, pivot, rows_of
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
