@@ -112,28 +112,14 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
     args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
     blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
-    return measuring(protocol, DETECTIONS, about, args, {"image": picture}, None if picture else blocked)
-
-
-def measuring(
-    protocol: str,
-    measure: str,
-    about: About,
-    args: Mapping[str, Json],
-    images: Mapping[str, ImageRef | None],
-    blocked: tuple[Status, str] | None,
-    rests_on: tuple[str, ...] = (),
-) -> Measure:
-    """Return the task that takes a measure of images, by their aliases. Those that are missing are not shown."""
     return Measure(
         protocol=protocol,
-        metric=measure,
+        metric=DETECTIONS,
         about=about,
-        measure=measure,
+        measure=DETECTIONS,
         args=args,
-        views=whole(images),
-        rests_on=rests_on,
-        blocked=blocked,
+        views=whole({"image": picture}),
+        blocked=None if picture else blocked,
     )
 
 
