@@ -34,13 +34,6 @@ TARGET_CAPTION: Final = "target_caption"
 _TITLES: Final = {"clip_i": "CLIP-I", "clip_t": "CLIP-T"}
 
 
-def known_patches(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return these names, each once. Raises ValueError for one that is none of `PATCHES`."""
-    if unknown := next((name for name in names if name not in PATCHES), None):
-        raise ValueError(f"unknown patch {unknown!r}; expected some of {', '.join(PATCHES)}")
-    return tuple(dict.fromkeys(names))
-
-
 def patch_metrics(patches: Sequence[str]) -> list[Metric]:
     """Return the metrics that `score_patches` reports."""
     return [
