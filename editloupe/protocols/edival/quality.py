@@ -16,6 +16,7 @@ Not covered: RAHF's plausibility and aesthetics, and the code's index of over-ex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -57,14 +58,8 @@ def quality_metrics(quality: str) -> list[Metric]:
 
 
 def _change(metric: Metric) -> Metric:
-    return Metric(
-        id=metric.id + CHANGE,
-        name=f"{metric.name}, |change|",
-        short=f"|Δ {metric.short}|",
-        domain=metric.domain,
-        better=None,
-        source=metric.source,
-    )
+    name, short = f"{metric.name}, |change|", f"|Δ {metric.short}|"
+    return replace(metric, id=metric.id + CHANGE, name=name, short=short, better=None)
 
 
 def plan_quality(protocol: str, sample: Sample, quality: str, rules: Rules) -> Iterator[Measure]:

@@ -154,7 +154,9 @@ class GIEBench(BaseProtocol):
             yield known(blocked=blocked)
             yield ask(prompt="", answer=YES_NO, blocked=blocked)
             return
-        form = shown(question, self._order(sample, question), letters=self.options.answer == "letters")
+        seed = None if self.options.shuffle_options == "no" else int(self.options.shuffle_options)
+        order = question.order(seed, about=sample.instruction)
+        form = shown(question, order, letters=self.options.answer == "letters")
         compares = self.options.original == "always" or question.compares
         images = sample.originals if compares else {}
         if sample.edited is not None:
@@ -206,10 +208,6 @@ class GIEBench(BaseProtocol):
             return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
         value, findings = float(said.name == right.name), (given.task_id, key.task_id)
         return Score(**vars(About.of(sample)), metric=ACCURACY, value=value, findings=findings, dims=dims)
-
-    def _order(self, sample: Sample, question: MultipleChoice) -> tuple[int, ...]:
-        given = self.options.shuffle_options
-        return question.order(None if given == "no" else int(given), about=sample.instruction)
 
 
 def _question(sample: Sample) -> MultipleChoice | str:

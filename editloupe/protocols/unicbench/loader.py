@@ -27,13 +27,8 @@ class UnicData(Mapped):
         if not isinstance(key, str):
             raise RowError("row", f"key 'key': expected text, found {shown(key)}; give the row another key")
         path_part(key, "key")
-        # The other instruction belongs to the other sample.
         found = super().values(raw, line, place, rows, language)
-        found = {
-            k: v
-            for k, v in found.items()
-            if not (language and k in rows.shape.languages) and (v is not None or k == "instruction")
-        }
+        found = {k: v for k, v in found.items() if v is not None or k == "instruction"}
         for name in ("task", "subtask"):
             if not isinstance(value := found.get(name), str) or not value.strip():
                 raise RowError("row", f"key {key!r}: {name!r}: expected its name, found {shown(value)}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from editloupe.files import read_toml
 from editloupe.scores import Metric
@@ -29,7 +29,6 @@ OVERALL: Final = "overall"
 """Id of the geometric mean of the metrics that apply to a sample."""
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _CAPTIONS: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in captions")
-_By: TypeAlias = Literal["task", "subtask"]
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -48,7 +47,12 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
 
 
 def _means(
-    frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str, by: _By | None = None
+    frame: polars.DataFrame,
+    *,
+    metrics: Sequence[Metric],
+    ours: str,
+    source: str,
+    by: Literal["task", "subtask"] | None = None,
 ) -> Table | None:
     """Return means by language, task or subtask, and editor; None without rows.
 
