@@ -186,7 +186,6 @@ class GIEBench(BaseProtocol):
         options = {option: getattr(self.options, option) for option in _TAKES.get(name, ())}
         masked = name in _TAKES
         mask = sample.masks.get("edit") if masked else None
-        images = {"source": sample.source, "edited": sample.edited, "mask": mask}
         no_mask: _Blocked = ("input_error", "the sample has no mask of the edited object")
         return Measure(
             protocol=self.name,
@@ -194,7 +193,7 @@ class GIEBench(BaseProtocol):
             about=About.of(sample),
             measure=name.removeprefix("unmasked_"),
             args={n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
-            views=whole(images),
+            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.files import read_toml
 from editloupe.scores import Metric
@@ -46,14 +46,7 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
     )
 
 
-def _means(
-    frame: polars.DataFrame,
-    *,
-    metrics: Sequence[Metric],
-    ours: str,
-    source: str,
-    by: Literal["task", "subtask"] | None = None,
-) -> Table | None:
+def _means(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str, by: str = "") -> Table | None:
     """Return means by language, task or subtask, and editor; None without rows.
 
     frame: one judge's scores, with the dimensions of the protocol.   source: the paper's table.   ours: behind the title.
@@ -72,7 +65,7 @@ def _means(
         f"Scores by {by or 'editor'}{ours}",
         dict(sorted(lines.items(), key=lambda line: [its.index(v) for its, v in zip(order, line[0], strict=True)])),
         [
-            *(Figure(m.short, partial(_mean, drawn=by is None), {"metric": m.id}, {"metric": m.id}) for m in shown),
+            *(Figure(m.short, partial(_mean, drawn=not by), {"metric": m.id}, {"metric": m.id}) for m in shown),
             Figure("Judged", coverage, keys={"metric": "all"}),
         ],
         by=names,
