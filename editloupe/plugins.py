@@ -3,8 +3,8 @@
 Groups: `editloupe.backends` (URI provider → factory), `editloupe.models` (kind → opener), `editloupe.tools` (name → tool
 class), `editloupe.measures` (name → measure class), `editloupe.protocols` (name → protocol class), `editloupe.answers`
 (kind → class of an answer's spec), `editloupe.loaders` (format → module or object that loads a layout),
-`editloupe.importers` (name → module or object that reads result files), `editloupe.builders` (name → class or object that
-makes a data set), `editloupe.editors` (name → opener of an image editor), and `editloupe.detectors`, `upscalers`,
+`editloupe.importers` (name → module or object that reads result files), `editloupe.builders` (name → recipe of a data
+set), `editloupe.editors` (name → opener of an image editor), and `editloupe.detectors`, `upscalers`,
 `segmenters`, `encoders` and `faces` (KIND of KIND=WEIGHTS → opener of such a model), and `editloupe.doors` (name → opener
 of a wire of the HTTP service).
 Another distribution adds one with `[project.entry-points."editloupe.tools"]`.

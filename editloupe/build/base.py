@@ -1,51 +1,22 @@
-"""What a builder offers: a data set that is made from images, for `editloupe build NAME`.
+"""What all that builds data sets stands on: why something becomes no row, what a set holds, models that are needed.
 
-A builder is an object, or a class without arguments, behind the entry point group `editloupe.builders`. Of one kind, a
-protocol asks what has to be asked, into a run, and the builder writes the set from the run's findings (`Builder`;
-`made.SetBuilder` makes one of a recipe). The other asks nobody (`DirectBuilder`, with `protocol = None`).
+A recipe stands behind the entry point group `editloupe.builders`: an `engine.SetRecipe`, which asks a model, or a
+`direct.DirectRecipe`, which asks nobody.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Final
 
-from pydantic import BaseModel
-
-from editloupe import models, plugins
-from editloupe.data.images import ImageStore
-from editloupe.data.rows import RejectedRow
-from editloupe.data.samples import Loaded
+from editloupe import models
 from editloupe.errors import ConfigError, ModelAbsent
-from editloupe.findings import Finding
 from editloupe.measures.base import Models
-from editloupe.protocols.base import EvalProtocol, Known, known_of
-from editloupe.values import Json, Sample
+from editloupe.values import Json
 
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """A run that has ended, as a builder reads it."""
-
-    identity: str
-    """Digest of what makes the run the same run."""
-    protocol: EvalProtocol
-    samples: Sequence[Sample]
-    rejected: Sequence[RejectedRow]
-    """Images that cannot be read."""
-    findings: Sequence[Finding]
-    images: ImageStore
-
-    def known(self) -> Iterator[tuple[Sample, Known]]:
-        """Yield each sample with its findings, in the order of the samples."""
-        found: dict[str, list[Finding]] = {}
-        for finding in self.findings:
-            found.setdefault(finding.sample_key, []).append(finding)
-        for sample in self.samples:
-            yield sample, known_of(found.get(sample.key, ()))
+LEFT_OUT: Final = "left_out.jsonl"
 
 
 class LeftOut(Exception):
@@ -73,19 +44,7 @@ class LeftOut(Exception):
 
 
 @dataclass(kw_only=True)
-class SetTold:
-    """What is said of a set beside its stages."""
-
-    counts: dict[str, Json] = field(default_factory=dict)
-    """For funnel.json."""
-    tables: list[Sequence[Sequence[str]]] = field(default_factory=list)
-    """What else is printed: each a head and lines of cells."""
-    notes: list[str] = field(default_factory=list)
-    """What a reader should know of the set."""
-
-
-@dataclass(kw_only=True)
-class Built(SetTold):
+class Built:
     """A set that has been written."""
 
     read: int
@@ -100,6 +59,10 @@ class Built(SetTold):
     """Stages, in their order: name → what passes, in words."""
     lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(stage, why) → how many do not pass."""
+    counts: Mapping[str, Json] = field(default_factory=dict)
+    """What else funnel.json counts."""
+    notes: Sequence[str] = ()
+    """What a reader should do next."""
 
     def funnel(self) -> dict[str, Json]:
         """Return the counts as JSON. What enters a stage is what the one before let pass."""
@@ -110,81 +73,6 @@ class Built(SetTold):
             stages.append({"stage": name, "passes": passes, "in": left, "out": out, "left_out": {**lost}})
             left = out
         return {"read": self.read, "stages": stages, "written": self.written, "dropped": self.read - left, **self.counts}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reviewed:
-    """What one person said of a row of a set, as a builder reads it from a run in which people looked through the set."""
-
-    sample: Sample
-    """The row as it was shown."""
-    rater: str
-    said: Mapping[str, Finding]
-    """By question, the latest of each."""
-
-
-class Builder(Protocol):
-    """The contract of a builder that asks.
-
-    One whose sets people look through has `review: ClassVar[str]` too, the protocol by which they do, and
-    `reviewed(loaded: Loaded, reviews: Sequence[Reviewed]) -> Loaded`, which returns the images with what people said of
-    their rows. Its command has the option --review RUN.
-    """
-
-    summary: ClassVar[str]
-    """What the command does, for `--help`."""
-    protocol: ClassVar[str]
-    """The protocol that asks. A builder with `weights = ("editor",)` is given an editor by --set editor=…."""
-    Options: ClassVar[type[BaseModel]]
-    """What the command offers beside the options of a run. Those that the protocol's options have too are passed on."""
-
-    def check(self, options: Any, models: Models) -> None:
-        """Raise ConfigError for options that cannot be met. Called before anything is spent."""
-
-    def load(self, path: Path, options: Any, *, store: ImageStore, folder: Path) -> Loaded:
-        """Return the images of a path as samples. folder: of the set. Raises DataError or ConfigError."""
-
-    def write(self, run: Answered, options: Any, *, folder: Path) -> Built:
-        """Write the set into its folder, each file whole. The same findings give the same files. Raises StorageError."""
-
-
-class DirectBuilder(Protocol):
-    """The contract of a builder that asks nobody."""
-
-    summary: ClassVar[str]
-    protocol: ClassVar[None]
-    """None: nobody is asked."""
-    reads: ClassVar[str]
-    """What the command's PATH is, for `--help`."""
-    weights: ClassVar[Sequence[str]]
-    """Options of a run by which its models are found, such as "device" and "detector"; () for none."""
-    Options: ClassVar[type[BaseModel]]
-    """What the command offers beside these."""
-
-    def build(
-        self, path: Path, options: Any, *, models: Models, folder: Path, stopped: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> Built | None:  # fmt: skip
-        """Write the set into its folder, each file whole, and return what it holds. None where it was stopped before.
-
-        A further call continues. The same input and options give the same files.
-        models: the door to models, with the weights that the command names.   stopped: whether to end now.
-        tell: shows how far it is, on one line.
-        Raises DataError or ConfigError for what cannot be used as a whole, before it writes; StorageError.
-        """
-
-
-def open_builder(name: str) -> Builder | DirectBuilder:
-    """Return a builder by name. Raises UnknownPlugin, and ConfigError for an object that lacks a part."""
-    found: Any = plugins.load("builders", name)
-    parts = ["summary", "protocol", "Options", "check", "load", "write"]
-    if getattr(found, "protocol", "") is None:
-        parts = ["summary", "protocol", "reads", "weights", "Options", "build"]
-    if hasattr(found, "review"):
-        parts.append("reviewed")
-    if missing := [part for part in parts if not hasattr(found, part)]:
-        raise ConfigError(f"{plugins.described('builders', name)} lacks {', '.join(missing)}; see docs/protocols.md")
-    return cast("Builder | DirectBuilder", found() if isinstance(found, type) else found)
 
 
 def need(models_: Models, kind: str, advice: str) -> Any:

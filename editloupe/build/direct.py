@@ -8,36 +8,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from editloupe import files
-from editloupe.build.base import LeftOut
-from editloupe.values import Json, json_line, parse_json
+from editloupe.build.base import LEFT_OUT, Built, LeftOut
+from editloupe.measures.base import Models
+from editloupe.protocols.base import Options
+from editloupe.runs.jsonl import appended, values
+from editloupe.values import Json, json_line
 
 DONE: Final = "done.jsonl"
 """What was made of each item, by which the same command continues."""
 
 
 class DoneJournal:
-    """What was made so far, a line an item, with the files that it needs in `images`. A torn last line is cut off."""
+    """What was made so far, a line an item, with the files that it needs in `images`."""
 
-    def __init__(self, folder: Path, name: str = DONE) -> None:
-        self.folder, self._file = folder, folder / name
-        self._done: dict[str, Mapping[str, Any]] = {}
-        self._adding = Lock()
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._file, self._adding = folder, folder / DONE, Lock()
         with files.writing(folder):
-            files.append(self._file, below=folder).close()  # says whose folder it is, if it will hold no line
-            data = files.read_bytes(self._file)
-            whole = data[: data.rfind(b"\n") + 1]
-            if len(whole) < len(data):
-                files.write_whole(self._file, whole, below=folder)
-        for line in whole.splitlines():
-            try:
-                row = parse_json(line)
-            except ValueError:
-                continue  # what it says is made again
-            if isinstance(row, dict) and isinstance(row.get("key"), str):
-                self._done[str(row["key"])] = row
+            appended(self._file, below=folder).close()
+            # What a damaged line says is made again.
+            rows = values(DONE, files.read_bytes(self._file), dict, [], growing=False)
+            self._done: dict[str, Mapping[str, Any]] = {str(row.get("key")): row for row in rows}
 
     def done(self, key: str) -> Mapping[str, Any] | None:
         """Return what was made of an item before, if its images are still there; None where it has to be made."""
@@ -46,8 +39,9 @@ class DoneJournal:
 
     def add(self, key: str, made: Mapping[str, Json]) -> Mapping[str, Any]:
         """Keep what was made of an item. Raises StorageError."""
-        with self._adding, files.writing(self.folder), files.append(self._file, below=self.folder) as file:
+        with self._adding, files.writing(self.folder), appended(self._file, below=self.folder) as file:
             file.write(json_line({"key": key, **made}))
+            self._done[key] = made
         return made
 
 
@@ -57,17 +51,17 @@ class WorkItem:
 
     about: Mapping[str, Json]
     """What left_out.jsonl calls it."""
-    make: Callable[[], Mapping[str, Json]]
+    make: Callable[[], Mapping[str, Any]]
     """Returns the rows, and in `images` the files that they name. Raises LeftOut."""
     key: str = ""
     """What names it and all that it is made of; "" for one that is not kept."""
 
     @classmethod
-    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "") -> WorkItem:
+    def refused(cls, about: Mapping[str, Json], why: str, detail: str = "", *, at: str = "read") -> WorkItem:
         """Return one that cannot be used."""
 
-        def make() -> Mapping[str, Json]:
-            raise LeftOut(why, detail, at="read")
+        def make() -> Mapping[str, Any]:
+            raise LeftOut(why, detail, at=at)
 
         return cls(about=about, make=make)
 
@@ -82,38 +76,94 @@ class Worked:
     """(stage, why) → how many."""
     left_out: list[dict[str, Json]] = field(default_factory=list)
 
+    def add(self, item: WorkItem, made: Mapping[str, Any]) -> None:
+        """Add what was made of an item."""
+        self.made.append(made)
+        self.left_out += made.get("faults", ())
+        if made.get("why"):
+            self.lost[made["at"], made["why"]] += 1
+            told = {"stage": made["at"], "why": made["why"], "detail": made["detail"]}
+            self.left_out.append({**item.about, **told})
+
     @property
     def written(self) -> list[Mapping[str, Any]]:
         """What becomes rows."""
         return [one for one in self.made if not one.get("why")]
 
 
-def work(
-    items: Sequence[WorkItem],
-    journal: DoneJournal | None,
-    *,
-    unit: str,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-    threads: int = 1,
-) -> Worked | None:
-    """Make what the journal does not hold yet; None where it was stopped before. Raises StorageError.
+class DirectRecipe:
+    """A recipe that asks nobody: what may become rows, and what is written of those that do.
 
-    What may go otherwise another time (`LeftOut.failed`) is left out and not kept.
+    Its constructor raises DataError or ConfigError for what cannot be used as a whole: nothing is written by then.
     """
-    found = Worked()
-    with ThreadPoolExecutor(threads) as pool:
-        several = pool.map(lambda item: None if stopped() else _made(item, journal), items)
-        for number, (item, made) in enumerate(zip(items, several, strict=True), start=1):
-            if made is None:
-                return None
-            tell(f"{unit.capitalize()} {number:,} of {len(items):,}")
-            found.made.append(made)
-            found.left_out += made.get("faults", ())
-            if why := made.get("why"):
-                found.lost[made["at"], why] += 1
-                found.left_out.append({**item.about, "stage": made["at"], "why": why, "detail": made["detail"]})
-    return found
+
+    summary: ClassVar[str]
+    """What the command does, for `--help`."""
+    reads: ClassVar[str]
+    """What the command's PATH is, for `--help`."""
+    default: ClassVar[Path | None] = None
+    """What is read without a PATH."""
+    weights: ClassVar[Sequence[str]] = ()
+    """Options of a run by which its models are found, such as "device" and "detector"."""
+    Options: ClassVar[type[Options]] = Options
+    """What the command offers beside these."""
+    noun = unit = "row"
+    """What a row is, and what may become one."""
+    passes: Mapping[str, str]
+    """Stages, in their order: name → what passes, in words."""
+    keeps: ClassVar[bool] = False
+    """Whether what was made is kept in a journal."""
+    threads: int = 1
+
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        """models: the door to models, with the weights that the command names.   folder: of the set."""
+        self.path, self.options, self.models, self.folder = path, options, models, folder
+
+    @classmethod
+    def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
+        """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
+        return cls(path, options, models=models, folder=folder)
+
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Sequence[WorkItem] | None:
+        """Return what may become rows; None where it was stopped before that was known."""
+        raise NotImplementedError
+
+    def write(self, worked: Worked) -> dict[str, Json]:
+        """Write the rows, each file whole, and return what funnel.json counts beside the stages.
+
+        The same input and options give the same files.
+        """
+        raise NotImplementedError
+
+    def build(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Built | None:
+        """Make what is not made yet, write the set and return what it holds; None where it was stopped before.
+
+        A further call continues. What may go otherwise another time (`LeftOut.failed`) is left out and not kept.
+        stopped: whether to end now.   tell: shows how far it is, on one line.   Raises StorageError.
+        """
+        items = self.items(stopped, tell)
+        if items is None:
+            return None
+        worked, journal = Worked(), DoneJournal(self.folder) if self.keeps else None
+        with ThreadPoolExecutor(self.threads) as pool:
+            several = pool.map(lambda item: None if stopped() else _made(item, journal), items)
+            for number, (item, made) in enumerate(zip(items, several, strict=True), start=1):
+                if made is None:
+                    return None
+                tell(f"{self.unit.capitalize()} {number:,} of {len(items):,}")
+                worked.add(item, made)
+        with files.writing(self.folder):
+            counts = self.write(worked)
+            files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, worked.left_out)), below=self.folder)
+        return Built(
+            read=len(items),
+            written=len(worked.written),
+            noun=self.noun,
+            unit=self.unit,
+            passes=self.passes,
+            lost=worked.lost,
+            counts=counts,
+        )
 
 
 def _made(item: WorkItem, journal: DoneJournal | None) -> Mapping[str, Any]:

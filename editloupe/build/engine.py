@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from editloupe.answers import AnswerSpec
-from editloupe.build.base import LeftOut, SetTold
+from editloupe.answers import AnswerSpec, Record, RecordOf, Text
+from editloupe.build.base import LeftOut, need
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import image
@@ -22,6 +23,7 @@ from editloupe.data.image_lists import load_images
 from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow, Loaded
 from editloupe.findings import FAILURES, Finding
+from editloupe.measures.base import Models
 from editloupe.protocols.base import BaseProtocol, Group, Known
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score
 from editloupe.stats.spec import TableSpec
@@ -34,8 +36,7 @@ REVIEWED: Final = "reviewed"
 """The last step of a set that people look through."""
 
 
-@dataclass(frozen=True)
-class RowStep:
+class RowStep(NamedTuple):
     """One step of a row."""
 
     name: str
@@ -61,8 +62,12 @@ class SetRow(Generic[T]):
     tasks: list[Task] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """What it rests on."""
+    rows: list[SetRow[Any]] = field(default_factory=list)
+    """Of an image: what it may become."""
+    others: list[dict[str, Json]] = field(default_factory=list)
+    """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
     lost: LeftOut | None = None
-    """None for a whole row."""
+    """None for a whole row, and for an image that has one."""
     passed: bool = False
     """Whether people passed it as it is."""
     waits: str = ""
@@ -70,7 +75,8 @@ class SetRow(Generic[T]):
 
     def becomes(self, number: int, data: Any, *, part: str = "") -> SetRow[Any]:
         """Return a row of this image, which rests on what the image rests on.   number: of the row, from 1."""
-        return replace(self, id=f"{self.id}-{number}", data=data, part=part, tasks=[], findings=list(self.findings))
+        own: dict[str, Any] = {"tasks": [], "findings": list(self.findings), "rows": []}
+        return replace(self, id=f"{self.id}-{number}", data=data, part=part, **own)
 
     def look(self, task: Task) -> Finding | None:
         """Plan a task; return its finding, which the row rests on from now on, or None while there is none."""
@@ -83,36 +89,24 @@ class SetRow(Generic[T]):
     def ask(
         self, metric: str, prompt: str, answer: AnswerSpec, *views: Recipe, role: str, part: str | None = None,
         alone: bool = False,
-    ) -> Finding:  # fmt: skip
-        """Ask about the image, and return what was answered.
+    ) -> Any:  # fmt: skip
+        """Ask about the image, and return what was answered: a record's data, a text, or the name of an option.
 
         views: beside it.   alone: show these alone.   Raises LeftOut while there is no answer, and where it is none.
         """
-        task = Ask(
-            protocol=self.recipe.name,
-            metric=metric,
-            about=self._about(part),
-            role=role,
-            prompt=prompt,
-            views=views if alone else (image(self.sample), *views),
-            answer=answer,
-            budget=self.recipe.budget,
-            rests_on=self.rests_on(),
-        )
-        return answered(self.look(task))
+        shown = views if alone else (image(self.sample), *views)
+        ask = partial(Ask, role=role, prompt=prompt, views=shown, answer=answer, budget=self.recipe.budget)
+        said: Any = self._found(ask, metric, part).answer
+        return said.data if isinstance(said, Record) else said.text if isinstance(said, Text) else said.name
 
     def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Finding:
         """Measure the image, and return what was found. Raises LeftOut as `ask` does."""
-        task = Measure(
-            protocol=self.recipe.name,
-            metric=metric,
-            about=self._about(part),
-            measure=measure,
-            args=args,
-            views=(Recipe(alias="image", origin=self.sample.source),),
-            rests_on=self.rests_on(),
-        )
-        return answered(self.look(task))
+        views = (Recipe(alias="image", origin=self.sample.source),)
+        return self._found(partial(Measure, measure=measure, args=args, views=views), metric, part)
+
+    def _found(self, task: Callable[..., Task], metric: str, part: str | None) -> Finding:
+        about = About.of(self.sample, part=self.part if part is None else part)
+        return answered(self.look(task(protocol=self.recipe.name, metric=metric, about=about, rests_on=self.rests_on())))
 
     def rests_on(self) -> tuple[str, ...]:
         """Return the tasks whose findings it rests on."""
@@ -122,13 +116,20 @@ class SetRow(Generic[T]):
         """Return what people say of the row where it showed them this; None where nobody has said a word."""
         return verdicts_of(self.sample).get((self.id, seen))
 
-    def _about(self, part: str | None) -> About:
-        return About.of(self.sample, part=self.part if part is None else part)
-
 
 def corners(boxes: Iterable[Box]) -> list[Json]:
     """Return boxes as lists of four numbers in px, to a hundredth."""
     return [[round(v, 2) for v in box] for box in boxes]
+
+
+def closed(**fields: Json) -> dict[str, Json]:
+    """Return the schema of an object with these fields and no others."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def record(**fields: Json) -> RecordOf:
+    """Return an answer of these fields, each with its schema."""
+    return RecordOf(schema=closed(**fields))
 
 
 def answered(finding: Finding | None) -> Finding:
@@ -140,25 +141,8 @@ def answered(finding: Finding | None) -> Finding:
     return finding
 
 
-@dataclass(kw_only=True)
-class Drafted:
-    """What is known of an image: its rows, or why it has none."""
-
-    sample: Sample
-    tasks: list[Task]
-    """All that can be asked by now."""
-    rows: list[SetRow[Any]] = field(default_factory=list)
-    lost: LeftOut | None = None
-    """Why the image has no row; None where it has one."""
-    others: list[dict[str, Json]] = field(default_factory=list)
-    """What of the image can be no row, a line of left_out.jsonl each. It counts at its step if that is one of the rows'."""
-
-
 class SetRecipe(BaseProtocol):
-    """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run.
-
-    `made.SetBuilder` is its builder.
-    """
+    """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run."""
 
     outputs = False
     metrics = (Metric(id="rows", name="Rows", domain=Real(), better=None),)
@@ -172,8 +156,6 @@ class SetRecipe(BaseProtocol):
     """What may become one."""
     first: ClassVar[str]
     """The stage of what an image is asked before it has rows."""
-    weights: ClassVar[tuple[str, ...]] = ()
-    """Further options of the command by which models are found."""
     review: ClassVar[type[Review] | None] = None
     """The questions for people; None where nobody looks through the set."""
     file: ClassVar[str]
@@ -213,8 +195,8 @@ class SetRecipe(BaseProtocol):
         """Return the steps of a row, in their order."""
         raise NotImplementedError
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
-        """Return the rows that an image may become, and add what can be none. Raises LeftOut for an image without."""
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
+        """Return the rows that an image may become, and add the others. Raises LeftOut for an image without."""
         raise NotImplementedError
 
     def seen(self, row: SetRow[Any]) -> str:
@@ -233,29 +215,33 @@ class SetRecipe(BaseProtocol):
         """Yield what a row becomes in the benchmark's file; its images are placed."""
         raise NotImplementedError
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
-        """Return what is said of a set beside its stages.   rows: all that were under way.   kept: those of the set."""
-        return SetTold()
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
+        """Return what funnel.json counts beside the stages.   rows: all that were under way.   kept: those of the set."""
+        return {}
 
     # What follows is the engine's.
+
+    def check_models(self, models: Models) -> None:
+        """Raise ConfigError where a model is needed and there is none."""
+        for kind, advice in self.needed().items():
+            need(models, kind, advice)
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return what can be asked about each image by now."""
         for sample in group:
             yield from self.drafted(sample, known).tasks
 
-    def drafted(self, sample: Sample, known: Known) -> Drafted:
-        """Return what is known of an image's rows, and what can be asked. Pure."""
-        image = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
-        found = Drafted(sample=sample, tasks=image.tasks)
+    def drafted(self, sample: Sample, known: Known) -> SetRow[None]:
+        """Return what is known of an image and its rows, with all that can be asked by now. Pure."""
+        image: SetRow[None] = SetRow(recipe=self, sample=sample, known=known, id=sample.id, data=None)
         try:
-            found.rows = self.rows(image, found.others)
+            image.rows = self.rows(image)
         except LeftOut as error:
-            found.lost = error.kept(self.first)
-        for row in found.rows:
+            image.lost = error.kept(self.first)
+        for row in image.rows:
             self._follow(row)
-            found.tasks += row.tasks
-        return found
+            image.tasks += row.tasks
+        return image
 
     def _follow(self, row: SetRow[Any]) -> None:
         """Take a row as far as it is known."""

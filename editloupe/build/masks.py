@@ -1,163 +1,139 @@
-"""Masks for data without them: from a phrase to a box to a mask, by a detector and a segmenter."""
+"""`editloupe build masks`: masks for data without them, from a phrase to a box to a mask, by a detector and a segmenter.
+
+The set is the same data as an ImageFolder, with a mask for each sample, or with the reason why it has none.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, TypeAlias
 
-from editloupe import files, models
-from editloupe.build.base import LeftOut
-from editloupe.build.direct import DoneJournal, WorkItem, work
+from editloupe import files
+from editloupe.build.base import LeftOut, counted, need
+from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.build.places import MASKS, ImagePlace
 from editloupe.build.shown import boxes_of, target_name
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded
+from editloupe.data.samples import load
 from editloupe.data.write import METADATA, metadata_row
-from editloupe.errors import ConfigError, ImageError, ModelAbsent, ToolError
+from editloupe.errors import ConfigError, ImageError, ToolError
+from editloupe.measures.base import Models
 from editloupe.models.segment.search import MaskMaker, MaskRequest
+from editloupe.protocols.base import Options
 from editloupe.values import Json, Sample, json_line
 
-JOURNAL: Final = "masks.jsonl"
-"""What was made and what was not found, a line each; the same command goes on from there."""
-
 Entry: TypeAlias = Mapping[str, Any]
-"""A line of the journal: "images", the file, "share" of the image, and how it was made; or "why" and "detail" for none."""
+"""What was made: "images", the file, "share" of the image, and how; or "why", "at" and "detail" for none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Masked:
-    """Data with its masks."""
+class MaskSetOptions(Options):
+    """What `editloupe build masks` offers."""
 
-    loaded: Loaded
-    found: Mapping[str, Entry | str]
-    """By the sample's key: a line of the journal, "" for a mask of the data, or why there can be none."""
+    phrase_field: str | None = None
+    """Column of the data that names the target; its boxes are not used then."""
 
-    @property
-    def missing(self) -> dict[str, str]:
-        """Samples without a mask, each with the reason."""
-        return {key: reason for key, one in self.found.items() if (reason := _reason(one)) is not None}
 
-    @property
-    def made(self) -> list[Entry]:
-        """The masks that were made."""
-        return [one for one in self.found.values() if not isinstance(one, str) and _reason(one) is None]
+_STAGES: Final = {
+    "read": "the edit can be read",
+    "wanted": "the data has a mask, a box, or a name of the target",
+    "made": "the detector and the segmenter find it",
+}
 
-    def to_json(self) -> dict[str, Json]:
-        """Return how many there are, of what they were made, and what is missing."""
-        made, missing = self.made, self.missing
-        hows = Counter(str(one["how"]) for one in made)
-        hows["data"] = len(self.found) - len(missing) - len(made)
-        return {
-            "samples": len(self.found),
-            "masks": len(self.found) - len(missing),
-            "how": {how: count for how, count in hows.items() if count},
-            "median_share": median([float(one["share"]) for one in made]) if made else None,
-            "missing": {**missing},
-            "rejected": {row.key: row.message for row in self.loaded.rejected},
+
+class MaskSet(DirectRecipe):
+    """Data with a mask for each sample, or with the reason why it has none."""
+
+    summary = (
+        "Make the masks that data lacks: from a phrase to a box to a mask of the source image, white where change was "
+        "allowed. Boxes of the data come first, then its phrases (target_name)."
+    )
+    reads = "A folder of edits, or a metadata file."
+    weights = ("device", "detector", "segmenter")
+    Options = MaskSetOptions
+    noun, unit, keeps = "mask", "sample", True
+    passes = _STAGES
+
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self._store = ImageStore()
+        self._loaded = load(path, store=self._store, outputs=False)
+        self._wanted = {one.key: self._wish(one) for one in self._loaded.samples}
+        requests = {one for one in self._wanted.values() if isinstance(one, MaskRequest)}
+        if not requests and not any("edit" in sample.masks for sample in self._loaded.samples):
+            raise ConfigError(
+                f"{path}: no sample has what a mask is made of (a box, or a phrase in the column 'target_name'); name the "
+                f"column with --set phrase_field=…, or let editloupe build targets {path} --write FILE.jsonl find boxes"
+            )
+        for sample in self._loaded.samples:
+            metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is
+        hows = Counter(request.how for request in requests)
+        counts = {"detect": hows["detector"], "segment": hows["detector"] + hows["boxes"]}
+        found = {
+            kind: need(models, kind, f"{count:,} masks cannot be made: {{reason}}") if count else None
+            for kind, count in counts.items()
         }
+        self._maker = MaskMaker(detector=found["detect"], segmenter=found["segment"])
+        self._place = ImagePlace(folder=folder, images=self._store)
+
+    def _wish(self, sample: Sample) -> MaskRequest | str | None:
+        """Return what the sample's mask is made of, None if it has one, or why it can have none."""
+        if "edit" in sample.masks:
+            return None
+        field = self.options.phrase_field
+        if (given := boxes_of(sample)) and field is None:
+            return MaskRequest(source=sample.source, boxes=given)
+        phrase = target_name(sample) if field in (None, "target_name") else sample.extra.get(field)
+        if isinstance(phrase, str) and phrase.strip():
+            return MaskRequest(source=sample.source, phrase=phrase.strip())
+        return f"column {field!r} names no target" if field else "no box, and no phrase in the column 'target_name'"
+
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
+        """Return each sample, in the order of the data, then the rows that cannot be read."""
+        items = []
+        for key, wish in self._wanted.items():
+            about: dict[str, Json] = {"sample": key}
+            if isinstance(wish, MaskRequest):
+                make = partial(_made, wish, self._maker, self._place)
+                items.append(WorkItem(about=about, key=self._maker.key(wish), make=make))
+            elif wish is None:
+                items.append(WorkItem(about=about, make=lambda: {"how": "data"}))
+            else:
+                items.append(WorkItem.refused(about, "no_target", wish, at="wanted"))
+        rejected = self._loaded.rejected
+        return [*items, *(WorkItem.refused({"sample": one.key}, one.kind, one.message) for one in rejected)]
+
+    def write(self, worked: Worked) -> dict[str, Json]:
+        """Write the data with the masks."""
+        self._place.names.update(self.folder / name for one in worked.written for name in one.get("images", ()))
+        self._place.clean((MASKS,))
+        of_samples = zip(self._loaded.samples, worked.made, strict=False)
+        rows = [_row(metadata_row(sample, self._place.image), made) for sample, made in of_samples]
+        files.write_whole(self.folder / METADATA, b"".join(map(json_line, rows)), below=self.folder)
+        return {"how": counted(Counter(str(one["how"]) for one in worked.written))}
 
 
-def wanted(sample: Sample, *, phrase_field: str | None) -> MaskRequest | str:
-    """Return what the sample's mask is made of, "" if it has one, or why it can have none.
-
-    phrase_field: the column that names the target, in place of boxes.
-    """
-    if "edit" in sample.masks:
-        return ""
-    if (given := boxes_of(sample)) and phrase_field is None:
-        return MaskRequest(source=sample.source, boxes=given)
-    column = phrase_field or "target_name"
-    phrase = target_name(sample) if column == "target_name" else sample.extra.get(column)
-    if phrase is not None and not isinstance(phrase, str):
-        return f"column {column!r}: expected the target's name, found {json.dumps(phrase)[:60]}"
-    if phrase is None or not phrase.strip():
-        return f"column {column!r} names no target" if phrase_field else "no box, and no phrase in the column 'target_name'"
-    return MaskRequest(source=sample.source, phrase=phrase.strip())
-
-
-def open_maker(requests: Sequence[MaskRequest], names: Mapping[str, str | None], device: str) -> MaskMaker:
-    """Return the models that are needed, loaded.   names: kind of a model → its weights.
-
-    Raises ConfigError where one cannot be had.
-    """
-    hows, found = Counter(request.how for request in requests), dict[str, Any]()
-    for kind, count in (("detect", hows["detector"]), ("segment", hows["detector"] + hows["boxes"])):
-        try:
-            found[kind] = models.get(kind, names[kind], device=device) if count else None
-        except ModelAbsent as reason:
-            raise ConfigError(f"{count:,} masks cannot be made: {reason}") from reason
-    for model in filter(None, found.values()):
-        models.prepare(model)
-    return MaskMaker(detector=found["detect"], segmenter=found["segment"])
-
-
-def write_masks(
-    loaded: Loaded,
-    asked: Mapping[str, MaskRequest | str],
-    maker: MaskMaker,
-    out: Path,
-    *,
-    store: ImageStore,
-    threads: int,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-) -> Masked | None:
-    """Write the data with masks into an ImageFolder; None where it was stopped. The same call continues.
-
-    asked: by the sample's key, as `wanted` returns it.   Raises OSError, and DataError for what the layout cannot hold.
-    """
-    samples = loaded.samples
-    for sample in samples:
-        metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is
-    requests = list(dict.fromkeys(one for one in asked.values() if isinstance(one, MaskRequest)))
-    place = ImagePlace(folder=out, images=store)
-    items = [
-        WorkItem(about={}, key=maker.key(request), make=partial(_entry, request, maker, place)) for request in requests
-    ]
-    worked = work(items, DoneJournal(out, JOURNAL), unit="mask", threads=threads, stopped=stopped, tell=tell)
-    if worked is None:
-        return None
-    made = dict(zip(requests, worked.made, strict=True))
-    found = {key: made[one] if isinstance(one, MaskRequest) else one for key, one in asked.items()}
-    rows = [_row(metadata_row(sample, place.image), found[sample.key]) for sample in samples]
-    place.names.update(out / name for one in worked.written for name in one["images"])
-    place.clean((MASKS,))
-    files.write_whole(out / METADATA, b"".join(map(json_line, rows)), below=out)
-    return Masked(loaded=loaded, found=found)
-
-
-def _entry(request: MaskRequest, maker: MaskMaker, place: ImagePlace) -> Entry:
+def _made(request: MaskRequest, maker: MaskMaker, place: ImagePlace) -> Entry:
     """Make one mask and write it. Raises LeftOut where there is none, as a failure what may end otherwise another time."""
     said: dict[str, Json] = {"how": request.how, "phrase": request.phrase, **maker.versions(request)}
     try:
         found = maker(request, place.images.array(request.source))
     except (ToolError, ImageError) as error:
-        raise LeftOut("failed", str(error), failed="tool_failed") from error
+        raise LeftOut("failed", str(error), failed="tool_failed", at="made") from error
     if found.mask is None:
-        raise LeftOut("not_found", found.reason, told={**said, **found.facts})
+        raise LeftOut("not_found", found.reason, told={**said, **found.facts}, at="made")
     share = round(float(found.mask.mean()), 6)
     return {**said, "images": [place.mask(found.mask)], "share": share, **found.facts}
 
 
-def _reason(found: Entry | str) -> str | None:
-    """Return why a sample has no mask; None if it has one. found: its line of the journal, or as `wanted` says it."""
-    if isinstance(found, str):
-        return found or None
-    return str(found["detail"]) if "why" in found else None
-
-
-def _row(row: dict[str, Json], found: Entry | str) -> dict[str, Json]:
+def _row(row: dict[str, Json], found: Entry) -> dict[str, Json]:
     """Return a row with its mask, or with the reason why there is none."""
     row.pop("mask_missing", None)
-    if (reason := _reason(found)) is not None:
-        row["mask_missing"] = reason
-    elif not isinstance(found, str):
+    if "why" in found:
+        row["mask_missing"] = found["detail"]
+    elif "images" in found:
         how = {name: value for name, value in found.items() if name not in ("key", "images")}
         row |= {"mask_file_name": found["images"][0], "mask_by": how}
     return row

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
+from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, shares, to_lab
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -36,22 +38,11 @@ class Paint(NamedTuple):
         return np.array((np.cos(np.deg2rad(self.hue)), np.sin(np.deg2rad(self.hue))), np.float32) * self.chroma
 
 
+_TABLE: Final[Mapping[str, Any]] = read_toml(Path(__file__).with_name("paints.toml"), "paints.toml")
 PAINTS: Final[Mapping[str, Paint]] = {
-    "red": Paint(35, 80, (35, 50)),
-    "orange": Paint(63, 78, (61, 73)),
-    "yellow": Paint(98, 82, (79, 91)),
-    "green": Paint(139, 70, (38, 67)),
-    "turquoise": Paint(190, 43, (64, 83)),
-    "blue": Paint(293, 73, (29, 48)),
-    "purple": Paint(314, 82, (25, 45)),
-    "pink": Paint(354, 55, (62, 75)),
+    name: Paint(hue, chroma, (low, high)) for name, (hue, chroma, low, high) in _TABLE["paints"].items()
 }
-NEAR: Final = frozenset(
-    map(frozenset, (("red", "orange"), ("red", "pink"), ("red", "brown"), ("orange", "yellow"), ("orange", "brown"),
-                    ("orange", "beige"), ("orange", "pink"), ("yellow", "beige"), ("yellow", "brown"), ("yellow", "green"),
-                    ("green", "turquoise"), ("turquoise", "blue"), ("blue", "purple"), ("purple", "pink"),
-                    ("pink", "beige")))
-)  # fmt: skip
+NEAR: Final = frozenset(map(frozenset, _TABLE["near"]))
 """Colors about which two people may differ; one is never asked for, or shown, where the other is."""
 _TEXTURE: Final = 0.35
 """Share of a thing's own differences of hue and chroma that stays."""

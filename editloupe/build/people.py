@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from editloupe.answers import YES_NO, AnswerSpec, Choice, Label
-from editloupe.build.base import Reviewed
 from editloupe.build.shown import boxes_of, target_name
 from editloupe.data.human import settled
 from editloupe.data.rows import Loaded
@@ -20,7 +19,8 @@ from editloupe.findings import Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
-from editloupe.scores import Binary, Levels, Metric, Score
+from editloupe.runs.store import RunStore
+from editloupe.scores import Binary, Metric, Score
 from editloupe.tasks import About, Ask, Recipe, Task
 from editloupe.values import Json, Sample, Serializable
 
@@ -54,17 +54,13 @@ class RowVerdict(Serializable):
 class RowQuestion:
     """One question about a row."""
 
-    id: str
-    name: str
+    metric: Metric
+    """What is scored of it: yes or no, or the labels of a criterion."""
     views: Callable[[Sample], Sequence[Recipe]]
     """Of a row."""
     prompt: Callable[[Sample], str] | None = None
     """Returns the prompt for a row. None: the template `review_ID` is filled with the columns of the row."""
-    short: str = ""
     answer: AnswerSpec = YES_NO
-    levels: tuple[Any, ...] = ()
-    """Labels of a criterion, worst first; () for yes and no."""
-    concerns: Literal["target", "surroundings"] | None = None
     passes: str = "yes"
     """The label with which the row passes."""
     otherwise: Literal["rejected", "again"] = "rejected"
@@ -72,10 +68,15 @@ class RowQuestion:
     asked: Callable[[Sample], bool] = lambda sample: True
     """Whether a row has it."""
 
-    def metric(self, source: str) -> Metric:
-        """Return what is scored of it."""
-        domain = Levels(levels=self.levels) if self.levels else Binary()
-        return Metric(id=self.id, name=self.name, short=self.short, domain=domain, source=source, concerns=self.concerns)
+    @property
+    def id(self) -> str:
+        """Of its metric."""
+        return self.metric.id
+
+
+def holds(id_: str, name: str, short: str, source: str) -> Metric:
+    """Return the metric of a question by yes or no: 1 where it holds."""
+    return Metric(id=id_, name=name, short=short, domain=Binary(), source=source)
 
 
 class Review(BaseProtocol):
@@ -85,14 +86,13 @@ class Review(BaseProtocol):
     Options = Options
     builder: ClassVar[str]
     """The command whose rows they are; its templates lie in the folder of this name."""
-    source: ClassVar[str] = ""
     columns: ClassVar[Sequence[str]] = ()
     """Columns of a row that the templates print beside instruction, edit_type, target and the number of boxes."""
     questions: Sequence[RowQuestion]
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)
-        self.metrics = tuple(one.metric(self.source) for one in self.questions)
+        self.metrics = tuple(one.metric for one in self.questions)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for samples that are no rows of a set."""
@@ -144,7 +144,7 @@ class Review(BaseProtocol):
                 detail = notes or f"people disagree on {one.id}"
                 split = split or replace(found, kind="disagree", why=one.id, detail=detail)
             elif worse:
-                return replace(found, kind=one.otherwise, why=one.id, detail=notes or f"{one.name}: {worse[0]}")
+                return replace(found, kind=one.otherwise, why=one.id, detail=notes or f"{one.metric.name}: {worse[0]}")
         return split or (found if all(answers[one.id] for one in self._of(row)) else None)
 
     def _of(self, sample: Sample) -> list[RowQuestion]:
@@ -171,24 +171,21 @@ def counted(question: str, said: Said) -> list[Finding]:
     return list(settled(answers).values())
 
 
-def with_reviews(loaded: Loaded, reviews: Sequence[Reviewed], review: Review) -> Loaded:
-    """Return images with the verdicts on their rows, as far as the rows are theirs."""
-    shown: dict[tuple[str, str], list[Reviewed]] = {}
-    for one in reviews:
-        if seen := one.sample.extra.get(SEEN):
-            shown.setdefault((one.sample.id, str(seen)), []).append(one)
-    of_image: dict[str, list[RowVerdict]] = {}
-    for several in shown.values():
-        found = review.verdict(several[0].sample, {one.rater: one.said for one in several})
-        if found is not None:
-            of_image.setdefault(found.row.rpartition("-")[0], []).append(found)
-    return replace(loaded, samples=tuple(with_verdicts(sample, of_image.get(sample.id, ())) for sample in loaded.samples))
-
-
-def with_verdicts(sample: Sample, verdicts: Iterable[RowVerdict]) -> Sample:
-    """Return a sample with the verdicts on its rows."""
-    listed: list[Json] = [one.to_json() for one in verdicts]
-    return replace(sample, extra={**sample.extra, REVIEW: listed})
+def with_reviews(loaded: Loaded, runs: Iterable[RunStore], review: Review) -> Loaded:
+    """Return images with the verdicts on their rows, as far as the rows are theirs.   runs: in which people answered."""
+    shown: dict[tuple[str, Json], tuple[Sample, dict[str, dict[str, Finding]]]] = {}
+    for store in runs:
+        for given in store.people.values():
+            row = store.samples.get(given.finding.sample_key)
+            if row is not None and (seen := row.extra.get(SEEN)):
+                _, said = shown.setdefault((row.id, seen), (row, {}))
+                said.setdefault(given.rater, {})[given.finding.metric] = given.finding
+    of_image: dict[str, list[Json]] = {}
+    for row, said in shown.values():
+        if (found := review.verdict(row, said)) is not None:
+            of_image.setdefault(found.row.rpartition("-")[0], []).append(found.to_json())
+    samples = [replace(one, extra={**one.extra, REVIEW: of_image.get(one.id, [])}) for one in loaded.samples]
+    return replace(loaded, samples=tuple(samples))
 
 
 def verdicts_of(sample: Sample) -> dict[tuple[str, str], RowVerdict]:

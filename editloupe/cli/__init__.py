@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import gc
+import inspect
 import logging
 import os
 import sys
@@ -30,7 +31,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "rank": "Rank several edits of one source and instruction.",
         "annotate": "Let people answer a run's questions in a browser. No model is asked.",
         "check": "Check a folder of edits; with --backend, ask a model what it can do.",
-        "build": "Build a data set by a recipe; masks or targets for data that lack them.",
+        "build": "Build a data set by a recipe, or find the targets of one.",
     },
     "Look": {
         "show": "Show the runs of a folder, a run, or one sample of it.",
@@ -60,7 +61,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
 NAMES: Final = tuple(name for group in COMMANDS.values() for name in group)
 
 _BELOW: Final[Mapping[str, Mapping[str, str]]] = {
-    "build": {"RECIPE": "recipe", "masks": "masks", "targets": "targets"},
+    "build": {"RECIPE": "recipe", "targets": "targets"},
 }
 """Commands below a command → their functions. One in capitals takes any other word as its first argument."""
 
@@ -91,7 +92,18 @@ _NEW_OBJECTS: Final = 50_000
 fifth to a quarter of the CPU seconds of `judge`, `report` and `compare` on 30,000 findings, some seconds at 100,000."""
 
 
-class _Command(TyperCommand):
+class _Tidy:
+    """Help without the types that Typer writes beside arguments and flags, such as `<list[Path]>` and `<bool>`."""
+
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for one in found:
+            if one.param_type_name == "argument" or one.is_flag:
+                one.display_type_rich = lambda ctx: None
+        return found
+
+
+class _Command(_Tidy, TyperCommand):
     """A command that knows the options of earlier versions, and takes `--retry` without a status."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -108,17 +120,16 @@ class _Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class _Below(TyperGroup):
+class _Below(_Tidy, TyperGroup):
     """Commands below a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
-            name = next(name for name in self.commands if name.isupper())
-            return name, self.commands[name], args
+            return "", next(command for name, command in self.commands.items() if name.isupper()), args
         return super().resolve_command(ctx, args)
 
 
-class _Lazy(TyperGroup):
+class _Lazy(_Tidy, TyperGroup):
     """The commands. `--help` knows their lines; a command is imported when it is called, and returns its exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -158,10 +169,9 @@ def _imported(name: str) -> Any:
         made.command(name=name, cls=_Command)(getattr(module, plain))
     found = typer.main.get_command(made)
     for command in (found, *getattr(found, "commands", {}).values()):
-        for parameter in command.params:
-            # Typer writes a kind beside a flag: <bool>.
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = " "
+        # The terminal breaks the lines of a paragraph; those of examples stand alone.
+        parts = inspect.cleandoc(command.help or "").split("\n\n")
+        command.help = "\n\n".join(one[2:] if one.startswith("\b") else one.replace("\n", " ") for one in parts)
     return found
 
 
@@ -212,18 +222,9 @@ def _code() -> int:
         app(prog_name="editloupe")
     except SystemExit as ended:
         return _flushed(int(ended.code or 0))
-    except (ConfigError, DataError) as error:
-        fail(str(error))
-        return 2
     except EditLoupeError as error:
         fail(str(error))
-        return 1
-    except RuntimeError as error:
-        # What Path.resolve says of a ring of links, before Python 3.13.
-        if not str(error).startswith("Symlink loop from "):
-            raise
-        fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
-        return 2
+        return 2 if isinstance(error, ConfigError | DataError) else 1
     except OSError as error:
         if error.errno is None:
             raise

@@ -14,9 +14,9 @@ from editloupe.annotate.labels import write_labels
 from editloupe.annotate.questions import Annotation, begin
 from editloupe.annotate.replies import writable
 from editloupe.cli import options
-from editloupe.cli.judge import asked_name, data_name
+from editloupe.cli.judge import asked_name, data_name, run_folder
 from editloupe.cli.options import OUTPUT, given, one_run, opt, words
-from editloupe.cli.output import many, note, say, slug, status, warn
+from editloupe.cli.output import many, note, say, status, warn
 from editloupe.cli.serve import listen
 from editloupe.errors import ConfigError
 
@@ -24,9 +24,7 @@ from editloupe.errors import ConfigError
 def annotate(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH|RUN", help="A run, or data as judge takes them.", show_default=False)],
-    raters: Annotated[
-        str | None, opt("--raters", "A,B,…", "Names. Default: anyone who gives one on the first page.")
-    ] = None,
+    raters: Annotated[str | None, opt("--raters", "A,B,…", "Who may answer. Default: anyone who gives a name.")] = None,
     criteria: options.Criteria = None,
     only_status: Annotated[bool, opt("--status", None, "Say how far each rater is, and end.")] = False,
     labels: Annotated[Path | None, opt("--labels", "FILE", "Write labels as CSV for compare --human, and end.")] = None,
@@ -88,7 +86,7 @@ def _folder(path: Path, line: Mapping[str, Any], out_dir: Path | None) -> Path:
             raise ConfigError(f"{path} is a run, which knows its data and its questions; leave {(own or ['--out'])[0]} out")
         return path
     run = one_run({**line, "path": path}, "annotate")
-    folder = out_dir or Path("runs") / "-".join(map(slug, [data_name(path.resolve()), "people", *asked_name(run)]))
+    folder = out_dir or run_folder(data_name(path.resolve()), "people", *asked_name(run))
     with status("reading the data") as shown:
         begin(run, folder, tell=lambda done, total: shown.update(f"keeping pictures, {done:,} of {many(total, 'sample')}"))
     return folder

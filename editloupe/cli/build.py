@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -11,68 +10,60 @@ from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 from typer import Argument
 
 from editloupe import files
-from editloupe.build import unicedit as training_set
-from editloupe.build.base import Answered, Builder, Built, DirectBuilder, Reviewed, json_text, open_builder
-from editloupe.build.quality import QualityFilter
+from editloupe.build.base import Built, json_text
+from editloupe.build.direct import DirectRecipe
+from editloupe.build.engine import SetRecipe
+from editloupe.build.made import open_builder, write_set
+from editloupe.build.people import with_reviews
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, exit_code
-from editloupe.cli.masks import masks as masks
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, many, note, print_json, say, status, stoppable, table, warn, write
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, table, warn, write
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
-from editloupe.data.folders import check_exists
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError, StorageError
-from editloupe.findings import Finding
-from editloupe.protocols.base import make_protocol
+from editloupe.errors import ConfigError, DataError
 from editloupe.runs.setup import models_of, open_setup, weights_of
 from editloupe.runs.store import RunStore
 from editloupe.values import Json, parse_json
 
 MARKER: Final = "build.json"
 """What a folder of a builder was made of. It is there before anything else."""
-UNICEDIT: Final = "unicedit"
-_OF_QUALITY: Final = {"least_aesthetic": FieldInfo(annotation=float), "most_persons": FieldInfo(annotation=int)}
-"""What unicedit takes by `--set`: edited images of a worse figure are left out."""
+FUNNEL: Final = "funnel.json"
+RUN: Final = "run"
+"""Folder of a recipe's run."""
 _STOPPED: Final = "Stopped before all was written. The same command continues."
 
 
 def build(context: typer.Context) -> None:
-    """Build a data set by a recipe: unicedit, edival, dlebench, giebench, differences, probes, or an installed one.
+    """Build a data set by a recipe: unicedit, edival, dlebench, giebench, differences, probes, masks, or an installed one.
 
-    masks and targets find what data lack. A recipe's options: editloupe list recipes NAME.
+    targets finds what data lack. A recipe's options: editloupe list recipes NAME.
 
     \b
     editloupe build edival photos --out my-set --backend openai/gpt-4.1 --set turns=2
     """
-    if not context.invoked_subcommand:
+    if context.invoked_subcommand is None:
         write(f"{context.get_help()}\n")
 
 
 def recipe(
     context: typer.Context,
     name: Annotated[str, Argument(metavar="RECIPE", help="unicedit, edival, dlebench, …: editloupe list recipes.")],
-    path: Annotated[
-        Path | None,
-        Argument(metavar="PATH", help="A folder of images, or of edits, as the recipe reads.", show_default=False),
-    ] = None,
-    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
-    backend: options.Backends = None,
+    path: Annotated[Path | None, Argument(metavar="PATH", help="Images, or edits.", show_default=False)] = None,
+    backend: options.Backend = None,
     edited: options.Edited = None,
     limit: options.Limit = None,
     detector: options.Detector = None,
     device: options.Device = None,
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
-    review: Annotated[
-        list[Path] | None, opt("--review", "RUN", "A run in which people looked through the set; may be repeated.")
-    ] = None,
-    format: Form = "table",
+    review: Annotated[list[Path] | None, opt("--review", "RUN", "In which people looked through it; repeatable.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "FOLDER", "The data set (required).", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Build a data set. What is asked goes into FOLDER/run. The same command again continues.
@@ -80,97 +71,26 @@ def recipe(
     Exit code 1 if nothing is written, 5 stopped by a budget. The recipe's own options: --set NAME=VALUE
     (editloupe list recipes NAME).
     """
-    builder = None if name == UNICEDIT else open_builder(name)
+    builder = open_builder(name)
     if out_dir is None:
         raise ConfigError(f"--out is missing: editloupe build {name} PATH --out FOLDER")
     path = path or getattr(builder, "default", None)
     if path is None:
-        what = "a folder of edits, or a run of the protocol unicverify" if builder is None else builder.summary
-        raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {what}")
-    line, out, as_json = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve(), format == "json"
-    if builder is None:
-        return _unicedit({**line, "path": path}, path, out, as_json=as_json)
-    fields = builder.Options.model_fields
-    if review and not hasattr(builder, "review"):
+        raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {builder.summary}")
+    line, out = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve()
+    if review and getattr(builder, "review", None) is None:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
-    if builder.protocol is None:
-        if asked := sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line)):
-            raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
-        run = one_run({**line, "protocol": "measures"}, f"build {name}", own=fields)
-        return _build_directly(name, builder, run, path.resolve(), out, as_json=as_json)
-    run = one_run({**line, "protocol": builder.protocol}, f"build {name}", own=fields)
-    said = [one for folder in review or () for one in _reviews(folder.resolve(), getattr(builder, "review", ""))]
-    return _build(name, builder, run, path.resolve(), out, said if review else None, as_json=as_json)
+    asked = sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line))
+    if issubclass(builder, DirectRecipe) and asked:
+        raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+    line["protocol"] = "measures" if issubclass(builder, DirectRecipe) else builder.name
+    run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
+    if issubclass(builder, DirectRecipe):
+        return _build_directly(name, builder, run, out)
+    return _build(name, run, out, review or [])
 
 
-def _unicedit(line: dict[str, Any], path: Path, out: Path, *, as_json: bool) -> int:
-    """Verify edits, drop those that failed, restate the instructions of the others, and write triplets for training.
-
-    PATH is a folder of edits, or a run of the protocol unicverify, whose findings are taken as they are.
-    """
-    run = one_run({**line, "protocol": training_set.PROTOCOL}, "build unicedit", own=_OF_QUALITY)
-    path = run.path or path
-    limits: dict[str, Any] = {name: run.option[name] for name in _OF_QUALITY if name in run.option}
-    if wrong := next((name for name, value in limits.items() if not 0 <= value < math.inf), None):
-        raise ConfigError(f"--set {wrong}={limits[wrong]}: expected a number of at least 0")
-    option = {name: value for name, value in run.option.items() if name not in _OF_QUALITY}
-    run = run.model_copy(update={"option": {**training_set.VERIFIER_ONLY, **option}})
-    quality = None
-    if limits:
-        quality = QualityFilter(models=models_of(weights_of(run)), **{**dict.fromkeys(_OF_QUALITY), **limits})
-        quality.check()
-    verified = (path / "run.json").is_file() and RunStore.read_info(path).protocol == training_set.PROTOCOL
-    if verified and (own := sorted(set(line) & {"backend", "edited", "limit", "max_cost", "concurrency"})):
-        raise ConfigError(f"{path} is a run, whose findings are taken as they are; leave {', '.join(own)} out")
-    folder = path.resolve() if verified else out / training_set.RUN
-    name = training_set.RUN if folder == out / training_set.RUN else str(folder)
-    marker: dict[str, Json] = {"builder": UNICEDIT, "run": name, **({} if verified else {"path": str(path)})}
-    marker |= {**dict.fromkeys(_OF_QUALITY), **limits} if limits else {}
-    # What is wrong is found before a folder is made.
-    check_exists(path, what="a folder of edits")
-    setup = None if verified else open_setup(run)
-    code = 0
-    if setup is not None:
-        with _marked(out, marker):
-            outcome = ask_first(setup, folder, f"Verifying {path}", as_json=as_json, config=run.to_options())
-        code = exit_code(outcome, tolerated=run.fail_on_error)
-        if outcome.unfinished:
-            return code
-    else:
-        _mark(out, marker)
-    with closing(RunStore.read(folder)) as store:
-        warn(store.problems)
-        curated = training_set.curate(store, quality)
-    with stoppable() as stop, status("", hidden=as_json) as shown:
-        funnel: Mapping[str, Any] | None = training_set.write(
-            curated, out, run=name, stopped=stop.is_set, tell=shown.update
-        )
-    if funnel is None:
-        note(_STOPPED)
-        return 130
-    if as_json:
-        print_json({"folder": str(out), **funnel})
-    else:
-        _tell_stages(funnel["stages"])
-        say(
-            f"{out}: {many(funnel['written'], 'triplet')} of {many(funnel['read'], 'edit')}; "
-            f"{funnel['dropped']:,} dropped, {funnel['not_judged']:,} not judged "
-            f"({training_set.LEFT_OUT} has each with its reason)."
-        )
-    return code or (0 if curated.triplets else 1)
-
-
-def _tell_stages(stages: Sequence[Mapping[str, Any]]) -> None:
-    """Print what passed each stage of a funnel."""
-
-    def left_out(reasons: Mapping[str, Json]) -> str:
-        return ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in reasons.items()) or "–"
-
-    rows = [(one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out(one["left_out"])) for one in stages]
-    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
-
-
-def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
+def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:
     """Return a builder's options. Raises ConfigError for one that does not fit."""
     try:
         return builder.Options.model_validate(own)
@@ -181,107 +101,106 @@ def _options(builder: Builder | DirectBuilder, own: Mapping[str, Any]) -> Any:
         raise ConfigError(f"--set {flag}: {message}; found {first.get('input')!r}" if flag else message) from error
 
 
-def _build_directly(name: str, builder: DirectBuilder, run: RunConfig, path: Path, out: Path, *, as_json: bool) -> int:
+def _build_directly(name: str, builder: type[DirectRecipe], run: RunConfig, out: Path) -> int:
     """Build without a model, and return the exit code."""
-    options = _options(builder, run.option)
-    settings = weights_of(run)
+    assert run.path is not None
+    options, settings = _options(builder, run.option), weights_of(run)
     named: dict[str, Json] = {one: getattr(settings, one) for one in builder.weights if one != "device"}
-    marker: dict[str, Json] = {"builder": name, "path": str(path), "options": {**options.model_dump(mode="json"), **named}}
-    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json) as line:
-        built = builder.build(path, options, models=models_of(settings), folder=out, stopped=stop.is_set, tell=line.update)
+    marker: dict[str, Json] = {"builder": name, "path": str(run.path)}
+    marker["options"] = {**options.model_dump(mode="json"), **named}
+    with _marked(out, marker), stoppable() as stop, status("", hidden=as_json()) as line:
+        making = builder.opened(run.path, options, models=models_of(settings), folder=out)
+        built = making.build(stop.is_set, line.update)
     if built is None:
         note(_STOPPED)
         return 130
-    return _conclude(built, built.funnel(), out, as_json=as_json)
+    return _conclude(built, built.funnel(), out)
 
 
-def _build(
-    name: str, builder: Builder, run: RunConfig, path: Path, out: Path, said: list[Reviewed] | None, *, as_json: bool
-) -> int:
-    """Ask, write what follows, and return the exit code.   said: what people said of the set; None if none was asked."""
-    fields, shared = builder.Options.model_fields, make_protocol(builder.protocol).Options.model_fields
-    options = _options(builder, {key: value for key, value in run.option.items() if key in fields})
-    option = {key: value for key, value in run.option.items() if key in shared or key not in fields}
-    run = run.model_copy(update={"path": path, "option": option})
-    marker: dict[str, Json] = {"builder": name, "images": str(path), "options": options.model_dump(mode="json")}
+def _build(name: str, run: RunConfig, out: Path, reviews: Sequence[Path]) -> int:
+    """Ask, write what follows, and return the exit code.   reviews: runs in which people looked through the set."""
     setup = open_setup(run)
-    builder.check(options, setup.models)
+    recipe, path = setup.protocol, run.path
+    assert isinstance(recipe, SetRecipe) and path is not None
+    recipe.check_models(setup.models)
+    said = [_reviewed(folder.resolve(), recipe) for folder in reviews]
+    marker: dict[str, Json] = {"builder": name, "images": str(path), "options": recipe.options.model_dump(mode="json")}
     with _marked(out, marker):
-        loaded = builder.load(path, options, store=ImageStore(cache_bytes=0), folder=out)
+        loaded = recipe.loaded(path, ImageStore(cache_bytes=0))
     if run.limit is not None:
         loaded = replace(loaded, samples=loaded.samples[: run.limit])
-    if said is not None:
-        loaded = builder.reviewed(loaded, said)  # type: ignore[attr-defined]
-    if not as_json:
+    if said and recipe.review is not None:
+        loaded = with_reviews(loaded, said, recipe.review())
+    if not as_json():
         for text in loaded.notes:
             note(text)
-    folder = out / training_set.RUN
     what = f"Asking {setup.backend.uri} about {many(len(loaded.samples), 'image')} of {path}"
-    outcome = ask_first(setup, folder, what, as_json=as_json, loaded=loaded)
+    outcome = ask_first(setup, out / RUN, what, loaded=loaded)
     code = exit_code(outcome, tolerated=run.fail_on_error)
     if outcome.unfinished:
         return code
-    answered = Answered(
-        identity=outcome.store.identity,
-        protocol=setup.protocol,
-        samples=loaded.samples,
-        rejected=loaded.rejected,
-        findings=outcome.findings,
-        images=ImageStore(folder / "blobs", writes=False),
-    )
-    built = builder.write(answered, options, folder=out)
-    done = _conclude(built, {"run": training_set.RUN, **built.funnel()}, out, as_json=as_json)
+    built = write_set(outcome, out)
+    done = _conclude(built, {"run": RUN, **built.funnel()}, out)
     return code or done
 
 
-def _reviews(folder: Path, protocol: str) -> list[Reviewed]:
-    """Return what people said in a run, person by person. Raises ConfigError for a run of another protocol."""
+def _reviewed(folder: Path, recipe: SetRecipe) -> RunStore:
+    """Return a run in which people answered. Raises ConfigError for a run of another protocol."""
     with closing(RunStore.read(folder)) as store:
         warn(store.problems)
+    protocol = "" if recipe.review is None else recipe.review.name
     if store.protocol != protocol:
         raise ConfigError(f"--review {folder}: is a run of {store.protocol}; expected one of {protocol}")
-    found: dict[tuple[str, str], dict[str, Finding]] = {}
-    for answer in store.people.values():
-        found.setdefault((answer.finding.sample_key, answer.rater), {})[answer.finding.metric] = answer.finding
-    if not found:
+    if not store.people:
         note(f"{folder}: no question is answered yet")
-    return [
-        Reviewed(sample=store.samples[key], rater=rater, said=said)
-        for (key, rater), said in found.items()
-        if key in store.samples
-    ]
+    return store
 
 
-def _conclude(built: Built, funnel: Mapping[str, Any], out: Path, *, as_json: bool) -> int:
+def _conclude(built: Built, funnel: Mapping[str, Any], out: Path) -> int:
     """Write the funnel, which comes last, print it, and return the exit code. Raises StorageError."""
-    try:
-        files.write_whole(out / training_set.FUNNEL, json_text(dict(funnel)), below=out)
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from error
-    if as_json:
+    with files.writing(out):
+        files.write_whole(out / FUNNEL, json_text(dict(funnel)), below=out)
+    if as_json():
         print_json({"folder": str(out), **funnel})
-    else:
-        _tell_stages(funnel["stages"])
-        for head, *rows in built.tables:
-            table(*head, rows=rows, right=head[1:])
-        for text in built.notes:
-            say(text)
-        say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")
+        return 0 if built.written else 1
+    rows = []
+    for one in funnel["stages"]:
+        left_out = ", ".join(f"{count:,} {why.replace('_', ' ')}" for why, count in one["left_out"].items()) or "–"
+        rows.append((one["stage"], one["passes"], f"{one['in']:,}", f"{one['out']:,}", left_out))
+    table("Stage", "What passes", "In", "Out", "Left out", rows=rows, right=("In", "Out"))
+    for name, count in built.counts.items():
+        say(f"{name.replace('_', ' ')}: {_counted(count)}")
+    for text in built.notes:
+        say(text)
+    say(f"{out}: {many(built.written, built.noun)} of {many(built.read, built.unit)}; {funnel['dropped']:,} dropped.")
     return 0 if built.written else 1
 
 
-def _mark(out: Path, marker: Mapping[str, Json]) -> None:
-    """Mark a folder as that of a set. Raises ConfigError for one that holds other files, or a set of other options."""
+def _counted(count: Json) -> str:
+    """Return a count of a funnel in words: a number, or names with numbers."""
+    if not isinstance(count, Mapping):
+        return str(count).lower() if isinstance(count, bool) else str(count)
+    parts = (f"{name.replace('_', ' ')} {f'({_counted(n)})' if isinstance(n, Mapping) else n}" for name, n in count.items())
+    return ", ".join(parts) or "–"
+
+
+@contextmanager
+def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
+    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used.
+
+    Raises ConfigError for a folder that holds other files, or a set of other options.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file; name a new or an empty folder")
+    held = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    made, new = not out.exists(), MARKER not in held
+    if held and new:
+        raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
     try:
-        held = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        if held and MARKER not in held:
-            raise ConfigError(f"--out {out} holds other files ({held[0]}); name a new or an empty folder")
-        if len(held) <= 1:
+        if new or held == [MARKER]:
             out.mkdir(parents=True, exist_ok=True)
             files.write_whole(out / MARKER, json_text(dict(marker)), below=out)
         was, now = _flat(parse_json(files.read_bytes(out / MARKER))), _flat(marker)
-    except NotADirectoryError as error:
-        raise ConfigError(f"--out {out} is a file; name a new or an empty folder") from error
     except ValueError as error:
         raise ConfigError(f"{out / MARKER} is not what this command writes ({error}); name another folder") from error
     except OSError as error:
@@ -290,13 +209,6 @@ def _mark(out: Path, marker: Mapping[str, Json]) -> None:
         raise ConfigError(
             f"--out {out} was built with {other} {was.get(other)}, and this command has {now[other]}; name another folder"
         )
-
-
-@contextmanager
-def _marked(out: Path, marker: Mapping[str, Json]) -> Iterator[None]:
-    """Mark a folder as that of a set, and take a new mark back if what follows cannot be used. Raises ConfigError."""
-    made, new = not out.exists(), not (out / MARKER).exists()
-    _mark(out, marker)
     try:
         yield
     except (ConfigError, DataError):

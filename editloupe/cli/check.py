@@ -12,7 +12,7 @@ from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe
 from editloupe.cli import options
 from editloupe.cli.options import editors, opt
-from editloupe.cli.output import Form, many, note, print_json, say, table
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
@@ -33,7 +33,7 @@ def check(
     columns: options.DataColumns = None,
     fields: options.FieldsFile = None,
     backend: Annotated[str | None, opt("--backend", "URI", "Ask this model what it can do: about five calls.")] = None,
-    format: Form = "table",
+    form: Form = "table",
 ) -> int:
     """Check a folder of edits without a model; with --backend URI, ask a model what it can do.
 
@@ -43,27 +43,27 @@ def check(
     """
     if path is None and backend is None:
         raise ConfigError("name a folder of edits, or a model with --backend provider/model, or both")
-    code, as_json = 0, format == "json"
+    code = 0
     if path is not None:
         run = RunConfig.make(**{"format": layout or "auto", "columns": columns or {}})
         report = check_data(
             local_data(path), store=ImageStore(), format=run.format, edited=editors(edited or []), fields=fields,
             columns=run.columns, blocked=_blocked,
         )  # fmt: skip
-        if as_json:
+        if as_json():
             print_json(report.to_json(), indent=2)
         else:
             _show(path, report)
         code = 1 if report.errors else 0
-    return code if backend is None else max(code, _probe(backend, as_json=as_json))
+    return code if backend is None else max(code, _probe(backend))
 
 
-def _probe(uri: str, *, as_json: bool) -> int:
+def _probe(uri: str) -> int:
     """Ask a backend live what it can do, and return the exit code."""
     lmm = open_backend(uri)
-    report = probe(lmm, listener=lambda name: None if as_json else note(f"asking: {name}"))
+    report = probe(lmm, listener=lambda name: None if as_json() else note(f"asking: {name}"))
     code = 0 if report.can_judge else 1
-    if as_json:
+    if as_json():
         print_json(report.to_json(), indent=2)
         return code
     say(f"{lmm.uri} at {lmm.endpoint}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -10,18 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 from typer import Argument
 
 from editloupe.backends.prices import Prices, read_prices
-from editloupe.cli.options import (
-    Full,
-    HumanColumns,
-    HumanFile,
-    JudgeNames,
-    OutFolder,
-    PricesFile,
-    Resamples,
-    TableName,
-    opt,
-    words,
-)
+from editloupe.cli import options
+from editloupe.cli.options import opt, people_columns, words
 from editloupe.cli.output import Form, command, for_programs, note, say, show_table, show_whole, warn
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
@@ -35,7 +25,7 @@ from editloupe.figures.equal_cost import at_equal_cost
 from editloupe.figures.human_labels import read_label_table, read_people
 from editloupe.figures.judged import Judged, on_shared_metrics, protocol_of, read_judged
 from editloupe.figures.labels import column_names
-from editloupe.figures.people import PeopleOptions, agreement, check_raters
+from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, check_raters
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
@@ -52,32 +42,28 @@ _NAME_RATERS = (
 
 def compare(
     runs: Annotated[list[Path] | None, Argument(help="Run folders.", metavar="RUN", show_default=False)] = None,
-    judges: JudgeNames = None,
-    human: HumanFile = None,
-    columns: HumanColumns = None,
+    judges: options.JudgeNames = None,
+    human: options.HumanFile = None,
+    columns: options.HumanColumns = None,
     criteria: Annotated[str | None, opt("--criteria", "A,B,…", "Only these. Default: all that both have.", _PEOPLE)] = None,
     scores: Annotated[list[Path] | None, opt("--scores", "FILE", "A judge's scores from elsewhere.", _PEOPLE)] = None,
-    score_columns: Annotated[
-        str | None, opt("--score-columns", "ROLE=COLUMN,…", "What the columns of --scores hold.", _PEOPLE)
-    ] = None,
+    score_columns: Annotated[str | None, opt("--score-columns", "ROLE=COLUMN,…", "What --scores has.", _PEOPLE)] = None,
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
     pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
     aggregate: Annotated[Averaging, opt("--aggregate", None, "How editors are averaged.", _PEOPLE)] = "fisher",
     unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
     equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
-    out_dir: OutFolder = None,
-    prices: PricesFile = None,
-    resamples: Resamples = RESAMPLES,
-    name: TableName = None,
-    full: Full = False,
+    out_dir: options.OutFolder = None,
+    prices: options.PricesFile = None,
+    resamples: options.Resamples = RESAMPLES,
+    name: options.TableName = None,
+    full: options.Full = False,
     form: Form = "table",
 ) -> int:
     """Compare judges with each other and with people: agreement, leniency, cost. No model is asked.
 
     People's labels come from --human FILE or from the data. With --human FILE alone, or a RUN that only people answered,
     people are compared among themselves.
-
-    Examples:
 
     \b
     editloupe compare runs/a runs/b --human labels.csv
@@ -89,9 +75,9 @@ def compare(
     of_judges = {"--judges": judges, "--pair": pair, "--equal-cost": equal_cost}
     if not runs and (wrong := [option for option, value in of_judges.items() if value]):
         raise ConfigError(f"{', '.join(wrong)}: only with RUN")
-    of = _Given(
+    given = _Given(
         human=human,
-        columns=column_names(columns, "--columns"),
+        columns=people_columns(human, columns),
         scores=tuple(scores or ()),
         score_columns=column_names(score_columns, "--score-columns"),
         metrics=None if rubric is None else tuple(make_protocol(RunConfig().protocol, {"rubric": rubric}).metrics),
@@ -100,17 +86,16 @@ def compare(
     )
     found: list[Judged] = []
     if not runs:
-        comparison = _of_tables(of) if scores else _of_raters(of)
+        comparison = _of_tables(given) if scores else _of_raters(given)
     elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
-        comparison = _of_people(runs[0], columns, of)
+        comparison = _of_raters(given, runs[0])
     else:
-        read = read_judged(runs, same_metrics=False)
-        found, shared = on_shared_metrics(chosen_judges(read, words(judges)))
+        found, shared = on_shared_metrics(chosen_judges(read_judged(runs, same_metrics=False), words(judges)))
         priced, notes = read_prices(prices), tuple[str, ...]()
         if equal_cost:
             found, notes = at_equal_cost(found, priced)
         paired = pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
-        comparison = _of_judges(found, paired, priced, of, by_editor=unit == "editor")
+        comparison = _of_judges(found, paired, priced, given, by_editor=unit == "editor")
         unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
         comparison = replace(comparison, notes=(*unread, *shared, *notes, *comparison.notes))
     _show(comparison, found, name, full=full)
@@ -148,19 +133,23 @@ class _Given:
         bound = None if known is None else names_of(known)
         return read_label_table(self.human, known=bound, columns=self.columns, option="--columns", only=only)
 
-    def chosen(self, metrics: Sequence[Metric | str], where: str) -> list[Metric | str]:
-        """Return the metrics of --criteria, or all. Raises ConfigError for one that is not there, and for none."""
-        ids = [m if isinstance(m, str) else m.id for m in metrics]
-        named = None if self.wanted is None else {word: names_of(metrics)(word) for word in self.wanted}
-        unknown = [word for word, id_ in (named or {}).items() if id_ not in ids]
-        if unknown or not ids:
+    def chosen(self, metrics: Sequence[Metric | str], there: Collection[str], where: object) -> list[Metric | str]:
+        """Return those of `metrics` that are there and wanted. Raises ConfigError for a name that is not, and for none."""
+        found = {_id(metric): metric for metric in metrics if _id(metric) in there}
+        named = {word: names_of(list(found.values()))(word) for word in self.wanted or ()}
+        unknown = [word for word, id_ in named.items() if id_ not in found]
+        if unknown or not found:
             wrong = f"no criterion {', '.join(unknown)}" if unknown else "no criterion in common"
-            raise ConfigError(f"{where}: {wrong}; found {', '.join(ids) or 'none'}")
-        return [m for m, id_ in zip(metrics, ids, strict=True) if named is None or id_ in named.values()]
+            raise ConfigError(f"{where}: {wrong}; found {', '.join(found) or 'none'}")
+        return [metric for id_, metric in found.items() if self.wanted is None or id_ in named.values()]
 
     def grouped(self, people: Readings | None) -> PeopleOptions:
         """Return the options with what to average over: editors, if people rated edits of several."""
         return replace(self.options, over_editors=people is not None and len(people.editors) > 1)
+
+
+def _id(metric: Metric | str) -> str:
+    return metric if isinstance(metric, str) else metric.id
 
 
 def _of_judges(
@@ -185,16 +174,12 @@ def _of_judges(
 
 def _of_tables(given: _Given) -> Comparison:
     """Compare tables of scores with a table of people's ratings."""
-    bound, found, notes = given.metrics, [], list[str]()
+    found, notes = list[MetricAgreement](), list[str]()
     for file in given.scores:
-        table = given.judge(file, bound)
-        people = given.people(
-            table.metrics if bound is None else bound, table.metrics[0] if len(table.metrics) == 1 else None
-        )
-        every: Sequence[Metric | str] = table.metrics if bound is None else bound
-        ids = set(table.metrics) & set(people.metrics)
-        shared = [m for m in every if (m if isinstance(m, str) else m.id) in ids]
-        held = given.chosen(shared, f"{file} and {people.name}")
+        table = given.judge(file, given.metrics)
+        every: Sequence[Metric | str] = given.metrics or table.metrics
+        people = given.people(every, table.metrics[0] if len(table.metrics) == 1 else None)
+        held = given.chosen(every, {*table.metrics} & {*people.metrics}, f"{file} and {people.name}")
         column = column_of_table(table, file.name)
         labels = join(column, people, where=str(file), closed=False)
         found += [agreement(column, labels, metric, given.grouped(labels)) for metric in held]
@@ -203,26 +188,20 @@ def _of_tables(given: _Given) -> Comparison:
     return Comparison(bootstrap=given.options.drawing, human=human, human_agreement=tuple(found), notes=noted)
 
 
-def _of_raters(given: _Given) -> Comparison:
-    """Compare people of a table among themselves."""
-    people = given.people(given.metrics)
-    every: Sequence[Metric | str] = people.metrics if given.metrics is None else given.metrics
-    rated = [m for m in every if (m if isinstance(m, str) else m.id) in people.metrics]
-    return _among(people, given.chosen(rated, f"{given.human}"), given.options, _NAME_RATERS)
-
-
-def _of_people(run: Path, columns: str | None, given: _Given) -> Comparison:
-    """Compare people of a run among themselves."""
-    store = RunStore.read(run)
-    warn(store.problems)
-    people = read_people(store, given.human, columns)
-    metrics = given.chosen([m for m in store.metric_set().metrics if m.id in people.metrics], str(run))
-    people = with_facts(people, store.samples, protocol_of(store))
-    advice = _NAME_RATERS if given.human else f"let another one answer: editloupe annotate {run} --raters A,B"
-    return _among(people, metrics, given.options, advice)
-
-
-def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOptions, advice: str) -> Comparison:
+def _of_raters(given: _Given, run: Path | None = None) -> Comparison:
+    """Compare people among themselves: those of a table, or those who answered a run's questions."""
+    advice, options = _NAME_RATERS, given.options
+    if run is None:
+        people = given.people(given.metrics)
+        metrics = given.chosen(given.metrics or people.metrics, people.metrics, given.human)
+    else:
+        store = RunStore.read(run)
+        warn(store.problems)
+        people = read_people(store, given.human, given.columns)
+        metrics = given.chosen(store.metric_set().metrics, people.metrics, run)
+        people = with_facts(people, store.samples, protocol_of(store))
+        if given.human is None:
+            advice = f"let another one answer: editloupe annotate {run} --raters A,B"
     found = [agreement(None, people, metric, options) for metric in metrics]
     check_raters(found, advice)
     return Comparison(
@@ -231,7 +210,7 @@ def _among(people: Readings, metrics: Sequence[Metric | str], options: PeopleOpt
         notes=people.notes,
         raters=tuple(found),
         disagreements=tuple(raters_apart(people, metrics)),
-        titles=dict((m, (m, m)) if isinstance(m, str) else (m.id, (m.name, m.short)) for m in metrics),
+        titles={_id(m): (m, m) if isinstance(m, str) else (m.name, m.short) for m in metrics},
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from editloupe.cli.options import HumanColumns, JudgeName, RunFolders, opt
+from editloupe.cli.options import HumanColumns, JudgeName, RunFolders, opt, people_columns
 from editloupe.cli.output import note, say, status, warn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
@@ -14,7 +14,6 @@ from editloupe.exports.findings import write_findings
 from editloupe.exports.inspect_log import write_inspect
 from editloupe.exports.otel import write_otel
 from editloupe.exports.sft import Answers, People, Turns, write_dpo, write_sft
-from editloupe.figures.labels import column_names
 from editloupe.viewer.export import export as write
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
@@ -44,8 +43,10 @@ def export(
         raise ConfigError(f"nothing to write; name one of --html, {', '.join(others)}")
     if len(runs) > 1 and (single := [name for name in asked if name != "--sft" or not dpo]):
         raise ConfigError(f"{', '.join(single)}: one run at a time, found {len(runs)}; only --html and --dpo take more")
+    people = None if human in (None, "samples") else Path(str(human))
+    named = people_columns(people, columns)
     if html is not None:
-        _pages(runs, html, None if human in (None, "samples") else Path(str(human)), column_names(columns, "--columns"))
+        _pages(runs, html, people, named)
     sources = [Source(folder=run, judge=judge) for run in runs]
     source = sources[0]
     if asked and not source.findings:
@@ -64,27 +65,17 @@ def export(
             written = write_inspect(source, inspect)
         say(f"{len(source.findings):,} findings as samples of an Inspect log in {written}")
     if sft is not None:
-        _training(_answers(sources, human, columns), sft, dpo=dpo, turns=turns)
+        rated = [Answers(source=one, people=None if human is None else People(one.store, people, named)) for one in sources]
+        for text in (text for one in rated if one.people is not None for text in one.people.notes):
+            note(text)
+        _training(rated, sft, dpo=dpo, turns=turns)
     problems = [problem for one in sources for problem in (one.problems if asked else ())]
     warn(dict.fromkeys(problems))
     return 1 if problems else 0
 
 
-def _answers(sources: Sequence[Source], people: str | None, columns: str | None) -> list[Answers]:
-    """Return the answers of runs with people's ratings, if these are asked. Raises ConfigError."""
-    if people is None:
-        return [Answers(source=source) for source in sources]
-    table, named = None if people == "samples" else Path(people), column_names(columns, "--columns")
-    found = []
-    for source in sources:
-        ratings = People(source.store, table, named)
-        for text in ratings.notes:
-            note(text)
-        found.append(Answers(source=source, people=ratings))
-    return found
-
-
 def _training(runs: Sequence[Answers], folder: Path, *, dpo: bool, turns: Turns) -> None:
+    """Write dialogues or pairs to train a judge with."""
     if dpo and runs[0].people is None:
         raise ConfigError("--dpo: nothing says which answer is the better one; name people's labels with --human")
     with status("writing dialogues"):

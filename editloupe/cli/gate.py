@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder, opt
-from editloupe.cli.output import Form, fail, note, print_json, say, show_table, warn
+from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder, opt, people_columns
+from editloupe.cli.output import Form, as_json, fail, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
 from editloupe.figures.columns import column_of, join
@@ -45,13 +46,14 @@ def gate(
     store = RunStore.read(run)
     requirements = [gates.parse(text, store.metric_set()) for text in require]
     warn(store.problems)
-    checked: list[Checked] = []
+    table, checked = (human, people_columns(human, columns)), list[Checked]()
     for judged in chosen(store, judge):
-        checked += list(gates.check(judged, requirements, partial(_people, store, judged, human, columns)))
+        checked += gates.check(judged, requirements, partial(_people, store, judged, *table))
+    warn(dict.fromkeys(text for one in checked for text in one.notes))
     failed = [one for one in checked if one.verdict == "failed"]
     undefined = [one for one in checked if one.verdict == "undefined"]
     code = FAILED if failed else UNDEFINED if undefined else 0
-    if form == "json":
+    if as_json():
         print_json({"exit": code, "checked": [one.to_json() for one in checked]})
     else:
         say(f"Run: {run}", "bold")
@@ -64,7 +66,7 @@ def gate(
     return code
 
 
-def _people(store: RunStore, judged: Judged, human: Path | None, columns: str | None) -> People:
+def _people(store: RunStore, judged: Judged, human: Path | None, columns: Mapping[str, str]) -> People:
     """Return the judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     column = column_of(judged)
     joined = join(column, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)

@@ -18,7 +18,9 @@ from editloupe.runs.imported import import_results
 
 
 def import_(
-    name: Annotated[str, Argument(help="Whose files: edival, gedit, imgedit, kris or unicbench.", show_default=False)],
+    name: Annotated[
+        str, Argument(metavar="NAME", help="Whose files: edival, gedit, imgedit, kris or unicbench.", show_default=False)
+    ],
     folder: Annotated[Path, Argument(metavar="DIR", help="The folder with the result files.", show_default=False)],
     data: Annotated[Path, opt("--data", "PATH", "The data that was judged, with its source images.")],
     out_dir: Annotated[Path, opt("--out", "DIR", "The run folder to write.")],

@@ -15,14 +15,13 @@ from editloupe.backends.base import reach
 from editloupe.backends.prices import read_prices
 from editloupe.cli import judge_report, options
 from editloupe.cli.options import OUTPUT, given, opt, read_config, settled, words
-from editloupe.cli.output import Form, fail, note, say, show_table, slug, stoppable, tell_traces
+from editloupe.cli.output import Form, as_json, fail, note, say, slug, stoppable, tell_traces
 from editloupe.cli.progress import progress
 from editloupe.cli.recorded import recorded_runs
 from editloupe.config import RunConfig
 from editloupe.data.folders import check_exists
 from editloupe.errors import BackendError, ConfigError, Unavailable, UnknownPlugin
-from editloupe.figures.judged import judged_in, why_empty
-from editloupe.figures.report import side_by_side
+from editloupe.figures.judged import why_empty
 from editloupe.findings import FAILURES, PENDING
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.estimate import look_ahead
@@ -67,16 +66,10 @@ def judge(
     executor: options.Executor = None,
     batch: options.Batch = False,
     out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-BACKEND-MODE.", OUTPUT)] = None,
-    format: Form = "table",
+    form: Form = "table",
     dry_run: Annotated[bool, opt("--dry-run", None, "Print what a run would do and cost; ask nothing.", OUTPUT)] = False,
     retry: Annotated[
-        str | None,
-        opt(
-            "--retry",
-            "[STATUS]",
-            "PATH is a run: judge its failures again, and findings of STATUS, such as unparsed.",
-            OUTPUT,
-        ),
+        str | None, opt("--retry", "[STATUS]", "PATH is a run: judge its failures again, and those of STATUS.", OUTPUT)
     ] = None,
     fail_on_error: options.FailOnError = None,
     config: options.ConfigFile = None,
@@ -100,7 +93,7 @@ def judge(
             raise ConfigError("--retry: name the run folder, such as editloupe judge runs/first --retry")
         langsmith = "langsmith=true" in (sets or ())
         runs, redo = _of_retry(path, retry, backend or (), trusted=trust, langsmith=langsmith)
-        return judge_all(runs, path, redo=redo, as_json=format == "json")
+        return judge_all(runs, path, redo=redo)
     runs = options.runs(line, project=True)
     first = runs[0]
     if first.path is None:
@@ -112,13 +105,13 @@ def judge(
     check_exists(first.path, what="a folder of edits")
     folder = out_dir or default_out(first)
     runs = [settled(run) for run in runs]
-    if dry_run:
-        entries, prices = entries_of(runs), read_prices(first.prices)
-        for setup in map(open_setup, runs):
-            ahead = look_ahead(setup, folder, prices, entries=entries)
-            judge_report.say_ahead(setup, ahead, folder, basis=prices.basis(setup.backend))
-        return 0
-    return judge_all(runs, folder, redo=PENDING, as_json=format == "json")
+    if not dry_run:
+        return judge_all(runs, folder)
+    entries, prices = entries_of(runs), read_prices(first.prices)
+    for setup in map(open_setup, runs):
+        ahead = look_ahead(setup, folder, prices, entries=entries)
+        judge_report.say_ahead(setup, ahead, folder, basis=prices.basis(setup.backend))
+    return 0
 
 
 def _of_retry(
@@ -150,7 +143,7 @@ def _of_retry(
     return runs, PENDING | chosen
 
 
-def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], as_json: bool) -> int:
+def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str] = PENDING) -> int:
     """Judge with each judge in turn into one run folder, print the results, and return the exit code.
 
     runs: the same run, once for each judge. If one fails, the others continue.   redo: statuses of earlier findings that
@@ -164,76 +157,67 @@ def judge_all(runs: Sequence[RunConfig], folder: Path, *, redo: frozenset[str], 
         )
     budget, several = RunBudget.of(runs[0]), len(runs) > 1
     entries = entries_of(runs, reached=True) if several else []
-    codes: dict[str, int] = {}
+    codes: list[int] = []
     outcome: Outcome | None = None
     for number, run in enumerate(runs, start=1):
         title = run.judge.title
         if several and budget.used_up:
             note(f"The budget is used up before {title} has begun. The same command continues the run.")
-            codes[title] = 5
+            codes.append(5)
             break
-        if several and not as_json:
+        if several and not as_json():
             say(f"\nJudge {number} of {len(runs)}: {title}", "bold cyan")
         try:
             setup = open_setup(run)
             what = f"Measuring {run.path}" if setup.judge.kind == "measure" else f"Judging {run.path} with {setup.name}"
             more: dict[str, Any] = {"config": run.to_options(), "redo": redo, "entries": entries, "spreads": True}
-            outcome, stopped = ask(setup, folder, what, budget=budget, as_json=as_json, events=True, **more)
+            outcome, stopped = _ask(setup, folder, what, budget=budget, events=True, **more)
         except BackendError as error:
             if not several:
                 raise
             fail(f"{title}: {error}")
-            codes[title] = 1
+            codes.append(1)
             continue
-        judge_report.report(outcome, folder, as_json=as_json)
-        codes[title] = exit_code(outcome, tolerated=run.fail_on_error)
-        if codes[title] == 3 and not as_json:
+        judge_report.report(outcome, folder)
+        code = exit_code(outcome, tolerated=run.fail_on_error)
+        if code == 3 and not as_json():
             share, allowed = f"{outcome.unusable:,} of {outcome.asked:,}", f"--fail-on-error allows {run.fail_on_error:.0%}"
             say(f"Exit code 3: {share} findings are not judged, and {allowed}.")
-        if stopped and number < len(runs):
-            # The user wants no further judge, even if this one could end.
-            codes[title] = 130
+        # The user wants no further judge, even if this one could end.
+        codes.append(130 if stopped and number < len(runs) else code)
         if outcome.interrupted or stopped:
             break
         budget = budget.after(outcome.ledger, outcome.seconds)
-    if not as_json and outcome is not None and outcome.findings:
-        together = side_by_side(judged_in(outcome.store))[0] if len(outcome.store.judge_names()) > 1 else None
-        if together is not None:
-            say("")
-            show_table(together)
-        judge_report.next_steps(outcome, folder)
-    return _code_of_all(list(codes.values()))
+    if outcome is not None and outcome.findings and not as_json():
+        judge_report.conclude(outcome, folder)
+    # An interruption's; else theirs if it is the same; else 3: some failed.
+    stops = [code for code in codes if code in (5, 130)]
+    return stops[0] if stops else codes[0] if len(set(codes)) == 1 else 3
 
 
-def ask(setup: Setup, folder: Path, what: str, *, as_json: bool, events: bool = False, **how: Any) -> tuple[Outcome, bool]:
+def _ask(setup: Setup, folder: Path, what: str, *, events: bool = False, **how: Any) -> tuple[Outcome, bool]:
     """Ask a judge all that a run needs, with progress, and return how it ended and whether the user stopped it.
 
     what: is done, for a line.   events: whether JSON includes progress.   how: as `drive` takes it.
     """
     tell_traces(setup.config.langsmith)
-    if not as_json:
+    if not as_json():
         note(f"{what} into {folder}")
-    with stoppable() as stop, progress(events=as_json and events, hidden=as_json and not events) as listener:
+    with stoppable() as stop, progress(events=events and as_json(), hidden=as_json() and not events) as listener:
         outcome = drive(setup, folder, listener=listener, stop=stop, **how)
     return outcome, stop.is_set() and not outcome.ledger.reason
 
 
-def ask_first(setup: Setup, folder: Path, what: str, *, as_json: bool, **how: Any) -> Outcome:
+def ask_first(setup: Setup, folder: Path, what: str, **how: Any) -> Outcome:
     """Ask all that a command's own results need, and say what came in between. Raises BackendError for no answer."""
-    outcome, _ = ask(setup, folder, what, as_json=as_json, **how)
+    outcome, _ = _ask(setup, folder, what, **how)
     for text in outcome.notes:
         note(text)
-    stopped = judge_report.stopped_message(outcome)
-    if stopped and not any(finding.status == "ok" for finding in outcome.findings):
-        raise BackendError(stopped)
-    if stopped:
-        note(stopped)
-    if outcome.interrupted:
-        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        note(f"{why} before everything was asked. The same command continues.")
-    elif outcome.waiting:
-        note(judge_report.waiting_message(outcome))
-    if not as_json and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
+    if why := judge_report.unfinished(outcome):
+        if outcome.ledger.refused and not any(finding.status == "ok" for finding in outcome.findings):
+            raise BackendError(why)
+        note(why)
+    if not as_json() and setup.backend.uri not in ("baseline", "measure") and outcome.ledger.calls:
         say(judge_report.spent_message(outcome.ledger, setup.backend))
     return outcome
 
@@ -260,14 +244,6 @@ def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[Judg
                 reach(setup.backend)
             found += [entry for entry in setup.entries(options=True) if entry.judge.id == setup.judge.id]
     return found
-
-
-def _code_of_all(codes: Sequence[int]) -> int:
-    """Return the exit code of several judges: an interruption's; else theirs if it is the same; else 3 (some failed)."""
-    stopped = [code for code in codes if code in (5, 130)]
-    if stopped:
-        return stopped[0]
-    return codes[0] if len(set(codes)) == 1 else 3
 
 
 def exit_code(outcome: Outcome, *, tolerated: float) -> int:
@@ -297,12 +273,16 @@ def default_out(run: RunConfig) -> Path:
     assert run.path is not None
     roles = getattr(plugins.load("protocols", run.protocol), "roles", {})
     # A protocol that asks no model has nobody to be named after.
-    who = [run.judge.title] if "judge" in roles else []
-    folder = Path("runs") / "-".join(map(slug, [data_name(run.path), *who, *asked_name(run)]))
+    folder = run_folder(data_name(run.path), *([run.judge.title] if "judge" in roles else []), *asked_name(run))
     config = folder / "config.yaml"
     if config.exists() and read_config(config).get("path") != str(run.path):
         return folder.with_name(f"{folder.name}-{digest(str(run.path))[:6]}")
     return folder
+
+
+def run_folder(*parts: str) -> Path:
+    """Return the folder of a run whose user names none."""
+    return Path("runs") / "-".join(map(slug, parts))
 
 
 def data_name(path: Path) -> str:

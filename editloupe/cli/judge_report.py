@@ -9,7 +9,7 @@ from pathlib import Path
 
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.cli.output import (
-    chosen_form,
+    as_json,
     command,
     fail,
     many,
@@ -17,6 +17,7 @@ from editloupe.cli.output import (
     print_json,
     say,
     say_first,
+    show_table,
     show_tables,
     slug,
     table,
@@ -24,7 +25,8 @@ from editloupe.cli.output import (
 )
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
-from editloupe.figures.judged import self_agreement
+from editloupe.figures.judged import judged_in, self_agreement
+from editloupe.figures.report import side_by_side
 from editloupe.findings import PENDING, Finding
 from editloupe.protocols.base import described
 from editloupe.runs.budget import Ledger
@@ -63,7 +65,7 @@ def heading_of(setup: Setup) -> Heading:
     )
 
 
-def report(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
+def report(outcome: Outcome, folder: Path) -> None:
     """Print what a judge found, or one JSON object, and write the summary into the run if it covers all samples."""
     close = Closing.of(outcome.setup.protocol, outcome.scores, self_agreement(outcome.scores, outcome.setup.repeats))
     heading = heading_of(outcome.setup)
@@ -76,12 +78,12 @@ def report(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
         outcome.store.write_report(f"{name}.json", render.json_text(summary))
         outcome.store.write_report(f"{name}.md", close.markdown(heading))
     warn(fault_messages(outcome.unscored))
-    if as_json:
-        print_json(_event(outcome, folder, summary))
+    judged = sum(f.status == "ok" for f in outcome.findings)
+    if as_json():
+        print_json(_event(outcome, folder, summary, judged))
     else:
         for line in outcome.notes:
             note(line)
-        judged = sum(f.status == "ok" for f in outcome.findings)
         if close.scored and judged:
             say(heading.text, "bold")
             for line in heading.notes:
@@ -97,7 +99,7 @@ def report(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
         )
 
 
-def _event(outcome: Outcome, folder: Path, summary: Mapping[str, Json]) -> dict[str, Json]:
+def _event(outcome: Outcome, folder: Path, summary: Mapping[str, Json], judged: int) -> dict[str, Json]:
     unscored: dict[str, Json] = dict(outcome.unscored)
     return {
         "event": "done",
@@ -105,7 +107,7 @@ def _event(outcome: Outcome, folder: Path, summary: Mapping[str, Json]) -> dict[
         "judge_id": outcome.setup.judge.id,
         "name": outcome.setup.name,
         "asked": outcome.asked,
-        "judged": sum(f.status == "ok" for f in outcome.findings),
+        "judged": judged,
         "failed": outcome.failed,
         **({"unscored": unscored} if unscored else {}),
         "schema_answers": sum(f.status == "ok" and "schema_answers" in f.counts for f in outcome.findings),
@@ -129,38 +131,36 @@ def _say_end(outcome: Outcome, folder: Path, judged: int) -> None:
         say(spent_message(outcome.ledger, outcome.setup.backend))
     if outcome.cached:
         say(f"Tools: {outcome.tool_calls + outcome.cached:,} calls, {outcome.cached:,} from cache.")
-    if outcome.interrupted:
-        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
-        say(f"{why}. The same command continues.")
-    elif stopped := stopped_message(outcome):
-        say(stopped)
-    elif outcome.waiting:
-        say(waiting_message(outcome))
+    if why := unfinished(outcome):
+        say(why)
     else:
         _say_failures(outcome, folder)
 
 
-def next_steps(outcome: Outcome, folder: Path) -> None:
-    """Print the commands that show what a run found."""
+def conclude(outcome: Outcome, folder: Path) -> None:
+    """Print the judges of a run side by side, and the commands that show what was found."""
+    if len(outcome.store.judge_names()) > 1 and (together := side_by_side(judged_in(outcome.store))[0]) is not None:
+        say("")
+        show_table(together)
     if outcome.setup.protocol.name == "probes":
         say(f"Compare with the truth: {command('trial', folder)}")
     say(f"All tables: {command('report', folder)}")
     say(f"Look at the verdicts: {command('view', folder)}")
 
 
-def stopped_message(outcome: Outcome) -> str:
-    """Return why nothing more was asked, and what is left; "" if no backend ended the run."""
-    if not (outcome.failed and outcome.ledger.refused):
-        return ""
-    left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
-    why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
-    return f"{why}\n{left} left. Correct this; the same command then continues."
-
-
-def waiting_message(outcome: Outcome) -> str:
-    """Return how many questions batches have yet to answer."""
-    waits = "1 question waits" if outcome.waiting == 1 else f"{outcome.waiting:,} questions wait"
-    return f"{waits} for the answers of batches. The same command goes on (exit code 5)."
+def unfinished(outcome: Outcome) -> str:
+    """Return why not all was asked, and how to go on; "" if all was."""
+    if outcome.interrupted:
+        why = f"Stopped by the budget ({outcome.ledger.reason})" if outcome.ledger.reason else "Interrupted"
+        return f"{why}. The same command continues."
+    if outcome.failed and outcome.ledger.refused:
+        left = "1 finding is" if outcome.failed == 1 else f"{outcome.failed} findings are"
+        why = f"Stopped asking, since every further question would fail: {outcome.ledger.refused}"
+        return f"{why}\n{left} left. Correct this; the same command then continues."
+    if outcome.waiting:
+        waits = "1 question waits" if outcome.waiting == 1 else f"{outcome.waiting:,} questions wait"
+        return f"{waits} for the answers of batches. The same command goes on (exit code 5)."
+    return ""
 
 
 def spent_message(ledger: Ledger, backend: LMM) -> str:
@@ -201,42 +201,46 @@ def _say_failures(outcome: Outcome, folder: Path) -> None:
 
 def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
     """Print what judging into `folder` would do and cost, from one call a task to every turn used.   basis: of prices."""
-    heading, lmm = heading_of(setup), setup.backend.traits.is_lmm
+    heading, loaded, tasks = heading_of(setup), ahead.loaded, len(ahead.due) + ahead.reused
     say("Dry run: no model is asked and nothing is written.", "bold")
     say(heading.text)
-    for line in (*ahead.loaded.notes, *heading.notes, *ahead.remarks):
+    for line in (*loaded.notes, *heading.notes, *ahead.remarks):
         say(line, "yellow")
-    say_first([f"rejected: {sample_key(row.editor, row.id)}: {row.message}" for row in ahead.loaded.rejected], 10)
+    say_first([f"rejected: {sample_key(row.editor, row.id)}: {row.message}" for row in loaded.rejected], 10)
     blocked = {f"not asked about: {d.task.about.key}: {': '.join(d.task.blocked)}" for d in ahead.due if d.task.blocked}
     say_first(sorted(blocked), 10)
-    tasks = many(len(ahead.due) + ahead.reused, "task")
     repeats = f" ({setup.repeats.count} repeats a question)" if setup.repeats.count > 1 else ""
     begun = f", {ahead.begun} of them continue" if ahead.begun else ""
     reused = f"{ahead.reused} are in {folder}" if ahead.reused else f"none is in {folder} yet"
     grows = " Further questions follow from the answers and are not counted." if ahead.grows else ""
-    samples = many(len(ahead.loaded.samples), "sample")
-    say(f"{samples}, {tasks}{repeats}: {reused}, {ahead.asked} to ask{begun}.{grows}")
-    ends = (ahead.least, ahead.most)
-    if chosen_form() == "json":
-        counts = {"samples": len(ahead.loaded.samples), "tasks": len(ahead.due) + ahead.reused, "reused": ahead.reused}
-        bounds: dict[str, Json] = {"to_ask": ahead.asked, "least": ahead.least.to_json(), "most": ahead.most.to_json()}
-        wave: dict[str, Json] = {} if ahead.wave is None else {"wave": dict(vars(ahead.wave))}
-        print_json({"event": "dry_run", "run": str(folder), "name": setup.name, **counts, **bounds, **wave})
+    samples = many(len(loaded.samples), "sample")
+    say(f"{samples}, {many(tasks, 'task')}{repeats}: {reused}, {ahead.asked} to ask{begun}.{grows}")
+    if not as_json():
+        _say_cost(setup, ahead, basis)
         return
-    rows = [
-        ["Calls", *(f"{end.calls:,}" for end in ends)],
-        ["Input tokens", *("unknown" if end.input_tokens is None else f"{end.input_tokens:,}" for end in ends)],
-        ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
-        ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
-    ]
+    counts = {"samples": len(loaded.samples), "tasks": tasks, "reused": ahead.reused, "to_ask": ahead.asked}
+    bounds: dict[str, Json] = {"least": ahead.least.to_json(), "most": ahead.most.to_json()}
+    wave: dict[str, Json] = {} if ahead.wave is None else {"wave": dict(vars(ahead.wave))}
+    print_json({"event": "dry_run", "run": str(folder), "name": setup.name, **counts, **bounds, **wave})
+
+
+def _say_cost(setup: Setup, ahead: Ahead, basis: str) -> None:
+    """Print calls, tokens and money from one end to the other."""
+    ends, heads = (ahead.least, ahead.most), ("One call a task", "Every turn used")
+    rows = [["Calls", *(f"{end.calls:,}" for end in ends)]]
+    if setup.backend.traits.is_lmm:
+        rows += [
+            ["Input tokens", *("unknown" if end.input_tokens is None else f"{end.input_tokens:,}" for end in ends)],
+            ["Output tokens", *(f"{end.output_tokens:,}" for end in ends)],
+            ["Cost in USD", *("unknown" if end.cost_usd is None else f"{end.cost_usd:.4g}" for end in ends)],
+        ]
     if ahead.wave is not None:
         least, most = (end.cost_usd for end in ends)
         # At least the first step of each conversation goes into a batch.
         known = [] if least is None or most is None else [f"{least / 2:.4g}", f"at most {most - least / 2:.4g}"]
         rows.append(["Cost by batch in USD", *(known or ["unknown"] * 2)])
-    heads = ("One call a task", "Every turn used")
-    table("", *heads, rows=rows if lmm else rows[:1], title=f"Estimate: {setup.name}", right=heads)
+    table("", *heads, rows=rows, title=f"Estimate: {setup.name}", right=heads)
     if ahead.wave is not None:
         say(f"The first wave: {many(ahead.wave.files, 'file')}, {ahead.wave.bytes / 1e6:,.1f} MB.")
-    if lmm:
+    if setup.backend.traits.is_lmm:
         say(f"Prices: {basis}.", "dim")

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from typer import Argument
 
 from editloupe import plugins
-from editloupe.build.base import open_builder
+from editloupe.build.made import open_builder
 from editloupe.cli.options import SETTINGS, type_name
 from editloupe.cli.output import Form, say, table
 from editloupe.config import RunConfig
@@ -33,7 +33,7 @@ _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
 def list_(
     kind: Annotated[str, Argument(metavar="KIND", help="protocols, rubrics, recipes, backends, models or settings.")],
     name: Annotated[str | None, Argument(metavar="NAME", help="Show this one.", show_default=False)] = None,
-    format: Form = "table",
+    form: Form = "table",
 ) -> int:
     """List protocols, rubrics, recipes, backends, models or settings; or show one.
 
@@ -48,7 +48,11 @@ def list_(
         "recipes": (lambda: plugins.names("builders"), _recipe_row, ("Recipe", "Package", "What it makes")),
         "backends": (lambda: plugins.names("backends"), _backend_row, ("Backend", "URI", "What it is", "From")),
         "models": (lambda: plugins.names("models"), _model_row, ("Model", "From", "Here")),
-        "settings": (lambda: tuple(SETTINGS), _setting_row, ("Name", "Type", "Default", "What it does")),
+        "settings": (
+            lambda: tuple(SETTINGS),
+            lambda one: _field_row(one, SETTINGS[one]),
+            ("Name", "Type", "Default", "What it does"),
+        ),
     }
     if kind not in kinds:
         raise ConfigError(f"there is no list of {kind!r}; {did_you_mean(kind, kinds)}expected one of {', '.join(kinds)}")
@@ -68,25 +72,28 @@ def list_(
     return 0
 
 
-def _protocol_row(name: str) -> tuple[str, ...]:
-    paper = getattr(plugins.load("protocols", name), "paper", None)
+def _metrics(name: str) -> tuple[list[Any], str]:
+    """Return a protocol's metrics as JSON, or why there is none without options."""
     try:
-        metrics = ", ".join(metric.short or metric.id for metric in make_protocol(name).metrics) or "–"
+        return [metric.to_json() for metric in make_protocol(name).metrics], ""
     except ConfigError as error:
-        metrics = f"without options: {error}"
-    return name, plugins.origin("protocols", name), "–" if paper is None else paper.title, metrics
+        return [], f"without options: {error}"
+
+
+def _protocol_row(name: str) -> tuple[str, ...]:
+    paper, (metrics, why) = getattr(plugins.load("protocols", name), "paper", None), _metrics(name)
+    listed = why or ", ".join(metric["short"] or metric["id"] for metric in metrics) or "–"
+    return name, plugins.origin("protocols", name), "–" if paper is None else paper.title, listed
 
 
 def _protocol(name: str) -> None:
     cls: Any = plugins.load("protocols", name)
-    paper, metrics = getattr(cls, "paper", None), []
+    paper, (metrics, why) = getattr(cls, "paper", None), _metrics(name)
     say(f"{name} ({plugins.origin('protocols', name)})", "bold")
     if paper is not None:
         say(f"{paper.title} {paper.url}".rstrip())
-    try:
-        metrics = [metric.to_json() for metric in make_protocol(name).metrics]
-    except ConfigError as error:
-        say(f"Without options: {error}", "yellow")
+    if why:
+        say(why, "yellow")
     table("Role", "What it does", rows=dict(getattr(cls, "roles", {})).items(), title="Roles")
     rows = [(m["id"], m["short"] or m["id"], _domain(m), m["better"] or "–", m["unit"]) for m in metrics]
     table("Metric", "Short", "Values", "Better", "Unit", rows=rows, title="Metrics")
@@ -149,10 +156,6 @@ def _model_row(name: str) -> tuple[str, ...]:
     except (ModelAbsent, ConfigError) as reason:
         here = f"absent: {reason}"
     return name, plugins.origin("models", name), here
-
-
-def _setting_row(name: str) -> tuple[str, ...]:
-    return _field_row(name, SETTINGS[name])
 
 
 def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -13,27 +13,25 @@ from editloupe.cli.judge import default_out, judge_all
 from editloupe.cli.options import OUTPUT, given, one_run, opt
 from editloupe.cli.output import Form, note
 from editloupe.errors import ConfigError, ModelAbsent
-from editloupe.findings import PENDING
 from editloupe.measures.base import open_measure
 from editloupe.runs.setup import open_setup
+
+Mask: TypeAlias = Literal["auto", "apply", "official", "none"]
 
 
 def measure(
     context: typer.Context,
     path: options.DataPath = None,
-    measures: Annotated[
-        str | None, opt("--measures", "A,B,…", "Such as mse,psnr,ssim (the default). docs/measures.md has all.")
-    ] = None,
+    measures: Annotated[str | None, opt("--measures", "A,B,…", "Default: mse,psnr,ssim. docs/measures.md has all.")] = None,
     mask: Annotated[
-        Literal["auto", "apply", "official", "none"] | None,
-        opt("--mask", "HOW", "apply: outside the mask; none; official: as GIE-Bench. Default: auto, apply if any."),
+        Mask | None, opt("--mask", None, "Which pixels. Default: auto, outside a mask if there is one.")
     ] = None,
     edited: options.Edited = None,
     columns: options.DataColumns = None,
     limit: options.Limit = None,
     device: options.Device = None,
     out_dir: Annotated[Path | None, opt("--out", "RUN", "Run folder. Default: runs/NAME-measures.", OUTPUT)] = None,
-    format: Form = "table",
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Measure every edit of a folder or a run: MSE, PSNR, SSIM, CLIP and others. No model is asked.
@@ -52,4 +50,4 @@ def measure(
                 models.prepare(setup.models.get(kind))
             except ModelAbsent as reason:
                 note(f"{name} is not defined here: {reason}")
-    return judge_all([run], out_dir or default_out(run), redo=PENDING, as_json=format == "json")
+    return judge_all([run], out_dir or default_out(run))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
@@ -64,18 +65,31 @@ def type_name(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
+_FORMS: Final = {int: "a whole number", float: "a number", bool: "true or false"}
+
+
 def value_of(field: FieldInfo, flag: str, text: str) -> Any:
     """Return the value of a setting that is given as text. Raises ConfigError."""
     kind = kind_of(field.annotation)
+    if kind not in _FORMS:
+        return [text] if field is SETTINGS["sample"] else text
     try:
-        if kind in (int, float):
-            return kind(text)
-        if kind is bool:
-            return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}[text.lower()]
-    except (ValueError, KeyError):
-        expected = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise ConfigError(f"{flag}: expected {expected}, found {text!r}") from None
-    return [text] if field is SETTINGS["sample"] else text
+        return TypeAdapter(kind).validate_python(text)
+    except ValidationError:
+        raise ConfigError(f"{flag}: expected {_FORMS[kind]}, found {text!r}") from None
+
+
+def _columns(text: str) -> dict[str, str]:
+    from editloupe.figures.labels import column_names  # with it come tables, which most commands do without
+
+    return column_names(text, "--columns")
+
+
+def people_columns(human: object, columns: dict[str, str] | None) -> dict[str, str]:
+    """Return what the columns of a people's table hold. Raises ConfigError if there is no such table."""
+    if columns and human is None:
+        raise ConfigError("--columns says what the columns of --human hold; name a table with --human FILE")
+    return columns or {}
 
 
 DataPath = Annotated[Path | None, Argument(metavar="PATH", help=SETTINGS["path"].description, show_default=False)]
@@ -95,6 +109,8 @@ Prompt = Annotated[Path | None, _setting("prompt", "FILE", "Questions")]
 Repeats = Annotated[int | None, _setting("repeats", "N", "Questions")]
 
 Backends = Annotated[list[str] | None, _setting("backend", "URI", "Judge")]
+Backend = Annotated[list[str] | None, opt("--backend", "URI", "Who answers: provider/model. Default: baseline.", "Judge")]
+"""Of a command that takes one. It is a list, so that a second one is refused and not left out in silence."""
 JudgesFile = Annotated[Path | None, _setting("judges_file", "FILE", "Judge")]
 Temperature = Annotated[float | None, _setting("temperature", "T", "Judge")]
 
@@ -125,12 +141,14 @@ JudgeName = Annotated[str | None, opt("--judge", "NAME", "One judge, by name, UR
 JudgeNames = Annotated[str | None, opt("--judges", "A,B,…", "Only these judges, by name, URI or beginning of their ids.")]
 RepeatNumber = Annotated[int | None, opt("--repeat", "N", "Only this repeat of a question, from 1.", min=1)]
 HumanFile = Annotated[Path | None, opt("--human", "FILE", "People's labels (CSV, JSONL, Parquet). Default: the data's.")]
-HumanColumns = Annotated[str | None, opt("--columns", "ROLE=COLUMN,…", "What the columns of --human hold.")]
+HumanColumns = Annotated[
+    dict[str, str] | None, opt("--columns", "ROLE=COLUMN,…", "What the columns of --human hold.", parser=_columns)
+]
 PricesFile = Annotated[Path | None, opt("--prices", "FILE", "Prices (TOML) of models that no list has.")]
 Resamples = Annotated[int, opt("--resamples", "N", "Bootstrap resamples of the intervals.", min=100, max=100_000)]
-TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.")]
-Full = Annotated[bool, opt("--full", None, "Also print edit types, areas and editors.")]
-OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.")]
+TableName = Annotated[str | None, opt("--table", "NAME", "Only this table.", OUTPUT)]
+Full = Annotated[bool, opt("--full", None, "Also print edit types, areas and editors.", OUTPUT)]
+OutFolder = Annotated[Path | None, opt("--out", "DIR", "Keep tables and plots in this folder.", OUTPUT)]
 TrustRun = Annotated[bool, opt("--trust", None, "Use what only the run names: addresses, weights, files. Never its env=.")]
 
 

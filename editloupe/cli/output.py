@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final, Literal, TypeAlias
@@ -34,6 +35,8 @@ Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
+_TOGETHER: Final = 10
+"""Columns that a terminal shows side by side; words in them go on below."""
 _chosen: Final[dict[str, Format]] = {"form": "table"}
 """How this command's tables are printed."""
 
@@ -54,9 +57,9 @@ Form = Annotated[
 """The option of a command that prints tables."""
 
 
-def chosen_form() -> Format:
-    """Return how this command's tables are printed."""
-    return _chosen["form"]
+def as_json() -> bool:
+    """Return whether this command prints JSON."""
+    return _chosen["form"] == "json"
 
 
 def for_programs() -> bool:
@@ -102,14 +105,15 @@ def table(*head: str, rows: Iterable[Sequence[object]], title: str = "", right: 
     # A large run has few different answers in very many cells.
     cell = cache(lambda name, text: words(text, name=name))
     made = (tuple(cell(name, str(text)) for name, text in zip(head, row, strict=True)) for row in rows)
-    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made)))
+    fixed = len(head) if len(head) <= _TOGETHER else 1
+    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made), fixed=fixed))
 
 
 def show_table(shown: Table) -> None:
     """Print one table in the form that was chosen."""
     from editloupe.figures import render  # not needed by a command that prints no table
 
-    if _chosen["form"] == "json":
+    if as_json():
         print_json(shown.to_json())
     elif _chosen["form"] == "csv":
         write(render.records_csv(shown.records()))
@@ -132,49 +136,48 @@ def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: s
     found = [one for one in tables if wanted in (None, one.name)]
     if wanted is not None and not found:
         raise ConfigError(f"--table {wanted}: there is no table of this name; there are {', '.join(names)}")
-    if _chosen["form"] == "csv" and len({one.name for one in found}) > 1:
-        raise ConfigError(f"a CSV holds one table, and there are {len(names)}: {', '.join(names)}; {choose}")
-    if _chosen["form"] == "csv" and len(found) > 1:
-        # The same table of several judges: its records name the judge.
-        from editloupe.figures import render
-
-        write(render.records_csv(record for one in found for record in one.records()))
+    if _chosen["form"] != "csv" or len(found) < 2:
+        for one in found:
+            show_table(one)
         return
-    for one in found:
-        show_table(one)
+    if wanted is None and len(names) > 1:
+        raise ConfigError(f"a CSV holds one table, and there are {len(names)}: {', '.join(names)}; {choose}")
+    # The same table of several judges: its records name the judge.
+    from editloupe.figures import render
+
+    write(render.records_csv(record for one in found for record in one.records()))
 
 
 def show_whole(
     tables: Sequence[Table], name: str | None, to_json: Callable[[], Mapping[str, Json]], markdown: Callable[[], str]
 ) -> bool:
     """Print the table of a name, or all for programs. Return False where people read, who get it in a form of their own."""
-    if name is None and _chosen["form"] == "table":
-        return False
-    if name is None and _chosen["form"] == "json":
+    if name is not None or _chosen["form"] in ("csv", "latex"):
+        show_tables(tables, name)
+    elif as_json():
         print_json(to_json())
-    elif name is None and _chosen["form"] == "md":
+    elif _chosen["form"] == "md":
         write(markdown())
     else:
-        show_tables(tables, name)
+        return False
     return True
 
 
 def _text(shown: Table) -> str:
     """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
-    places = shown.shown
-    cells = [[safe(row.cells[i].text).split("\n") for i in places] for row in shown.rows]
-    cells.insert(0, [[safe(shown.columns[i].title)] for i in places])
-    widths = [max(cell_len(line) for row in cells for line in row[at]) for at in range(len(places))]
+    columns = [shown.columns[i] for i in shown.shown]
+    texts = [[column.title for column in columns], *map(shown.text, shown.rows)]
+    rows = [[safe(cell).split("\n") for cell in row] for row in texts]
+    widths = [max(map(cell_len, chain(*column))) for column in zip(*rows, strict=True)]
     lines: list[str] = []
-    for row in cells:
-        for number in range(max(map(len, row), default=0)):
-            line = ""
-            for at, text, width in zip(places, row, widths, strict=True):
-                part = text[number] if number < len(text) else ""
+    for row in rows:
+        for parts in zip_longest(*row, fillvalue=""):
+            cells = []
+            for part, width, column in zip(parts, widths, columns, strict=True):
                 space = " " * (width - cell_len(part))
-                line += f" {part}{space} " if shown.columns[at].words else f" {space}{part} "
-            lines.append(line.rstrip())
-        if len(lines) == 1:
+                cells.append(f" {part}{space} " if column.words else f" {space}{part} ")
+            lines.append("".join(cells).rstrip())
+        if row is rows[0]:
             lines.append(" " + "-" * (sum(widths) + 2 * len(widths) - 2))
     title = ["", safe(shown.title)] if shown.title else []
     caption = [safe(shown.caption)] if shown.caption else []

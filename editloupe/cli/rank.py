@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,25 +10,23 @@ import typer
 from typer import Argument
 
 from editloupe.cli import options
-from editloupe.cli.judge import ask_first, asked_name, data_name, exit_code
+from editloupe.cli.judge import ask_first, asked_name, data_name, exit_code, run_folder
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, given, one_run, opt, words
-from editloupe.cli.output import Form, many, print_json, say, show_table, slug
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, show_table
 from editloupe.cli.recorded import one_judge
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
 from editloupe.errors import ConfigError, DataError, ImageError
 from editloupe.figures import render
-from editloupe.figures.judged import Judged
 from editloupe.figures.ranking import RankedEdit, RankReport, by_pairs, by_scores, unreadable
 from editloupe.figures.summary import OVERALL
 from editloupe.protocols.base import groups
-from editloupe.runs.outcome import Outcome
 from editloupe.runs.selection import selected
 from editloupe.runs.setup import Setup, open_setup
 from editloupe.runs.store import RunStore
-from editloupe.scores import Metric, MetricSet
+from editloupe.scores import MetricSet
 from editloupe.values import Sample, digest
 
 PAIRWISE = "pairwise"
@@ -46,19 +44,16 @@ def rank(
     source: Annotated[Path | None, opt("--source", "IMAGE", "The image before; PATH… are then edits of it.")] = None,
     instruction: Annotated[str | None, opt("--instruction", "TEXT", "With --source: what the edits were to do.")] = None,
     pairwise: Annotated[bool, opt("--pairwise", None, "Compare every two edits, in both orders; score none.")] = False,
-    by: Annotated[
-        str | None, opt("--by", "A,B,…", "Criteria to rank by, the next breaking ties; or overall. Default: all.")
-    ] = None,
+    by: Annotated[str | None, opt("--by", "A,B,…", "Criteria, the next breaking ties; or overall. Default: all.")] = None,
     judge: options.JudgeName = None,
     edited: options.Edited = None,
     mode: options.Mode = None,
-    backend: options.Backends = None,
+    backend: options.Backend = None,
     out_dir: Annotated[Path | None, opt("--out", "RUN", "Default: runs/rank-NAME-BACKEND-MODE.", OUTPUT)] = None,
-    format: Form = "table",
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Rank several edits of one source and instruction. The same command again continues the run."""
-    as_json = format == "json"
     if (source is None) != (instruction is None):
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
@@ -66,27 +61,26 @@ def rank(
     if source is None and (paths[0] / "run.json").exists():
         if pairwise or backend or edited:
             raise ConfigError(f"{paths[0]} is a run: its scores are ranked; leave --pairwise, --backend and --edited out")
-        return _of_run(paths[0], judge, words(by), as_json=as_json)
+        return _of_run(paths[0], judge, words(by))
     line = {**given(context), **({"protocol": PAIRWISE} if pairwise else {})}
     run = one_run(line, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})
-    chosen, setup = _setup(run, words(by), pairwise=pairwise)
+    setup = _setup(run, words(by), pairwise=pairwise)
     loaded = selected(run, ImageStore(cache_bytes=0)) if source is None else _edits(source, instruction or "", paths)
-    unread = [unreadable(row.editor, row.id, row.message) for row in loaded.rejected]
-    _check_several(loaded.samples, unread)
+    _check_several(loaded.samples, [unreadable(row.editor, row.id, row.message) for row in loaded.rejected])
     # Another instruction for the same image is another run.
     asked = None if source is None else digest([str(source.resolve()), instruction])[:6]
     name = data_name(paths[0]) if source is None else f"{source.stem}-{asked}"
-    folder = out_dir or Path("runs") / "-".join(map(slug, ["rank", name, setup.backend.uri, *asked_name(run)]))
-    outcome = ask_first(setup, folder, f"Ranking with {setup.backend.uri}", as_json=as_json, loaded=loaded)
-    heading = heading_of(setup)
-    samples, metrics = outcome.loaded.samples, setup.protocol.metrics
-    report = _report(heading.text, heading.notes, samples, outcome, chosen, metrics, unread, pairwise=pairwise)
-    _show(outcome.store, report, as_json=as_json)
+    folder = out_dir or run_folder("rank", name, setup.backend.uri, *asked_name(run))
+    outcome = ask_first(setup, folder, f"Ranking with {setup.backend.uri}", loaded=loaded)
+    for text in heading_of(setup).notes:
+        note(text)
+    if outcome.findings:
+        _of_run(folder, setup.judge.id, words(by))
     return exit_code(outcome, tolerated=run.fail_on_error)
 
 
-def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tuple[tuple[str, ...], Setup]:
-    """Return the metrics to rank by, in order, and what answers. Raises ConfigError."""
+def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> Setup:
+    """Return what answers by the metrics that are named. Raises ConfigError."""
     option = {name: value for name, value in run.option.items() if name != "criteria"}
     setup = open_setup(run.model_copy(update={"option": option}))
     if by is not None and OVERALL not in by and "criteria" in setup.options:
@@ -94,8 +88,8 @@ def _setup(run: RunConfig, by: tuple[str, ...] | None, *, pairwise: bool) -> tup
         setup = open_setup(run.model_copy(update={"option": {**option, "criteria": by}}))
     if pairwise and setup.backend.uri == "baseline":
         raise ConfigError("the pixel baseline cannot compare two edits; name an LMM with --backend")
-    metrics = MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics))
-    return _ids(by, metrics, pairwise=pairwise), setup
+    _ids(by, MetricSet(id=setup.protocol.name, metrics=tuple(setup.protocol.metrics)), pairwise=pairwise)
+    return setup
 
 
 def _ids(by: Sequence[str] | None, metrics: MetricSet, *, pairwise: bool) -> tuple[str, ...]:
@@ -133,45 +127,40 @@ def _check_several(samples: Sequence[Sample], unread: Sequence[RankedEdit]) -> N
         )
 
 
-def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None, *, as_json: bool) -> int:
-    """Rank what a run holds; nothing is asked. Raises ConfigError: several judges, a criterion that was not asked."""
+def _of_run(folder: Path, judge: str | None, by: Sequence[str] | None) -> int:
+    """Rank what a run holds, print the tables, and write them into the run; nothing is asked.
+
+    Raises ConfigError: several judges, a criterion that was not asked.
+    """
     store = RunStore.read(folder)
     judged, pairwise = one_judge(store, judge), store.protocol == PAIRWISE
-    chosen = tuple(judged.criteria if by is None else _ids(by, judged.metrics, pairwise=pairwise))
+    chosen = tuple(judged.criteria) if by is None else _ids(by, judged.metrics, pairwise=pairwise)
     for criterion in chosen:
         if criterion not in (*judged.criteria, OVERALL):
             raise ConfigError(f"--by {criterion}: was not asked in {folder}; it has {', '.join(judged.criteria)}")
     samples = [s for key, s in judged.samples.items() if key not in store.rejected]
     unread = [unreadable(str(r["editor"]), str(r["id"]), str(r.get("message"))) for r in store.rejected.values()]
     _check_several(samples, unread)
-    metrics = judged.metrics.metrics
-    report = _report(judged.describe(), judged.notes, samples, judged, chosen, metrics, unread, pairwise=pairwise)
-    _show(store, report, as_json=as_json)
-    return 0
-
-
-def _report(
-    judge: str, notes: Sequence[str], samples: Sequence[Sample], judged: Outcome | Judged, by: tuple[str, ...],
-    metrics: Iterable[Metric], unread: Sequence[RankedEdit], *, pairwise: bool,
-) -> RankReport:  # fmt: skip
-    return RankReport(
-        judge=judge,
-        notes=tuple(notes),
-        by=by,
-        names={metric.id: metric.short for metric in metrics},
+    made = by_pairs(samples, judged.findings, chosen) if pairwise else by_scores(samples, judged.scores, chosen)
+    report = RankReport(
+        judge=judged.describe(),
+        notes=judged.notes,
+        by=chosen,
+        names={metric.id: metric.short for metric in judged.metrics.metrics},
         pairwise=pairwise,
-        rankings=tuple(by_pairs(samples, judged.findings, by) if pairwise else by_scores(samples, judged.scores, by)),
+        rankings=tuple(made),
         unread=tuple(unread),
     )
-
-
-def _show(store: RunStore, report: RankReport, *, as_json: bool) -> None:
-    """Print the tables, and write them into the run."""
     written = [
         store.write_report("ranking.json", render.json_text(report.to_json())),
         store.write_report("ranking.md", report.markdown()),
     ]
-    if as_json:
+    _tell(report, written)
+    return 0
+
+
+def _tell(report: RankReport, written: Sequence[Path]) -> None:
+    if as_json():
         print_json(report.to_json())
         return
     say(report.judge, "bold")

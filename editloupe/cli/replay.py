@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,19 +12,32 @@ from typing import Annotated, Any, Final
 import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt
-from editloupe.cli.output import Form, many, note, print_json, say, show_tables, status, warn
+from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt, read_text
+from editloupe.cli.output import (
+    Form,
+    as_json,
+    command,
+    for_programs,
+    many,
+    note,
+    print_json,
+    say,
+    say_first,
+    show_tables,
+    status,
+    warn,
+)
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.figures.flips import Flips, fixed_set, flips
 from editloupe.findings import Finding, JudgeSpec
-from editloupe.runs.recording import Live
-from editloupe.runs.replay import Replay, Replayed, exit_code
+from editloupe.runs.drift import ObservationDrift
+from editloupe.runs.recording import Live, outcome
+from editloupe.runs.replay import Replay, Replayed, exit_code, fork
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
-from editloupe.stats.table import Cell, Column, Row, Table, words
-from editloupe.tools.base import Toolbox
+from editloupe.stats.table import Cell, Table, listed, words
 
 _SHOWN = 20
 _LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
@@ -56,8 +68,6 @@ def replay(
 
     Exit code 4: with recorded replies an answer or an observation came out otherwise; with --fail-above, too many did.
 
-    Examples:
-
     \b
     editloupe replay RUN --observations live
     editloupe replay RUN --model live --limit 50 --fail-above 0.1
@@ -83,9 +93,7 @@ def replay(
         return score_again(run, changes, chosen, out_dir)
     place = _writable(run, out_dir) if live else run
     if at is not None:
-        from editloupe.cli.forking import go_on
-
-        return go_on(place, chosen, at=at, backend=backend, hint=hint, trusted=trust)
+        return _go_on(place, chosen, at=at, backend=backend, hint=hint, trusted=trust)
     # What is done live is written beside the run.
     with closing(RunStore.edit(place) if live else RunStore.read(place)) as store:
         store.refuse_rescored()
@@ -94,12 +102,12 @@ def replay(
             keys = fixed_set(findings, limit)
             findings = [f for f in findings if f.about.key in keys and not f.repeat]
         trusted = Trust(source=store.folder, whole=trust, tell=note)
-        with status("replaying", hidden=form == "json"):
+        with status("replaying", hidden=as_json()):
             done = list(_replayed(store, trusted, findings, model, observations, backend))
     if not done:
         raise ConfigError(f"{run}: nothing to replay: no answer of a model has a trace")
     found = flips(done, store.samples, store.folder) if model == "live" else None
-    if form == "json":
+    if as_json():
         for one in done:
             print_json(one.to_json())
         if found is not None:
@@ -116,15 +124,13 @@ def replay(
 
 
 def _writable(run: Path, out: Path | None) -> Path:
-    """Return the run to write in: a copy in `out`, or in a temporary folder if the run is part of the package."""
-    shipped = Path(editloupe.__file__).resolve().parent
-    if out is None and shipped not in run.resolve().parents:
+    """Return the run to write in: a copy, if `out` names a folder for one. Raises ConfigError for a run of the package."""
+    if out is None:
+        if Path(editloupe.__file__).resolve().parent in run.resolve().parents:
+            raise ConfigError(f"{run} came with editloupe and stays as it is; name a folder for what is new: --out DIR")
         return run
     RunStore.read_info(run)
-    if out is None:
-        out = Path(tempfile.mkdtemp(prefix="editloupe-")) / run.name
-        note(f"{run} came with editloupe and stays as it is; what is new is written to {out}. --out DIR chooses the place.")
-    elif out.exists():
+    if out.exists():
         raise ConfigError(f"--out {out} exists already; name a new folder, in which the run is copied and goes on")
     shutil.copytree(run, out, symlinks=True)  # a link stays one, and is refused where the copy is opened
     return out
@@ -136,7 +142,6 @@ def _replayed(
     toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
-        _tell_versions(store, toolbox)
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
     for judge_id in dict.fromkeys(f.judge_id for f in findings):
@@ -156,40 +161,75 @@ def _replayed(
         yield from replay.tasks(mine, concurrency=at_once)
 
 
-def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
-    """Say which tools have another version than those of the run."""
-    recorded = store.spec.identity.get("tools")
-    for name, now in toolbox.versions().items():
-        then = recorded.get(name) if isinstance(recorded, Mapping) else None
-        if then not in (None, now):
-            note(f"{name} was recorded as version {then!r} and is {now!r} here.")
+def _go_on(run: Path, chosen: Mapping[str, Any], *, at: int, backend: str | None, hint: Path | None, trusted: bool) -> int:
+    """Keep a verdict's steps up to one, go on from there, and return the exit code.   chosen: as `findings_of` takes it."""
+    if chosen["sample"] is None:
+        raise ConfigError("--at STEP goes on with one sample's verdict: name the sample behind the run")
+    said = None if hint is None else read_text(hint, "--add-instruction", "the words")
+    with closing(RunStore.edit(run)) as store:
+        store.refuse_rescored()
+        trace, trust = _one(store, chosen), Trust(source=store.folder, whole=trusted, tell=note)
+        asked = open_backend(backend or trust.backend(store.judges()[trace.judge_id]))
+        tools = run_toolbox(store, trust)
+        forked = fork(store.folder, str(trace.trace), at=at, backend=asked, toolbox=tools, instruction=said)
+    finding, recorded, parent = forked.finding, forked.recorded, forked.parent
+    if not for_programs():
+        say(f"Kept {many(parent.step, 'step') if parent.step else 'the question'} of {parent.trace}")
+        say(f"Parent: {'not finished' if recorded is None else recorded.answer or recorded.status}")
+        say(f"Fork:   {finding.answer or f'{finding.status}: {finding.reason}'}")
+        say(f"Look at it: {command('view', run)}")
+    else:
+        then = None if recorded is None else outcome(recorded)
+        told = {"trace": forked.trace, "parent": parent.to_json(), "recorded": then, "finding": finding.to_json()}
+        print_json(told)
+    return 0 if finding.status == "ok" else 1
 
 
-_WORDS = {
+def _one(store: RunStore, chosen: Mapping[str, Any]) -> Finding:
+    """Return the one finding of a judge that has a trace. Raises ConfigError for none and for several."""
+    found, names = findings_of(store, **chosen), store.judge_names()
+    traced = [f for f in found if f.trace is not None and f.judge_id in store.judges()]
+    if len(traced) == 1:
+        return traced[0]
+    if not traced:
+        why = f"{found[0].status}: {found[0].reason}"
+        raise ConfigError(f"{store.folder}: sample {chosen['sample']!r} has no trace of a judge: {why}")
+    listed = "; ".join(f"{f.about.key}, {f.metric}, judge {names[f.judge_id]}, repeat {f.repeat + 1}" for f in traced)
+    raise ConfigError(
+        f"{chosen['sample']!r} has {len(traced)} traces; choose one with --criterion, --judge or --repeat: {listed}"
+    )
+
+
+_WORDS: Final = {
     "same": "as recorded",
     "differs": "came out otherwise",
     "drift": "with drifted tools",
     "miss": "not in the recording",
     "damaged": "could not be replayed",
 }
+_COMPARED: Final[Mapping[Any, str]] = {
+    "identical": "Identical",
+    "within": "Within tolerance",
+    "drift": "Drifted",
+    "not compared": "Not compared",
+}
 
 
 def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how: str) -> None:
     tools = [_tools_table(done)] if any(one.compared for one in done) else []
     show_tables([*tools, *([] if found is None else [found.table()])], choose="take --format json")
-    bad = [one for one in done if one.verdict != "same" or any(c.verdict == "not compared" for c in one.compared)]
-    names = store.judge_names()
-    for one in bad[:_SHOWN]:
+    names, lines = store.judge_names(), list[str]()
+    for one in done:
+        apart = [c for c in one.compared if c.verdict in ("drift", "not compared")]
+        if one.verdict == "same" and not apart:
+            continue
         who = f", {names.get(one.recorded.judge_id)}" if len(names) > 1 and one.recorded is not None else ""
-        say(f"\n{one.about}, {one.metric}{who}: {_WORDS[one.verdict]}", "bold")
         told = [one.message] if one.message else []
-        for compared in one.compared:
-            if compared.verdict in ("drift", "not compared"):
-                told += [f"step {compared.step}, {compared.tool}: {compared.verdict}", *(f"  {t}" for t in compared.told)]
-        for text in (*told, *([f"written: {one.trace}"] if one.trace is not None else [])):
-            say(f"  {text}")
-    if len(bad) > _SHOWN:
-        say(f"\n… and {len(bad) - _SHOWN} more; --format json lists all.")
+        for c in apart:
+            told += [f"step {c.step}, {c.tool}: {c.verdict}", *(f"  {text}" for text in c.told)]
+        told += [] if one.trace is None else [f"written: {one.trace}"]
+        lines.append("\n  ".join([f"\n{one.about}, {one.metric}{who}: {_WORDS[one.verdict]}", *told]))
+    say_first(lines, _SHOWN, "; --format json lists all.")
     warn(problem for one in done for problem in one.problems if problem != one.message)
     if found is not None:
         for status_, count in found.not_judged_now.items():
@@ -202,30 +242,33 @@ def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how:
 
 def _tools_table(done: Sequence[Replayed]) -> Table:
     """Return a row a tool: its calls, how they compare, and the worst that was measured."""
-    rows: list[Row] = []
-    found = [compared for one in done for compared in one.compared]
-    for tool in dict.fromkeys(c.tool for c in found):
-        mine = [c for c in found if c.tool == tool]
-        pixels, decibels = (
-            [c.max_abs for c in mine if c.max_abs is not None],
-            [c.psnr_db for c in mine if c.psnr_db is not None],
-        )
-        iou, text = min(c.iou for c in mine), max(c.text for c in mine)
-        worst = [f"pixel {max(pixels)} of 255"] if pixels else []
-        worst += [f"PSNR {min(decibels):.1f} dB"] if decibels else []
-        worst += [f"IoU {iou:.3f}"] * (iou < 1) + [f"text {text:.1%}"] * (text > 0)
-        counts = Counter(c.verdict for c in mine)
-        figures = {"calls": len(mine), **{v.replace(" ", "_"): counts[v] for v in _COMPARED}}
-        cells = (Cell(name=name, value=count) for name, count in figures.items())
-        rows.append(Row(cells=(words(tool, name="tool"), *cells, words(", ".join(worst) or "–", name="worst"))))
-    head = ("Tool", "Calls", *_COMPARED.values())
-    columns = (*(Column(title=text, words=text == "Tool") for text in head), Column(title="Worst", words=True))
-    return Table(name="tools", title="Observations: live against recorded", columns=columns, rows=tuple(rows))
+    by_tool: dict[str, list[ObservationDrift]] = {}
+    for compared in (compared for one in done for compared in one.compared):
+        by_tool.setdefault(compared.tool, []).append(compared)
+
+    def count(verdict: str) -> Callable[[Sequence[ObservationDrift]], Cell]:
+        name = verdict.replace(" ", "_")
+        return lambda mine: Cell(name=name, value=sum(c.verdict == verdict for c in mine))
+
+    return listed(
+        "tools",
+        "Observations: live against recorded",
+        by_tool.values(),
+        {
+            "Tool": lambda mine: words(mine[0].tool, name="tool"),
+            "Calls": lambda mine: Cell(name="calls", value=len(mine)),
+            **{title: count(verdict) for verdict, title in _COMPARED.items()},
+            "Worst": lambda mine: words(_worst(mine), name="worst"),
+        },
+        keys=lambda mine: {},
+    )
 
 
-_COMPARED: Final[Mapping[Any, str]] = {
-    "identical": "Identical",
-    "within": "Within tolerance",
-    "drift": "Drifted",
-    "not compared": "Not compared",
-}
+def _worst(mine: Sequence[ObservationDrift]) -> str:
+    pixels = [c.max_abs for c in mine if c.max_abs is not None]
+    decibels = [c.psnr_db for c in mine if c.psnr_db is not None]
+    iou, text = min(c.iou for c in mine), max(c.text for c in mine)
+    worst = [f"pixel {max(pixels)} of 255"] if pixels else []
+    worst += [f"PSNR {min(decibels):.1f} dB"] if decibels else []
+    worst += [f"IoU {iou:.3f}"] * (iou < 1) + [f"text {text:.1%}"] * (text > 0)
+    return ", ".join(worst) or "–"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe import files
-from editloupe.cli.options import RunFolders, TableName, opt
+from editloupe.cli.options import OUTPUT, RunFolders, TableName, opt
 from editloupe.cli.output import Form, note, say, show_table, show_whole, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
@@ -17,13 +17,11 @@ from editloupe.figures.report import make_report, write_report
 def report(
     runs: RunFolders,
     name: TableName = None,
-    out_dir: Annotated[Path | None, opt("--out", "DIR", "Where the files go. Default: report/ in the one run.")] = None,
-    figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG, for a paper.")] = None,
+    out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: report/ in the one run.", OUTPUT)] = None,
+    figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG.", OUTPUT)] = None,
     form: Form = "table",
 ) -> int:
     """Show the protocol's tables, labels and failures of runs; several judges side by side.
-
-    Examples:
 
     \b
     editloupe report runs/a runs/b

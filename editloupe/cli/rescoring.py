@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from editloupe.answers import Number
-from editloupe.cli.output import chosen_form, command, many, print_json, say, say_first, show_tables, warn
+from editloupe.cli.output import as_json, command, many, print_json, say, say_first, show_tables, warn
 from editloupe.cli.recorded import findings_of
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol
 from editloupe.runs.rescore import Rescored, mean, protocol_with, rescore, write_rescored
 from editloupe.runs.store import RunStore
+from editloupe.scores import Metric
 from editloupe.stats.table import Table, simple
 
-_SHOWN = 20
+_SHOWN: Final = 20
 
 
 def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any], out: Path | None) -> int:
@@ -40,7 +41,7 @@ def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any]
     if any(value is not None for value in chosen.values()):
         keys = {finding.key for finding in findings_of(store, **chosen)}
         done = [one for one in done if one.before.key in keys]
-    if chosen_form() == "json":
+    if as_json():
         for one in done:
             print_json(one.to_json())
     else:
@@ -52,47 +53,47 @@ def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any]
 
 
 def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> None:
+    """Print counts and means of each judge and metric, and the findings that change."""
     show_tables(list(_tables(done, store, protocol)), choose="take --format json")
     if any(isinstance(one.before.answer, Number) and one.before.role != "measure" for one in done):
         say("Numbers stay as the judge gave them: they are not converted to another scale, and one outside it is off_menu.")
-    changed = [one for one in done if one.changed]
     lines = [
         f"  {one.before.about.key}, {one.before.metric}: {_named(one.before)} → {_named(one.now)}"
-        for one in changed
-        if one.now is not None
+        for one in done
+        if one.changed and one.now is not None
     ]
     say_first(lines, _SHOWN, "; --format json lists all.")
     reasons = Counter(one.reason for one in done if one.reason)
     warn(f"{many(count, 'finding')} not scored: {reason}" for reason, count in reasons.items())
-    say(f"\n{len(changed)} of {len(done)} findings change; no model was asked.")
+    say(f"\n{len(lines)} of {len(done)} findings change; no model was asked.")
 
 
 def _tables(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -> Iterator[Table]:
     """For each judge and metric: label → label with counts, and the means beneath."""
-    metrics = {metric.id: metric for metric in protocol.metrics}
-    for judge_id, name in store.judge_names().items():
-        mine = [one for one in done if one.before.judge_id == judge_id]
-        for criterion in dict.fromkeys(one.before.metric for one in mine):
-            rows = [(one.before, one.now) for one in mine if one.before.metric == criterion and one.now is not None]
-            if not rows:
-                continue
-            counts = Counter((_named(then), _named(now)) for then, now in rows)
-            before, now = ([pair[side] for pair in rows] for side in (0, 1))
-            ends = []
-            for findings, metric in ((before, store.metrics().get(criterion)), (now, metrics.get(now[0].metric))):
-                value = mean(findings, metric)
-                judged = f"{sum(f.status == 'ok' for f in findings)} of {len(findings)} judged"
-                shown = (
-                    "" if metric is None or value is None else f"{value:.1f} of 100" if metric.levels else f"{value:.4g}"
-                )
-                ends.append(f"Mean {shown} ({judged})" if shown else judged)
-            yield simple(
-                criterion,
-                f"{criterion.replace('_', ' ').capitalize()}, judged by {name}",
-                ("Recorded", "By the new rubric", "Findings"),
-                [*((then, new, str(count)) for (then, new), count in counts.most_common()), (*ends, str(len(rows)))],
-                keys={"judge": name, "criterion": criterion},
-            )
+    names, metrics = store.judge_names(), {metric.id: metric for metric in protocol.metrics}
+    groups: dict[tuple[str, str], list[tuple[Finding, Finding]]] = {}
+    for one in done:
+        if one.now is not None and one.before.judge_id in names:
+            groups.setdefault((names[one.before.judge_id], one.before.metric), []).append((one.before, one.now))
+    for (judge, criterion), pairs in groups.items():
+        before, now = zip(*pairs, strict=True)
+        means = _mean(before, store.metrics().get(criterion)), _mean(now, metrics.get(now[0].metric))
+        counts = Counter((_named(then), _named(after)) for then, after in pairs)
+        yield simple(
+            criterion,
+            f"{criterion.replace('_', ' ').capitalize()}, judged by {judge}",
+            ("Recorded", "By the new rubric", "Findings"),
+            [*((then, after, str(count)) for (then, after), count in counts.most_common()), (*means, str(len(pairs)))],
+            keys={"judge": judge, "criterion": criterion},
+        )
+
+
+def _mean(findings: Sequence[Finding], metric: Metric | None) -> str:
+    value = mean(findings, metric)
+    judged = f"{sum(f.status == 'ok' for f in findings)} of {len(findings)} judged"
+    if metric is None or value is None:
+        return judged
+    return f"Mean {f'{value:.1f} of 100' if metric.levels else f'{value:.4g}'} ({judged})"
 
 
 def _named(finding: Finding) -> str:

@@ -6,12 +6,12 @@ import os
 import signal
 import socket
 import sys
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from editloupe.backends.endpoint import is_loopback
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
 from editloupe.cli.options import given, one_run, opt, read_text
@@ -31,6 +31,9 @@ GRACE_S: Final = 30
 """Seconds to finish in when stopped."""
 
 
+NoScore: TypeAlias = Literal["error", "group-mean"]
+
+
 def serve(
     context: typer.Context,
     out_dir: Annotated[Path, opt("--out", "RUN", "Run folder, where the trace of every verdict stays.")],
@@ -39,30 +42,16 @@ def serve(
     concurrency: options.Concurrency = None,
     max_queue: Annotated[int, opt("--max-queue", "N", "Edits that may wait; further ones get 503.", min=0)] = 128,
     max_body_mb: Annotated[float, opt("--max-body-mb", "MB", "Largest request.", min=0.001, max=1024)] = 32.0,
-    root: Annotated[
-        Path | None, opt("--root", "FOLDER", "Images below this folder may be named by path. Default: none may.")
-    ] = None,
-    image_host: Annotated[
-        list[str] | None, opt("--image-host", "HOST[:PORT]", "Images may be fetched from it by URL; may be repeated.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, opt("--token-file", "FILE", f"Clients must show the token in this file. Or set {TOKEN}.")
-    ] = None,
-    door: Annotated[
-        str | None, opt("--door", "NAME", "Another project's wire too, such as flow-grpo. It has no token.")
-    ] = None,
-    no_score: Annotated[
-        Literal["error", "group-mean"], opt("--no-score", None, "What a door answers for an edit without a score.")
-    ] = "error",
-    reward: Annotated[
-        str | None, opt("--reward", "EXPR", "Over metrics from 0 to 1, such as '0.7*IF+0.3*VC'. Default: the mean.")
-    ] = None,
-    canary: Annotated[
-        int | None, opt("--canary", "N", "After N edits of a door, judge one as unchanged and as black.", min=1)
-    ] = None,
+    root: Annotated[Path | None, opt("--root", "FOLDER", "Images below it may be named by path.")] = None,
+    image_host: Annotated[list[str] | None, opt("--image-host", "HOST[:PORT]", "Fetch images from it; repeatable.")] = None,
+    token_file: Annotated[Path | None, opt("--token-file", "FILE", f"Token that clients show. Or set {TOKEN}.")] = None,
+    door: Annotated[str | None, opt("--door", "NAME", "Another project's wire too: flow-grpo. It has no token.")] = None,
+    no_score: Annotated[NoScore, opt("--no-score", None, "What a door answers for an edit without a score.")] = "error",
+    reward: Annotated[str | None, opt("--reward", "EXPR", "Such as '0.7*IF+0.3*VC'. Default: the mean.")] = None,
+    canary: Annotated[int | None, opt("--canary", "N", "After N edits of a door, judge two of known truth.", min=1)] = None,
     protocol: options.ProtocolName = None,
     mode: options.Mode = None,
-    backend: options.Backends = None,
+    backend: options.Backend = None,
     sets: options.Sets = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
@@ -87,8 +76,8 @@ def serve(
         limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
     setup.toolbox.prepare()
-    hosts = ("127.0.0.1", "localhost", "::1", "[::1]", host) if _is_loopback(host) else ()
-    max_body = int(max_body_mb * 1_000_000)
+    shown, max_body = f"[{host}]" if ":" in host else host, int(max_body_mb * 1_000_000)
+    hosts = ("127.0.0.1", "localhost", "::1", "[::1]", host) if is_loopback(f"http://{shown}") else ()
     sources = Sources(
         root=None if root is None else root.resolve(),
         hosts=frozenset(name.lower() for name in image_host or ()),
@@ -111,7 +100,7 @@ def serve(
             # Of connections, whether something is asked on them or not.
             limit_concurrency=at_once + max_queue + 64, timeout_graceful_shutdown=GRACE_S,
         )  # fmt: skip
-        name = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        name = f"http://{shown}:{listening.getsockname()[1]}"
         if not hosts and token is None:
             note(f"warning: anyone who reaches {host} can ask, and spend; set {TOKEN} or --token-file")
         if door is not None:
@@ -129,13 +118,6 @@ def serve(
         sys.stderr.flush()
         os._exit(1)
     return 0
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listen(host: str, port: int) -> socket.socket:

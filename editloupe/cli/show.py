@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument
 
 from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, SampleName
-from editloupe.cli.output import Form, command, for_programs, many, note, print_json, say, table, warn
+from editloupe.cli.output import Form, as_json, command, for_programs, many, note, print_json, say, table, warn
+from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import judged_in, to_go, why_empty
 from editloupe.findings import Finding
@@ -34,8 +35,6 @@ def show(
 ) -> int:
     """List the runs of a folder, the findings of a run, or the steps that led to one sample's verdict.
 
-    Examples:
-
     \b
     editloupe show runs
     editloupe show runs/mine
@@ -47,13 +46,28 @@ def show(
     only = {"--criterion": criterion, "--judge": judge, "--repeat": repeat}
     if given := [name for name, value in only.items() if value is not None]:
         raise ConfigError(f"{', '.join(given)} is about one sample: name the sample behind the run")
-    if run.is_dir() and not (run / "run.json").exists():
-        _list(run, form == "json")
-        return 0
-    store = RunStore.read(run)
-    _overview(store)
-    warn(store.problems)
+    if run.is_dir() and not is_run(run):
+        _list(runs_in(run))
+    else:
+        _overview(RunStore.read(run))
     return 0
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a path is a run, and no folder of runs. Raises ConfigError for a name that no file can have."""
+    try:
+        return (path / "run.json").exists()
+    except OSError as error:
+        raise ConfigError(f"{path} is not a run: {error.strerror or error}") from error
+
+
+def runs_in(folder: Path) -> list[Listed]:
+    """Return the runs below a folder, whole or broken. Raises ConfigError if there is none."""
+    if not folder.is_dir():
+        raise ConfigError(no_run(folder))
+    if not (found := list(runs_below(folder))):
+        raise ConfigError(f"{folder} is not a run, and no run is below it; judge something first: editloupe judge PATH")
+    return found
 
 
 def _sample(run: Path, sample: str, form: str, **chosen: str | int | None) -> None:
@@ -68,7 +82,7 @@ def _sample(run: Path, sample: str, form: str, **chosen: str | int | None) -> No
     if not store.findings:
         raise ConfigError(why_empty(store))
     findings = findings_of(store, sample=sample, **chosen)  # type: ignore[arg-type]
-    if form == "json":
+    if as_json():
         of_json = [told(store, finding) for finding in findings]
         print_json({"run": str(store.folder), "sample": findings[0].sample_id, "findings": of_json}, indent=2)
     else:
@@ -77,30 +91,29 @@ def _sample(run: Path, sample: str, form: str, **chosen: str | int | None) -> No
     warn(store.problems)
 
 
-def _list(folder: Path, as_json: bool) -> None:
-    """Print the runs below a folder. Means are of all samples (judged/asked). Raises ConfigError if there is none."""
+def _list(found: Sequence[Listed]) -> None:
+    """Print runs. Means are of all samples (judged/asked)."""
     from editloupe.figures.closing import Standing, standing_of_run  # with it come the protocols, which others need not
 
-    if not (found := list(runs_below(folder))):
-        raise ConfigError(f"{folder} is not a run, and no run is below it; judge something first: editloupe judge PATH")
     rows: list[Sequence[str]] = []
     for one in found:
         standing = Standing() if one.problem else standing_of_run(one.folder)
         state = _status(one, standing)
-        if as_json:
+        if as_json():
             means = {id_: [mean.to_json() for mean in of] for id_, of in standing.means.items()}
             print_json({**one.to_json(), "status": state, "means": means})
             continue
-        warn(
-            [one.problem if one.problem.startswith(str(one.folder)) else f"{one.folder}: {one.problem}"] * bool(one.problem)
-        )
-        counts = f"{one.asked} of {one.samples}", f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
-        when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
-        told = (one.mode or "–", _means(standing.means, one.judges), *counts, when) if not one.problem else "–––––"
+        told = ["–"] * 5
+        if one.problem:
+            note(f"warning: {one.problem if one.problem.startswith(str(one.folder)) else f'{one.folder}: {one.problem}'}")
+        else:
+            counts = f"{one.asked} of {one.samples}", f"{one.statuses.get('ok', 0)} of {sum(one.statuses.values())}"
+            when = datetime.fromtimestamp(one.written).strftime("%Y-%m-%d %H:%M")
+            told = [one.mode or "–", _means(standing.means, one.judges), *counts, when]
         rows.append((str(one.folder), "\n".join(one.judges.values()) or "–", state, *told))
-    heads = ("Run", "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged")
-    if not as_json:
-        table(*heads, "Last written", rows=rows)
+    if not as_json():
+        heads = ("Run", "Judges", "Status", "Mode", "Means", "Samples asked", "Findings judged", "Last written")
+        table(*heads, rows=rows)
 
 
 def _status(one: Listed, standing: Standing) -> str:
@@ -111,8 +124,7 @@ def _status(one: Listed, standing: Standing) -> str:
         return "under way"
     if not one.judges:
         return "no judge"
-    left = one.samples - one.asked if standing.to_go is None else standing.to_go
-    if left:
+    if left := one.samples - one.asked if standing.to_go is None else standing.to_go:
         return f"incomplete: {many(left, 'sample')} to go"
     if standing.to_go is None and not standing.means:
         return "all samples begun"  # of a large run that was not counted since
@@ -135,30 +147,28 @@ def _overview(store: RunStore) -> None:
     if not store.findings:
         raise ConfigError(why_empty(store))
     try:
-        all_judged = judged_in(store)
+        judged = {one.judge_id: one for one in judged_in(store)}
     except ConfigError as error:
         note(f"warning: what was not asked yet cannot be counted: {error}")
-        all_judged = []
-    known = {judged.judge_id: judged.findings for judged in all_judged}
-    waiting = {judged.judge_id: len(to_go(judged)) for judged in all_judged}
+        judged = {}
     names = store.judge_names()
-    found = {judge_id: known[judge_id] if judge_id in known else store.current(judge_id) for judge_id in names}
+    found = {id_: judged[id_].findings if id_ in judged else store.current(id_) for id_ in names}
     if for_programs():
         # What measures and other roles found stands with every judge.
         listed = {finding.key: finding for findings in found.values() for finding in findings}
         _answered(store, list(listed.values()), names_of(store.info.get("judges")))
-    for judge_id, uri in store.judges().items():
-        findings = found[judge_id]
-        if not findings and len(names) > 1:
-            say(f"Judge: {names[judge_id]} has judged nothing yet.\n")
+    for id_, uri in store.judges().items():
+        if not found[id_] and len(names) > 1:
+            say(f"Judge: {names[id_]} has judged nothing yet.\n")
             continue
-        say(f"Judge: {uri if names[judge_id].startswith(uri) else f'{names[judge_id]}, {uri}'} ({judge_id})", "italic")
+        say(f"Judge: {uri if names[id_].startswith(uri) else f'{names[id_]}, {uri}'} ({id_})", "italic")
         if not for_programs():
-            _answered(store, findings, {})
-        judged, left = sum(f.status == "ok" for f in findings), waiting.get(judge_id, 0)
+            _answered(store, found[id_], {})
+        left = len(to_go(judged[id_])) if id_ in judged else 0
         to_ask = f"; {left} of {many(len(store.samples), 'sample')} to go" if left else ""
-        say(f"{judged} of {len(findings)} findings judged{to_ask}.\n")
+        say(f"{sum(f.status == 'ok' for f in found[id_])} of {len(found[id_])} findings judged{to_ask}.\n")
     say(f"One sample: {command('show', store.folder)} SAMPLE")
+    warn(store.problems)
 
 
 def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, str]) -> None:
@@ -166,7 +176,6 @@ def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, 
     metrics = store.metrics()
     asked = list(dict.fromkeys(f.metric for f in findings))
     editors = any(f.editor for f in findings)
-    heads = [metrics[m].name if m in metrics else f"{m.replace('_', ' ')} (intermediate)" for m in asked]
     questions: dict[tuple[str, tuple[str, str, str, int, str]], list[Finding]] = {}
     for f in findings:
         questions.setdefault((names.get(f.judge_id, ""), f.question), []).append(f)
@@ -179,6 +188,7 @@ def _answered(store: RunStore, findings: Sequence[Finding], names: Mapping[str, 
         (*([judge] if names else []), *([editor] if editors else []), sample, *(of.get(metric, "–") for metric in asked))
         for (judge, editor, sample), of in cells.items()
     ]
+    heads = [metrics[m].name if m in metrics else f"{m.replace('_', ' ')} (intermediate)" for m in asked]
     leading = [*(["Judge"] if names else []), *(["Editor"] if editors else []), "Sample"]
     table(*leading, *(head[:1].upper() + head[1:] for head in heads), rows=rows)
 

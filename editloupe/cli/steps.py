@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from editloupe.answers import Record
-from editloupe.cli.output import command, many, note, say, warn
+from editloupe.cli.output import note, say, warn
 from editloupe.data.images import ImageStore
 from editloupe.errors import TraceError
 from editloupe.findings import Finding
 from editloupe.runs.judges import names_of, titled
-from editloupe.runs.lineage import FORKS, family, mismatches, read_whole
+from editloupe.runs.lineage import mismatches, read_whole
 from editloupe.runs.store import RunStore
 from editloupe.tasks import task_from_json
 from editloupe.traces.read import Step, Trace
@@ -35,12 +34,11 @@ def told(store: RunStore, finding: Finding) -> dict[str, Json]:
 def explain(store: RunStore, finding: Finding) -> None:
     """Print one finding with its steps."""
     say(f"── {_title(finding)} ──", "bold")
-    sample = store.samples.get(finding.about.key)
+    sample, trace = store.samples.get(finding.about.key), _trace(store, finding)
     turns = () if sample is None else sample.turns[max(finding.turn - 1, 0) : finding.turn or None]
     for number, turn in enumerate(turns, start=finding.turn or 1):
         if sample and turn.instruction:
             say(f"Instruction{f' {number}' if len(sample.turns) > 1 else ''}: {turn.instruction}")
-    trace = _trace(store, finding)
     if trace is not None:
         _question(store, trace)
         uri = str(trace.header.judge.get("backend"))
@@ -50,8 +48,6 @@ def explain(store: RunStore, finding: Finding) -> None:
         for number, step in enumerate(trace.steps(), start=1):
             _step(number, step, store)
         warn((*trace.problems, *([] if store.rescored else mismatches(trace, finding, store.identity))))
-        if forks := len(forks_of(store.folder, str(finding.trace))):
-            say(f"\n{many(forks, 'fork')} of it: {command('view', store.folder)}")
     elif sample is not None:
         edited = {f"Edited Image (turn {n})": turn.edited for n, turn in enumerate(turns, start=finding.turn or 1)}
         _pictures(store, [*sample.originals.items(), *((name, image) for name, image in edited.items() if image)])
@@ -65,12 +61,6 @@ def explain(store: RunStore, finding: Finding) -> None:
     # A model's reason stands in its trace, if there is one.
     said = finding.reason if finding.role == "measure" or trace is None else ""
     say(f"  {said}\n" if said else "")
-
-
-def forks_of(folder: Path, name: str) -> list[Path]:
-    """Return the files of a trace's forks."""
-    stem = family(name)
-    return [p for p in (folder / FORKS / stem[:2]).glob(f"{stem}.*.jsonl") if p.name.split(".")[2].isdecimal()]
 
 
 def _trace(store: RunStore, finding: Finding) -> Trace | None:
@@ -111,22 +101,21 @@ def _step(number: int, step: Step, store: RunStore) -> None:
     counts: Mapping[str, int | None] = {"input": step.usage.input_tokens, "output": step.usage.output_tokens}
     spent = [f"{count:,} {name} tokens" for name, count in counts.items() if count]
     say(f"\nStep {number} ({', '.join([f'{step.seconds:.2f} s', *spent])})", "bold")
-    if step.thought:
-        _said("Thought", step.thought, "cyan")
+    _said("Thought", step.thought, "cyan")
     for call, observation, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True):
         say(f"Call {call.name} {canonical_json(dict(call.arguments))}", "magenta")
         _said(f"Observation{' (from the cache)' * cached}", observation.text, "red" if observation.error else "cyan")
         _pictures(store, zip(aliases, observation.images, strict=True))
     if step.answer is not None:
         say(f"Answer {step.answer}", "green")
-    if step.note:
-        _said("Note", step.note, "yellow")
+    _said("Note", step.note, "yellow")
 
 
-def _said(title: str, text: str, style: str) -> None:
-    say(title, style)
-    for line in text.split("\n"):
-        say(f"  {line}")
+def _said(title: str, text: str | None, style: str) -> None:
+    """Print a text below its title; nothing if there is none."""
+    if text:
+        say(title, style)
+        say("\n".join(f"  {line}" for line in text.split("\n")))
 
 
 def _pictures(store: RunStore, named: Iterable[tuple[str, ImageRef]]) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any
 
 import typer
 from typer import Argument
 
 from editloupe import files, models
 from editloupe.build import targets as made
-from editloupe.build.targets import LIMITS, TargetTable, quantiles, under
 from editloupe.cli import options
-from editloupe.cli.judge import ask_first, data_name, default_out, exit_code
+from editloupe.cli.judge import ask_first, default_out, exit_code
 from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, note, print_json, say, table, write
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import BoxFile
@@ -24,70 +23,51 @@ from editloupe.errors import ConfigError, DataError, ModelAbsent
 from editloupe.runs.outcome import Outcome
 from editloupe.runs.setup import Setup, open_setup
 
-_WHY: Final = {
-    "no_detector": "no detector",
-    "not_found": "not found by the detector",
-    "no_phrase": "no rule fits the instruction",
-    "input_error": "the row or its image cannot be read",
-    "not_reached": "not reached before the search was stopped",
-}
-"""Statuses that say more than their name."""
-
 
 def targets(
     context: typer.Context,
     path: Annotated[Path, Argument(metavar="PATH", help="A folder of edits, or a metadata file.", show_default=False)],
-    backend: options.Backends = None,
+    backend: options.Backend = None,
     detector: options.Detector = None,
     limit: options.Limit = None,
     max_cost: options.MaxCost = None,
-    boxes: Annotated[
-        Path | None,
-        opt("--write", "FILE.jsonl", "Write boxes next to the data: boxes.jsonl for dlebench.", OUTPUT),
-    ] = None,
-    format: Form = "table",
+    boxes: Annotated[Path | None, opt("--write", "FILE.jsonl", "Write boxes next to the data.", OUTPUT)] = None,
+    form: Form = "table",
     sets: options.Sets = None,
 ) -> int:
     """Name each edit's target object, find it in the source image, and say what share of the image it takes.
 
-    Boxes in the data are used as they are. --format csv and json print every target. The run is in
-    runs/NAME-BACKEND-targets; the same command again continues it. Exit code 1 if nothing could be found out, 5 stopped by
-    --max-cost.
+    Boxes in the data are used as they are. The run is in runs/NAME-BACKEND-targets, where `show` and `report` find every
+    target; the same command again continues it. Exit code 1 if nothing could be found out, 5 stopped by --max-cost.
     """
     run = one_run({**given(context), "path": path, "protocol": "targets"}, "build targets")
     setup = open_setup(run)
     absent = _absent(setup)
     keys = None if boxes is None else _checked(boxes, path, run)
-    outcome = ask_first(
-        setup, default_out(run), f"Finding the targets of {path}", as_json=format == "json", config=run.to_options()
-    )
-    found = TargetTable.of(data_name(path.resolve()), outcome)
-    notes = list(_notes(found, setup, absent))
-    if format == "json":
-        print_json(found.to_json(notes=notes))
-    elif format == "csv":
-        write(found.csv())
+    outcome = ask_first(setup, default_out(run), f"Finding the targets of {path}", config=run.to_options())
+    found, notes = made.summary(outcome), list(_notes(outcome, absent))
+    if as_json():
+        print_json({**found, "run": str(outcome.store.folder), "notes": [*notes]})
     else:
-        _show(found, notes)
+        for text in notes:
+            say(text, "yellow")
+        say(_words(found))
     if boxes is not None:
-        _write(boxes, path, keys, found, outcome)
+        _write(boxes, path, keys, outcome)
     if outcome.interrupted or outcome.waiting:
         return exit_code(outcome, tolerated=1)
-    known = any(row.phrase is not None or row.box is not None for row in found.rows)
+    known = any(score.value is not None or score.dims.get("phrase") for score in outcome.scores)
     return 0 if known and not outcome.ledger.refused else 1
 
 
-def _show(found: TargetTable, notes: list[str]) -> None:
-    for text in notes:
-        say(text, "yellow")
-    shares = [None if v is None else f"{100 * v:.2g} %" for v in quantiles(found.known)]
-    parts = [None if (v := under(found.known, limit)) is None else f"{100 * v:.0f} %" for limit in LIMITS]
-    heads = ("Targets", "Known", "Q1", "Median", "Q3", *(f"<{100 * limit:g} %" for limit in LIMITS))
-    cells = (len(found.rows), len(found.known), *(share or "–" for share in (*shares, *parts)))
-    table("Data set", *heads, rows=[(found.name, *cells)], title="Target objects by share of the image", right=heads)
-    known = [f"{n} from {'the ' * (how == 'detector')}{how.replace('boxes', 'the data')}" for how, n in found.how.items()]
-    unknown = [f"{n} unknown: {_WHY.get(status, status)}" for status, n in found.unknown.items()]
-    say(f"{'; '.join(known + unknown) or 'no targets'}.")
+def _words(found: Mapping[str, Any]) -> str:
+    """Return what is known of the targets."""
+    known = [
+        f"{n} from {'the ' * (how == 'detector')}{how.replace('boxes', 'the data')}" for how, n in found["how"].items()
+    ]
+    unknown = [f"{n} unknown: {status.replace('_', ' ')}" for status, n in found["unknown"].items()]
+    share = "" if found["median_share"] is None else f", in the median {100 * found['median_share']:.2g} % of the image"
+    return f"{many(found['targets'], 'target')}{share}: {'; '.join(known + unknown) or 'none'}."
 
 
 def _absent(setup: Setup) -> str:
@@ -99,13 +79,14 @@ def _absent(setup: Setup) -> str:
     return ""
 
 
-def _notes(found: TargetTable, setup: Setup, absent: str) -> Iterator[str]:
+def _notes(outcome: Outcome, absent: str) -> Iterator[str]:
     """Yield what a reader must know before the numbers."""
-    if made.by_rules(setup) and any(row.how != "boxes" and row.instruction for row in found.rows):
+    hows = {score.dims.get("how") for score in outcome.scores}
+    if made.by_rules(outcome.setup) and hows != {"boxes"}:
         yield "Objects are named by rules on the instruction's words, not by an LMM; name one with --backend."
-    if any(row.status == "no_detector" for row in found.rows):
+    if absent and hows != {"boxes"}:
         yield f"Areas are unknown: no detector ({absent})."
-    if any(row.how == "detector" for row in found.rows):
+    if "detector" in hows:
         yield "Areas are of the detector's best box, which may hold something else; it misses small objects more often."
 
 
@@ -135,13 +116,10 @@ def _checked(boxes: Path, path: Path, run: RunConfig) -> BoxFile | None:
     return keys
 
 
-def _write(boxes: Path, path: Path, keys: BoxFile | None, found: TargetTable, outcome: Outcome) -> None:
+def _write(boxes: Path, path: Path, keys: BoxFile | None, outcome: Outcome) -> None:
     """Write the boxes that a detector found."""
-    version = outcome.setup.models.versions(("detect",))["detect"]
-    if keys is not None:
-        text, count = made.sidecar(outcome.loaded.samples, found.rows, keys=keys, detector=version)
-    else:
-        text, count = made.with_boxes(made.metadata_lines(path), found.rows, detector=version)
+    found = made.found_boxes(outcome)
+    text, count = made.metadata_with(path, found) if keys is None else made.sidecar(outcome, found, keys)
     if not text:
         note(f"no box was found, and {boxes} is not written")
         return

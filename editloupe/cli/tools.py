@@ -13,12 +13,13 @@ from typing import Annotated, Any, Final, cast
 
 from typer import Argument
 
-from editloupe import plugins
+from editloupe import models, plugins
+from editloupe.cli import options
 from editloupe.cli.options import opt, words
-from editloupe.cli.output import Form, fail, note, print_json, say, table
+from editloupe.cli.output import Form, as_json, fail, note, print_json, say, table
 from editloupe.config import pairs
 from editloupe.errors import ConfigError, ToolError, ToolFailed
-from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, finite_json
@@ -31,28 +32,21 @@ _CALL, _SERVE = "With call", "With serve"
 
 def tools(
     what: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[NAME] | call NAME IMAGE… | serve",
-            help="Nothing: list the tools. NAME: show one. call: use one by hand. serve: a Model Context Protocol server.",
-            show_default=False,
-        ),
+        list[str] | None, Argument(metavar="WHAT", help="NAME, call NAME IMAGE…, or serve.", show_default=False)
     ] = None,
     arg: Annotated[list[str] | None, opt("--arg", "KEY=VALUE", "An argument, JSON or text.", _CALL)] = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: a new editloupe-tool-NAME.", _CALL)] = None,
     root: Annotated[Path, opt("--root", "DIR", "Open only images below this folder.", _SERVE)] = Path(),
     only: Annotated[str | None, opt("--tools", "A,B,…", "Only these tools.", _SERVE)] = None,
-    device: Annotated[str | None, opt("--device", "DEVICE", "cpu, cuda, cuda:N or mps. Default: auto.")] = None,
-    detector: Annotated[str | None, opt("--detector", "FOLDER|FILE|ID", "Weights of the detector.")] = None,
-    upscaler: Annotated[str | None, opt("--upscaler", "FILE", "Weights of the upscaler.")] = None,
+    device: options.Device = None,
+    detector: options.Detector = None,
+    upscaler: options.Upscaler = None,
     form: Form = "table",
 ) -> int:
     """List the tools and which are absent here, show one, call one by hand, or serve them to other agents.
 
     `call` prints what a tool says and writes its pictures as PNG; no file is overwritten. The first image is called
     'Original Image', the second 'Edited Image'. Exit code 1: the tool itself failed.
-
-    Examples:
 
     \b
     editloupe tools call zoom_in before.png after.png --arg 'bbox=[0, 0, 500, 500]'
@@ -64,7 +58,7 @@ def tools(
     if verb == "call":
         if len(rest) < 2:
             raise ConfigError("expected a tool and at least one image: editloupe tools call NAME IMAGE [IMAGE]")
-        return _call(rest[0], [Path(word) for word in rest[1:]], arg or [], out_dir, settings, as_json=form == "json")
+        return _call(rest[0], [Path(word) for word in rest[1:]], arg or [], out_dir, settings)
     if rest:
         raise ConfigError(f"{' '.join(rest)}: expected one name; editloupe tools {verb} takes no more words")
     if verb == "serve":
@@ -82,10 +76,10 @@ def _list(settings: ToolSettings) -> None:
     for name in names:
         if name in box.absent:
             rows.append((name, "", f"absent: {box.absent[name]}"))
-            continue
-        offered = spec(box.tools[name])
-        arguments = ", ".join(cast(dict[str, Json], offered.parameters.get("properties")))
-        rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
+        else:
+            offered = spec(box.tools[name])
+            arguments = ", ".join(cast(dict[str, Json], offered.parameters.get("properties")))
+            rows.append((f"{name} {box.tools[name].version}", arguments, offered.description))
     table("Tool", "Arguments", "What it does", rows=rows)
 
 
@@ -104,7 +98,7 @@ def _show(name: str, settings: ToolSettings) -> None:
         default = "required" if argument in required else json.dumps(schema.get("default"))
         rows.append((argument, str(schema.get("type", "any")), default, str(schema.get("description", ""))))
     table("Argument", "Type", "Default", "What it is", rows=rows)
-    for line in tool.describe() if isinstance(tool, Describes) else ():
+    for line in works_with(tool):
         say(line)
 
 
@@ -119,31 +113,27 @@ def _serve(root: Path, names: tuple[str, ...] | None, settings: ToolSettings) ->
     return 0
 
 
-def _call(
-    tool: str, images: list[Path], arg: list[str], out_dir: Path | None, settings: ToolSettings, *, as_json: bool
-) -> int:
+def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, settings: ToolSettings) -> int:
     try:
-        session = open_session(tools=[tool], settings=settings)
-        made = session.toolbox.tools[tool]
+        session = open_session(tools=[name], settings=settings)
+        tool = session.toolbox.tools[name]
         names = [*NAMES, *(f"Image {n}" for n in range(3, len(images) + 1))][: len(images)]
-        arguments = _arguments(made, arg)
-        arguments |= _assumed(made, arguments, names)
+        arguments = _arguments(tool, arg)
+        arguments |= _assumed(tool, arguments, names)
         session.open(dict(zip(names, images, strict=True)))
-        if isinstance(made, Prepares):
-            made.prepare()
+        models.prepare(tool)
         began = time.perf_counter()
-        shown = session.call(tool, arguments)
+        shown = session.call(name, arguments)
         seconds = time.perf_counter() - began
     except ToolError as error:
         fail(str(error))
         return 1 if isinstance(error, ToolFailed) else 2
     written = _written(shown, out_dir)
-    works_with = list(made.describe() if isinstance(made, Describes) else ())
-    if as_json:
+    if as_json():
         pictures: list[Json] = [{"name": picture.name or None, "path": str(path)} for picture, path in written]
         told: dict[str, Json] = {"tool": shown.tool, "version": shown.version, "arguments": arguments}
         told |= {"text": shown.observation.text, "data": dict(shown.observation.data), "images": pictures}
-        print_json({**told, "works_with": works_with, "seconds": round(seconds, 4)}, indent=2)
+        print_json({**told, "works_with": list(works_with(tool)), "seconds": round(seconds, 4)}, indent=2)
         return 0
     say(shown.observation.text)
     for picture, path in written:
@@ -153,7 +143,7 @@ def _call(
         )
         size = f"{picture.image.width}×{picture.image.height} px"
         say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")
-    note(f"{', '.join([tool, *works_with])}: {seconds:.2f} s")
+    note(f"{', '.join([name, *works_with(tool)])}: {seconds:.2f} s")
     if used := [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]:
         note(", ".join(used))
     return 0
@@ -189,10 +179,9 @@ def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[st
 def _written(shown: ToolAnswer, folder: Path | None) -> Sequence[tuple[Picture, Path]]:
     """Return every picture, shown or kept, with its new file. Raises ConfigError: cannot be written."""
     written: list[tuple[Picture, Path]] = []
-    pictures = (*shown.pictures, *shown.kept)
     folder = folder or _free(Path(f"editloupe-tool-{shown.tool}"))
     try:
-        for number, picture in enumerate(pictures, start=1 - len(shown.pictures)):
+        for number, picture in enumerate((*shown.pictures, *shown.kept), start=1 - len(shown.pictures)):
             folder.mkdir(parents=True, exist_ok=True)
             path = _free(folder / f"{picture.name.lower().replace(' ', '-') or f'plain-{number}'}.png")
             path.write_bytes(picture.png)

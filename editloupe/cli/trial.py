@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.build.probes.trial import put_on_trial
-from editloupe.build.probes.trial_tables import heading, markdown, tables, to_json, write_trial
+from editloupe.build.probes.trial import heading, markdown, put_on_trial, tables, to_json, write_trial
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import JudgeNames, OutFolder, Resamples, RunFolders, TableName, words
 from editloupe.cli.output import Form, note, say, show_table, show_whole
@@ -23,8 +22,6 @@ def trial(
 
     RUN is a run over what `editloupe build probes` made, judged with --protocol probes. No model is asked here. What could
     not be judged is counted and is part of no figure.
-
-    Examples:
 
     \b
     editloupe judge my-probes --protocol probes --mode plain --out runs/plain

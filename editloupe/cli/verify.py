@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from editloupe.cli.options import RunFolder, opt
-from editloupe.cli.output import Form, many, print_json, say, table
+from editloupe.cli.output import Form, as_json, many, print_json, say, table
 from editloupe.runs.verify import Part, prune, unnamed_pictures
 from editloupe.runs.verify import verify as check
 from editloupe.values import Json
@@ -22,7 +22,7 @@ def verify(
     code = int(wrong > 0)
     pruned = pruned and not wrong
     unnamed = prune(run) if pruned else unnamed_pictures(run)
-    if form == "json":
+    if as_json():
         sizes: dict[str, Json] = {str(path): size for path, size in unnamed.items()}
         told: dict[str, Json] = {"wrong": wrong, "unnamed": sizes, "pruned": pruned, "exit": code}
         print_json({"run": str(run), "parts": [_json(part) for part in parts], **told})
@@ -33,12 +33,15 @@ def verify(
     for part in parts:
         for name, why in part.wrong:
             say(f"wrong: {part.name}: {name}: {why}", "red")
-        for why in dict.fromkeys(why for _, why in part.unchecked):
-            names = [name for name, reason in part.unchecked if reason == why]
+        reasons: dict[str, list[str]] = {}
+        for name, why in part.unchecked:
+            reasons.setdefault(why, []).append(name)
+        for why, names in reasons.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             say(f"not checkable: {part.name}: {names[0]}{more}: {why}")
-    left = any(part.unchecked for part in parts)
-    unchanged = "All that can be checked is as recorded." if left else "All is as recorded."
+    unchanged = (
+        "All that can be checked is as recorded." if any(part.unchecked for part in parts) else "All is as recorded."
+    )
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
     if unnamed:
         what = f"{many(len(unnamed), 'picture')} that nothing names, {sum(unnamed.values()):,} bytes"

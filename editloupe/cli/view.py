@@ -11,12 +11,10 @@ from typing import Annotated, Any
 from typer import Argument
 
 from editloupe.backends.prices import read_prices
-from editloupe.cli.options import HumanColumns, opt
+from editloupe.cli.options import HumanColumns, opt, people_columns
 from editloupe.cli.output import note, say
-from editloupe.data.run_file import no_run
+from editloupe.cli.show import is_run, runs_in
 from editloupe.errors import ConfigError
-from editloupe.figures.labels import column_names
-from editloupe.runs.folders import runs_below
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import PORT, bound, serve_until_stopped
@@ -34,9 +32,7 @@ def view(
 ) -> int:
     """Look at runs in a browser; a run under way is followed."""
     named = runs or [Path("runs")]
-    if columns is not None and human is None:
-        raise ConfigError("--columns says what the columns of --human hold; name a table with --human FILE")
-    people = {"human": human, "columns": column_names(columns, "--columns")}
+    people = {"human": human, "columns": people_columns(human, columns)}
     site = _site(named, people=people)
     with bound(site, host, port, allow_host or (), renew=partial(_renewed, named, people)) as server:
         if server.open_to_others:
@@ -55,9 +51,9 @@ def _site(named: Iterable[Path], known: Sequence[RunReader] = (), *, people: Map
     broken: list[tuple[str, str]] = []
     found: dict[Path, bool] = {}
     for path in named:
-        listed = _below(path)
-        found |= {path: True} if listed is None else {folder: False for folder, problem in listed if not problem}
-        broken += [(str(folder), problem) for folder, problem in listed or () if problem]
+        below = [] if is_run(path) else runs_in(path)
+        found |= {one.folder.resolve(): False for one in below if not one.problem} if below else {path.resolve(): True}
+        broken += [(str(one.folder), one.problem) for one in below if one.problem]
     readers = [reader for reader in known if reader.folder in found]
     for run in [run for run in found if all(run != reader.folder for reader in readers)]:
         try:
@@ -77,18 +73,3 @@ def _renewed(named: Iterable[Path], people: Mapping[str, Any], site: Site) -> Si
         return site  # the last run is gone, and its pages say so
     same = (now.broken, [run.reader for run in now.runs]) == (site.broken, [run.reader for run in site.runs])
     return site if same else replace(now, numbers=site.numbers)
-
-
-def _below(path: Path) -> list[tuple[Path, str]] | None:
-    """Return the runs below a folder, each with why it cannot be read; None for a run. Raises ConfigError."""
-    try:
-        if (path / "run.json").exists() or (path / "findings.jsonl").exists():
-            return None
-        below = [(one.folder, one.problem) for one in runs_below(path)] if path.is_dir() else []
-    except OSError as error:  # such as a name that no file can have
-        raise ConfigError(f"{path} is not a run: {error.strerror or error}") from error
-    if not path.is_dir():
-        raise ConfigError(no_run(path))
-    if not below:
-        raise ConfigError(f"{path} is not a run, and no run is below it; judge something first: editloupe judge PATH")
-    return below

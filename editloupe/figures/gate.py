@@ -102,6 +102,8 @@ class Checked:
     why: str = ""
     of: str = ""
     """What the figure is of, where the requirement speaks of several criteria."""
+    notes: tuple[str, ...] = ()
+    """What of people's ratings could not be used, and why."""
 
     @property
     def verdict(self) -> Verdict:
@@ -269,7 +271,8 @@ def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Che
         if criterion.id not in both:
             yield replace(one, why=f"{criterion.id}: people did not rate it, or it was not asked in this run")
             continue
-        figures = agreement(said, people, criterion).all.figures
+        agreed = agreement(said, people, criterion)
+        one, figures = replace(one, notes=agreed.notes), agreed.all.figures
         if metric not in figures:
             yield replace(one, why=f"{criterion.id} has no {metric}: its answers are read another way")
             continue

@@ -19,7 +19,6 @@ from editloupe.figures.columns import KEY, Key, Readings, key_name, key_of
 from editloupe.figures.judged import protocol_of, scores_by_people
 from editloupe.figures.labels import (
     as_rating,
-    column_names,
     find_roles,
     is_blank,
     lines_named,
@@ -99,14 +98,14 @@ def labels_in(
     return Readings.of_rows(source, rows, metrics=rated, notes=(*strangers, *broken))
 
 
-def read_people(store: RunStore, human: Path | None = None, columns: str | None = None) -> Readings:
+def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str, str] | None = None) -> Readings:
     """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
 
-    columns: role → column as the user wrote it, if names do not say it.
+    columns: role → column of the table, if names do not say it.
     """
     metrics = store.metric_set().metrics
     if human is not None:
-        return read_human(human, metrics, column_names(columns, "--columns"))
+        return read_human(human, metrics, columns or {})
     source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
     by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
     found = labels_in(store.samples.values(), metrics, source, (), store.people.values(), by_protocol)

@@ -224,7 +224,8 @@ class _Terminal:
                 )
             told = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
             # Not the table's own title, which would break at the table's width.
-            yield Group(Text(), plain(table.title + told, "italic"), shown)
+            title = [plain(table.title + told, "italic")] if table.title or told else []
+            yield Group(Text(), *title, shown)
         if table.caption:
             yield plain(table.caption, "dim")
 

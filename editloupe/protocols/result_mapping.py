@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.answers import Answer, Number, Record
-from editloupe.data.loaders.layout import Texts
+from editloupe.data.outputs import Texts
 from editloupe.data.tables import shown
 from editloupe.tasks import Status
 from editloupe.values import Json, Sample, finite

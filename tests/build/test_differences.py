@@ -14,9 +14,9 @@ from PIL import Image
 from editloupe.build.paint import PAINTS
 from editloupe.data.images import ImageStore
 from editloupe.models import inpaint as inpainters
-from editloupe.models.inpaint import OpenCVInpainter, within
+from editloupe.models.inpaint import within
+from tests.build.conftest import left, unwritten
 from tests.build.conftest import lines as rows_of
-from tests.build.conftest import unwritten, written
 from tests.build.toys import Finder, MeanColor
 
 Run = Callable[..., tuple[int, str, str]]
@@ -70,13 +70,6 @@ def build(editloupe: Run, file: Path, *words: object, out: str = "set") -> tuple
     return code, json.loads(said)
 
 
-def refused(editloupe: Run, file: Path, *words: object, out: str = "set") -> str:
-    """What a build says that does not begin."""
-    code, said, told = editloupe("build", "differences", file, "--out", out, *map(str, words))
-    assert (code, said) == (2, ""), (code, said, told)
-    return " ".join(told.split())
-
-
 def lines(path: str, out: str = "set") -> list[dict[str, Any]]:
     return rows_of(Path(out) / path)
 
@@ -85,10 +78,6 @@ def answers(path: str = "train/sft.jsonl", out: str = "set") -> list[str]:
     """What the model is to say, without the tags around the answer."""
     said = [row["messages"][1]["content"][0]["text"] for row in lines(path, out)]
     return [text.replace("<Start Final Answer>", "").replace("</Start Final Answer>", "") for text in said]
-
-
-def reasons(funnel: dict[str, Any]) -> dict[str, int]:
-    return {why: count for stage in funnel["stages"] for why, count in stage["left_out"].items()}
 
 
 # Stage 1
@@ -116,8 +105,6 @@ def test_a_pair_gives_what_each_image_has_alone_and_what_both_have_in_one_place(
     # The photographs keep their own bytes.
     images = [(Path("set/train") / row[name]).read_bytes() for name in ("source_file_name", "edited_file_name")]
     assert images == [(tmp_path / "photos" / name).read_bytes() for name in ("a.png", "b.png")]
-    assert -1 <= row["lineage"]["similarity"] <= 1
-    assert row["lineage"] == {"stage": 1, "source": "a.png", "edited": "b.png", "similarity": row["lineage"]["similarity"]}
 
 
 def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder: MeanColor) -> None:
@@ -130,12 +117,9 @@ def test_similar_photographs_are_paired(editloupe: Run, tmp_path: Path, encoder:
     code, funnel = build(editloupe, file, "--set", "stage=1", "--set", "test_share=0")
     rows = lines("train/metadata.jsonl")
     assert (code, funnel["read"], funnel["written"], encoder.seen) == (0, 4, 4, 8)
-    assert funnel["unusable"] == {"unreadable_image": 1} and reasons(funnel) == {}
+    assert funnel["unusable"] == {"unreadable_image": 1} and left(funnel) == {}
     named = {tuple(sorted((row["lineage"]["source"], row["lineage"]["edited"]))) for row in rows}
     assert named == {("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png"), ("6.png", "7.png")}
-    before = written("set")
-    build(editloupe, file, "--set", "stage=1", "--set", "test_share=0")
-    assert written("set") == before
     # No pair joins the two splits.
     build(editloupe, file, "--set", "stage=1", "--set", "test_share=0.5", out="halves")
     seen = [
@@ -204,16 +188,14 @@ def test_what_differs_is_what_is_said_and_nothing_else(editloupe: Run, tmp_path:
 
 
 def test_some_stay_as_they_are_and_some_are_compressed(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", scenes(30))
-    code, funnel = build(editloupe, file, "--set", "stage=2", "--set", "unchanged=0.5")
-    counts, rows = funnel["counts"], {split: found["rows"] for split, found in funnel["by_split"].items()}
-    assert code == 0 and sum(rows.values()) == 30 and rows["test"]
-    made = [row for split in ("train", "test") for row in lines(f"{split}/metadata.jsonl")]
-    said = answers() + answers("test/sft.jsonl")
-    assert 5 < sum(not row["differences"] for row in made) == counts["unchanged"] == said.count("no change") < 25
-    qualities = [q for row in made for q in row["lineage"]["jpeg"] if q is not None]
+    file = annotate(tmp_path / "photos", scenes(20))
+    code, funnel = build(editloupe, file, "--set", "stage=2", "--set", "unchanged=0.5", "--set", "test_share=0")
+    rows, counts = lines("train/metadata.jsonl"), funnel["counts"]
+    assert code == 0 and 3 < sum(not row["differences"] for row in rows) == counts["unchanged"] < 17
+    assert answers().count("no change") == counts["unchanged"]
+    qualities = [q for row in rows for q in row["lineage"]["jpeg"] if q is not None]
     assert len(qualities) == counts["compressed"] and min(qualities) >= 50 and max(qualities) <= 95
-    endings = [Path(row[name]).suffix for row in made for name in ("source_file_name", "edited_file_name")]
+    endings = [Path(row[name]).suffix for row in rows for name in ("source_file_name", "edited_file_name")]
     assert endings.count(".jpg") == len(qualities)
 
 
@@ -230,23 +212,17 @@ def test_an_inpainter_by_words_puts_in_objects_of_other_categories(
             asked.extend([words] if words else [])
             return within(rgb, np.full_like(rgb, 7), mask)
 
-    monkeypatch.setattr(
-        inpainters, "open_inpainter", lambda name, device: Painter() if name == "painter" else OpenCVInpainter()
-    )
-    file = annotate(tmp_path / "photos", scenes(20))
-    words = ("--set", "stage=2", "--set", "test_share=0", "--set", "unchanged=0", "--set", "jpeg=0")
-    build(editloupe, file, *words, "--set", "inpainter=painter")
+    monkeypatch.setattr(inpainters, "open_inpainter", lambda name, device: Painter())
+    file = annotate(tmp_path / "photos", scenes(12))
+    words = ("--set", "test_share=0", "--set", "unchanged=0", "--set", "jpeg=0", "--set", "inpainter=painter")
+    build(editloupe, file, "--set", "stage=2", *words)
     edits = [one for row in lines("train/metadata.jsonl") for one in row["differences"] if one["op"] == "EDIT"]
     replaced = [one for one in edits if one["how"].startswith("replaced")]
-    # Of 60 objects about 20 are edited, of which about 6 by color; the seed is fixed.
+    # Of 36 objects about 12 are edited, of which about 4 by color; the seed is fixed.
     assert 0 < len(replaced) == len(asked) < len(edits)
     for one in replaced:
         # Named is what the original shows; what comes in is another category.
-        target = one["how"].split("'")[1]
-        assert target in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
-    build(editloupe, file, *words, out="plain")
-    plain = [one for row in lines("train/metadata.jsonl", "plain") for one in row["differences"] if one["op"] == "EDIT"]
-    assert len(plain) == len(edits) and all(one["how"].startswith("colored") for one in plain)
+        assert one["how"].split("'")[1] in {"cup", "plant", "street sign", "spoon"} - {one["object"]}
 
 
 def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
@@ -266,7 +242,9 @@ def test_what_cannot_be_used_is_said_with_its_reason(editloupe: Run, tmp_path: P
 
     code, funnel = build(editloupe, changed(file, worse), "--set", "stage=2")
     assert (code, funnel["read"], funnel["written"]) == (0, 5, 1)
-    assert reasons(funnel) == {"missing_file": 1, "size_differs": 1, "unreadable_image": 1, "no_large_object": 1}
+    assert left(funnel) == {
+        "read": {"missing_file": 1, "size_differs": 1, "unreadable_image": 1}, "objects": {"no_large_object": 1},
+    }  # fmt: skip
     assert funnel["unusable"] == {"unknown_image": 1, "unknown_category": 1, "box": 1, "segmentation": 1}
     told = {(row.get("what") or row.get("source"), row["why"]) for row in lines("left_out.jsonl")}
     assert told == {
@@ -303,7 +281,9 @@ def annotated(folder: Path) -> Path:
 def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tmp_path: Path) -> None:
     code, funnel = build(editloupe, annotated(tmp_path / "edits"), "--set", "stage=3", "--set", "test_share=0")
     assert (code, funnel["read"], funnel["written"], funnel["counts"]["with_reason"]) == (0, 6, 3, 2)
-    assert reasons(funnel) == {"no_coherence": 1, "no_differences": 1, "unreadable_differences": 1}
+    assert left(funnel) == {
+        "read": {"no_differences": 1, "unreadable_differences": 1}, "annotated": {"no_coherence": 1},
+    }  # fmt: skip
     assert answers() == [
         "<Start Thinking>It was asked for.</Start Thinking>\nyes",
         "no",
@@ -330,18 +310,14 @@ def test_a_judged_difference_becomes_a_row_with_its_box_drawn(editloupe: Run, tm
 
 
 def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Run, tmp_path: Path) -> None:
-    file = annotate(tmp_path / "photos", scenes(2))
-    damaged = tmp_path / "damaged.json"
+    file, damaged = annotate(tmp_path / "photos", scenes(2)), tmp_path / "damaged.json"
     damaged.write_text("{")
     second = ("--set", "stage=2")
     for path, words, told in (
         (file, (), "name the stage: --set stage=1"),
         (file, (*second, "--set", "inpainter=lama"), "expected opencv or diffusers:MODEL"),
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
-        (tmp_path / "none.json", second, "no such file"),
         (damaged, second, "is no JSON"),
     ):
-        assert told in refused(editloupe, path, *words)
-        assert unwritten("set")
-    build(editloupe, file, *second)
-    assert "was built with seed 0, and this command has 1" in refused(editloupe, file, *second, "--set", "seed=1")
+        code, _, said = editloupe("build", "differences", path, "--out", "set", *words)
+        assert code == 2 and told in " ".join(said.split()) and unwritten("set")

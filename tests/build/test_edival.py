@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from tests.build.conftest import Run, left, unwritten
+from tests.build.conftest import Run, left, lines, unwritten
 from tests.build.test_edival_pools import replay
 from tests.build.toys import Finder
 from tests.conftest import pngs
@@ -32,31 +33,22 @@ def pictures(folder: Path, count: int = 3) -> Path:
     return folder
 
 
-def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, dict[str, Any]]:
+TOY = ("--backend", "toy/a")
+
+
+def build(editloupe: Run, path: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy."""
-    code, said, told = editloupe("build", "edival", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
+    code, said, told = editloupe("build", "edival", path, "--out", "set", *TOY, "--format", "json", *words)
     assert said, told
     return code, json.loads(said)
 
 
-def table(out: str = "set") -> list[dict[str, Any]]:
+def table() -> list[dict[str, Any]]:
     """The benchmark's file, its lists read."""
-    with (Path(out) / "edival" / "instructions.csv").open(encoding="utf-8", newline="") as file:
-        return [
-            {
-                name: ast.literal_eval(value) if name not in ("image_index", "turns") else int(value)
-                for name, value in row.items()
-            }
-            for row in csv.DictReader(file)
-        ]
-
-
-def metadata(out: str = "set") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(out) / "imagefolder" / "metadata.jsonl").read_text().splitlines()]
-
-
-def left_out(out: str = "set") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (Path(out) / "left_out.jsonl").read_text().splitlines()]
+    with Path("set/edival/instructions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    numbers = ("image_index", "turns")
+    return [{k: int(v) if k in numbers else ast.literal_eval(v) for k, v in row.items()} for row in rows]
 
 
 def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path: Path) -> None:
@@ -71,17 +63,13 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
         "image_index,turns,task_type,instructions,format_instructions,bg_consistency,unchanged_objects,available_objects,"
         "all_objects"
     )
-    counted = {str(t): {} for t in (1, 2, 3)}  # type: dict[str, dict[str, int]]
+    kinds = [Counter(row["task_type"][-1] for row in rows[turn::3]) for turn in range(3)]
+    assert funnel["instructions"] == {str(turn): dict(found) for turn, found in enumerate(kinds, start=1)}
     for row in rows:
         # Lists are cumulative, pools are those after the turn.
         whole = rows[row["image_index"] * 3 + 2]
         for name in ("task_type", "instructions", "format_instructions"):
             assert row[name] == whole[name][: row["turns"]]
-        kind = row["task_type"][-1]
-        counted[str(row["turns"])][kind] = counted[str(row["turns"])].get(kind, 0) + 1
-    assert {t: dict(sorted(kinds.items())) for t, kinds in counted.items()} == {
-        t: dict(sorted(kinds.items())) for t, kinds in funnel["instructions"].items()
-    }
     store = ImageStore()
     benchmark, general = (load(Path("set") / name, store=store, outputs=False) for name in ("edival", "imagefolder"))
     assert (benchmark.format, general.format) == ("edival", "imagefolder") and not benchmark.rejected
@@ -97,7 +85,7 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
         if not any(edit.edit_type == "background_change" for edit in chain.edits):
             assert replay(objects, chain.edits) == list(chain.pools)
         assert all(set(edit.keep) <= foreground for edit in chain.edits)
-    assert not left_out()
+    assert not lines("set/left_out.jsonl")
 
 
 def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
@@ -108,7 +96,7 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
     }
     _, funnel = build(editloupe, pictures(tmp_path / "images"))
     assert funnel["objects"] == {"listed": 9, "grounded": 3, "left_out": {"not_found": 3, "oversized": 3}}
-    assert {(one["object"], one["why"]) for one in left_out()} == {
+    assert {(one["object"], one["why"]) for one in lines("set/left_out.jsonl")} == {
         ("metal red cup", "not_found"),
         ("wooden table", "oversized"),
     }
@@ -122,7 +110,9 @@ def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_
     lost = left(funnel)["instructed"]
     # Of a type with a list of answers it is none of them.
     assert code == 1 and "unusable_answer" in lost and sum(lost.values()) == 8
-    assert {one["detail"] for one in left_out() if one["why"] == "unusable_answer"} >= {"'no/thing' is no name"}
+    assert {one["detail"] for one in lines("set/left_out.jsonl") if one["why"] == "unusable_answer"} >= {
+        "'no/thing' is no name"
+    }
 
 
 def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
@@ -135,10 +125,7 @@ def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp
 
 def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
     images, other = pictures(tmp_path / "images"), pictures(tmp_path / "other", 1)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "deep").mkdir()
     shutil.copytree(images, tmp_path / "deep" / "below")
-    toy: tuple[str, ...] = ("--backend", "toy/a")
 
     def refused(path: Path, *words: str, out: str | Path = "set") -> str:
         code, said, told = editloupe("build", "edival", path, "--out", out, *words)
@@ -146,17 +133,14 @@ def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, t
         return " ".join(told.split())
 
     for path, words, out, told in (
-        (tmp_path / "empty", toy, "set", "holds no image; expected image files, or an ImageFolder"),
-        (tmp_path / "deep", toy, "set", "3 lie in folders below, such as below: name that folder"),
-        (tmp_path / "gone", toy, "set", "no such folder"),
-        (images / "0.png", toy, "set", "is a file; expected a folder of images"),
-        (images, toy, images / "0.png", "is a file; name a new or an empty folder"),
-        (images, (*toy, "--set", "speed=1"), "set", "there is no setting 'speed'"),
-        (images, (*toy, "--backend", "toy/b"), "set", "takes one judge"),
+        (tmp_path / "deep", TOY, "set", "3 lie in folders below, such as below: name that folder"),
+        (images / "0.png", TOY, "set", "is a file; expected a folder of images"),
+        (images, TOY, images / "0.png", "is a file; name a new or an empty folder"),
+        (images, (*TOY, "--set", "speed=1"), "set", "there is no setting 'speed'"),
         (images, (), "set", "--set role.decompose=provider/model"),
     ):
         assert told in refused(path, *words, out=out)
         assert unwritten(tmp_path / "set")
     build(editloupe, images)
-    assert f"was built with images {images}, and this command has {other}; name another" in refused(other, *toy)
-    assert "was built with seed 42, and this command has 7" in refused(images, *toy, "--set", "seed=7")
+    assert f"was built with images {images}, and this command has {other}; name another" in refused(other, *TOY)
+    assert "was built with seed 42, and this command has 7" in refused(images, *TOY, "--set", "seed=7")

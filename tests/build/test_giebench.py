@@ -12,7 +12,6 @@ from PIL import Image
 
 from editloupe.build.giebench.masks import reduced
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from editloupe.runs.store import RunStore
 from tests.build.conftest import Run, left, lines, look_through, metadata, pictures
 from tests.build.test_people import GIE
 from tests.build.toys import PX, Finder, Reds
@@ -137,34 +136,6 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert "there is a box; expected the name of what it is of" in said["bare"]
     assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
     assert "gone.png" in said["gone"]
-
-
-def test_the_set_is_judged_by_the_benchmarks_own_protocol(editloupe: Run, tmp_path: Path) -> None:
-    build(editloupe, pictures(tmp_path / "images"))
-    # Outputs by the number of the row: the square in blue, and nothing done.
-    for name in ("blue", "nothing"):
-        Path(name).mkdir()
-    for number, row in enumerate(rows_of()):
-        rgb = np.array(Image.open(Path("set/images") / row["image"].lstrip("/")).convert("RGB"))
-        Image.fromarray(rgb).save(Path("nothing") / f"{number}.png")
-        rgb[20:44, 20:44] = (0, 0, 250)
-        Image.fromarray(rgb).save(Path("blue") / f"{number}.png")
-    Path("red.jsonl").write_text(json.dumps("<Start Final Answer>Red</Start Final Answer>") + "\n")
-    Path("right.jsonl").write_text(json.dumps("<Start Final Answer>Blue</Start Final Answer>") + "\n")
-    options = ("--set", "measures=mse,psnr", "--set", "align=none", "--edited", "blue=blue")
-    for backend, right in (("right", 1.0), ("red", 0.0)):
-        words = ("--protocol", "giebench", "--backend", f"scripted/{backend}.jsonl", "--out", f"judged-{backend}")
-        code, _, told = editloupe("judge", "set", "--edited", "nothing=nothing", *options, *words)
-        assert code == 0, told
-        code, _, told = editloupe("report", f"judged-{backend}", "--format", "json")
-        assert code == 0, told
-        store = RunStore.read(Path(f"judged-{backend}"))
-        store.close()
-        accuracy = [f for f in store.findings.values() if f.metric == "accuracy"]
-        assert len(accuracy) == 12 and all(getattr(f.answer, "name", "") == ("Blue" if right else "Red") for f in accuracy)
-        # All that changed lies inside the mask.
-        mse = [f.answer.value for f in store.findings.values() if f.metric == "masked_mse" and f.answer is not None]
-        assert len(mse) == 12 and set(mse) == {0.0}
 
 
 def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:

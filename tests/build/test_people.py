@@ -112,8 +112,6 @@ def test_a_question_prints_the_row_and_each_of_its_texts_on_one_line() -> None:
         (DLEBenchReview, [{"box": "no"}], "rejected", "box"),
         (DLEBenchReview, [{"instruction_following": "Over Modification"}], "again", "instruction_following"),
         (DLEBenchReview, [{}, {"visual_consistency": "Single Anomaly"}], "disagree", "visual_consistency"),
-        (DLEBenchReview, [{"box": "no", "instruction_following": "Over Modification"}, {"box": "no"}], "rejected", "box"),
-        (GIEBenchReview, [{}], "passed", ""),
         (GIEBenchReview, [{"mask": "no"}], "rejected", "mask"),
         (GIEBenchReview, [{}, {"question": "no"}], "disagree", "question"),
     ],

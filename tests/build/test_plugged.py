@@ -11,42 +11,45 @@ import pytest
 import typer.main
 
 from editloupe import cli
-from tests.conftest import draw_edits
+from tests.build.conftest import lines, pictures
 from tests.packages import install
 
 Run = Callable[..., tuple[int, str, str]]
 
 TOY = '''
 from editloupe import files
-from editloupe.data.samples import load
+from editloupe.build.base import LeftOut
+from editloupe.build.direct import DirectRecipe, WorkItem
+from editloupe.build.engine import RowStep, SetRecipe
 from editloupe.protocols.base import Options
-from editloupe.build.base import Built
 
 class ListOptions(Options):
     least: int = 1
-    """Least number of pixels."""
+    """Least number of boxes."""
 
-class Lister:
-    """Writes the size and the difference of each pair."""
+class Lister(SetRecipe):
+    """Lists images in which a detector sees squares."""
 
-    summary, protocol, Options = "List pairs.", "measures", ListOptions
+    name, summary, first, file, folders = "lister", "List images.", "read", "list.jsonl", ("pictures",)
+    Options = ListOptions
 
-    def check(self, options, models):
-        pass
+    def steps(self):
+        return (RowStep("seen", "squares are seen", self._seen),)
 
-    def load(self, path, options, *, store, folder):
-        return load(path, store=store)
+    def rows(self, image):
+        return [image.becomes(1, None)]
 
-    def write(self, run, options, *, folder):
-        lines, small = [], 0
-        for sample, known in run.known():
-            if sample.source.width * sample.source.height < options.least:
-                small += 1
-                continue
-            lines.append(f"{sample.id} {known.answer('mse', sample).value >= 0}\\n")
-        files.write_whole(folder / "list.txt", "".join(lines).encode(), below=folder)
-        lost = {("large", "small"): small}
-        return Built(read=len(run.samples), written=len(lines), noun="line", passes={"large": "it is large"}, lost=lost)
+    def _seen(self, row):
+        args = {"phrase": "red square", "box_threshold": 0.3, "text_threshold": 0.3}
+        seen = row.measure("boxes", "detections", args).answer.data["detections"]
+        if len(seen) < self.options.least:
+            raise LeftOut("few", f"{len(seen)} boxes")
+
+    def columns(self, row, place, number):
+        return {"number": number}
+
+    def lines(self, row, place, number):
+        yield {"image": place.as_is(row.sample.source, "pictures", f"p{number}")}
 
 half = object()
 
@@ -54,24 +57,23 @@ class Blank(Options):
     name: str = "blank"
     """Name of the file."""
 
-class Counter:
+class Counter(DirectRecipe):
     """Counts the files of a folder, and asks nobody."""
 
-    summary, protocol, reads, weights, Options = "Count files.", None, "A folder.", ("device",), Blank
+    summary, reads, weights, Options = "Count files.", "A folder.", ("device",), Blank
+    noun = unit = "file"
+    passes = {"seen": "it is seen"}
 
-    def build(self, path, options, *, models, folder, stopped, tell):
+    def items(self, stopped, tell):
         tell("counting")
-        if (path / "stop").exists():
+        if (self.path / "stop").exists():
             return None
-        count = len(list(path.iterdir()))
-        files.write_whole(folder / options.name, str((count, models.device)).encode(), below=folder)
-        return Built(read=count, written=count, noun="file", unit="file", passes={"seen": "it is seen"})
+        return [WorkItem(about={"file": file.name}, make=dict) for file in self.path.iterdir()]
 
-class Bare:
-    protocol = None
-
-class Unread(Lister):
-    review = "measures"
+    def write(self, worked):
+        text = str((len(worked.written), self.models.device))
+        files.write_whole(self.folder / self.options.name, text.encode(), below=self.folder)
+        return {}
 '''
 
 
@@ -86,10 +88,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                 "lister": "toyset:Lister",
                 "half": "toyset:half",
                 "counter": "toyset:Counter",
-                "bare": "toyset:Bare",
-                "unread": "toyset:Unread",
                 "gone": "toyset:gone",
-            }
+            },
+            "protocols": {"lister": "toyset:Lister"},
         },
     )
     # The program reads its commands once.
@@ -99,19 +100,19 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cli._imported.cache_clear()
 
 
-def test_a_builder_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:
-    draw_edits(tmp_path / "edits", 2)
+def test_a_recipe_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:
+    pictures(tmp_path / "images")
     code, said, _ = editloupe("list", "recipes", "lister")
-    assert code == 0 and "List pairs." in said and "least" in said and "Least number of pixels." in said
-    words = ("build", "lister", "edits", "--set", "measures=mse")
-    code, said, told = editloupe(*words, "--out", "set", "--format", "json")
+    assert code == 0 and "List images." in said and "least" in said and "Least number of boxes." in said
+    code, said, told = editloupe("build", "lister", "images", "--out", "set", "--format", "json")
     assert code == 0, told
     funnel = json.loads(said)
     assert (funnel["read"], funnel["written"], funnel["dropped"]) == (2, 2, 0)
-    assert Path("set/list.txt").read_text() == "s00 True\ns01 True\n"
+    assert lines("set/list.jsonl") == [{"image": "p0.png"}, {"image": "p1.png"}]
+    assert [row["number"] for row in lines("set/imagefolder/metadata.jsonl")] == [0, 1]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
-    code, said, _ = editloupe(*words, "--out", "none", "--set", "least=999999")
-    assert code == 1 and "0 lines of 2 images; 2 dropped" in said
+    code, said, _ = editloupe("build", "lister", "images", "--out", "none", "--set", "least=2")
+    assert code == 1 and "0 rows of 2 rows; 2 dropped" in said and "images: read 2, left out (–)" in said
 
 
 def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Run, tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     code, said, _ = editloupe(*words, "--out", "set")
     assert code == 0 and "1 file of 1 file; 0 dropped" in said
     assert Path("set/blank").read_text() == "(1, 'cpu')"
-    assert sorted(path.name for path in Path("set").iterdir()) == ["blank", "build.json", "funnel.json"]
+    assert sorted(path.name for path in Path("set").iterdir()) == ["blank", "build.json", "funnel.json", "left_out.jsonl"]
     code, _, told = editloupe(*words, "--out", "set", "--set", "name=other")
     assert code == 2 and "was built with name blank, and this command has other" in " ".join(told.split())
     # Stopped: no funnel, and the code of an interruption.
@@ -135,17 +136,12 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     assert editloupe(*words, "--out", "stopped")[0] == 130 and not Path("stopped/funnel.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("bare", "builder 'bare' (toyset 1.0) lacks summary, reads, weights, Options, build"),
-        ("half", "builder 'half' (toyset 1.0) lacks summary, protocol"),
-        ("unread", "builder 'unread' (toyset 1.0) lacks reviewed"),
+def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Run) -> None:
+    for name, said in (
+        ("half", "builder 'half' (toyset 1.0) is no recipe: expected a SetRecipe or a DirectRecipe"),
         ("gone", "builder 'gone' (toyset 1.0, toyset:gone)"),
-    ],
-)
-def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Run, tmp_path: Path, name: str, said: str) -> None:
-    code, _, told = editloupe("build", name)
-    assert code == 2 and said in " ".join(told.split())
-    code, listed, _ = editloupe("list", "recipes")
-    assert code == 0 and all(word in listed for word in ("edival", "lister", name))
+    ):
+        code, _, told = editloupe("build", name)
+        assert code == 2 and said in " ".join(told.split())
+        code, listed, _ = editloupe("list", "recipes")
+        assert code == 0 and all(word in listed for word in ("edival", "lister", name))

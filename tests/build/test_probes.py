@@ -14,9 +14,9 @@ from PIL import Image
 
 from editloupe.build.probes.makers import FAILURES, TRUTHS
 from editloupe.data.images import ImageStore
-from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
 from editloupe.imaging.color_names import shares, to_lab
+from editloupe.protocols.probes.probe import probe_of
 from tests.build.conftest import unwritten
 
 Run = Callable[..., tuple[int, str, str]]
@@ -208,17 +208,14 @@ def test_two_targets_of_one_name_and_a_target_that_fits_no_share_are_refused(edi
     assert unwritten("set")
 
 
-def test_options_that_cannot_be_met_are_said_before_anything_is_written(editloupe: Run, tmp_path: Path) -> None:
-    photos = photographs(tmp_path / "photos")
-    for word, told in (("areas=0.2", "expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent)"), ("count=0", "--set count")):
-        code, error = build(editloupe, photos, "--set", word)
-        assert code == 2 and told in " ".join(error.split())
-    assert unwritten("set")
-
-
-def test_a_folder_without_targets_is_an_error_that_says_what_is_missing(editloupe: Run, tmp_path: Path) -> None:
-    (tmp_path / "plain").mkdir()
-    Image.fromarray(photograph(THINGS)).save(tmp_path / "plain/desk.png")
-    code, error = build(editloupe, tmp_path / "plain")
-    assert code == 2 and "without a metadata.jsonl" in error and "target_name" in error and "mask_file_name" in error
-    assert unwritten("set")
+def test_what_cannot_be_made_is_said_before_anything_is_written(editloupe: Run, tmp_path: Path) -> None:
+    photos, plain = photographs(tmp_path / "photos"), tmp_path / "plain"
+    plain.mkdir()
+    Image.fromarray(photograph(THINGS)).save(plain / "desk.png")
+    for path, words, told in (
+        (photos, ("--set", "areas=0.2"), "expected some of 0.05, 0.1, 0.3, 1, 3, 10 (percent)"),
+        (photos, ("--set", "count=0"), "--set count"),
+        (plain, (), "images without a metadata.jsonl; expected an ImageFolder: each row needs target_name"),
+    ):
+        code, error = build(editloupe, path, *words)
+        assert code == 2 and told in " ".join(error.split()) and unwritten("set")

@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.config import JudgeConfig, RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.errors import ModelAbsent
 from editloupe.models import opening
+from editloupe.runs.run import drive
+from editloupe.runs.setup import open_setup
 from tests.build.conftest import Run, left, lines, metadata, pictures, unwritten, written
 from tests.build.toys import PX
 from tests.conftest import draw_edits
@@ -68,6 +71,14 @@ def judged(folder: Path) -> None:
     metadata(folder, *({**row, "differences": [one]} for row in rows))
 
 
+def verified(folder: Path) -> None:
+    """A run in which a model looked at four edits."""
+    draw_edits(folder / "edits", 4)
+    judge, option = JudgeConfig.make(backend="toy/a"), {"matching": "none", "no_edit": ["lmm"]}
+    config = RunConfig.make(path=folder / "edits", protocol="unicverify", judge=judge, option=option)
+    drive(open_setup(config), folder / "run")
+
+
 def boxed(folder: Path) -> None:
     """Four edits of images with a red square, which is boxed or named."""
     pictures(folder, 4)
@@ -108,8 +119,7 @@ CASES = {
         file="edival/instructions.csv", refuse=("list", "decomposed"), die=6,
     ),
     "unicedit": Case(
-        words=("build", "unicedit", "data", *JUDGE), make=lambda folder: draw_edits(folder, 4),
-        file="imagefolder/metadata.jsonl", refuse=("verify", "judged"), die=3,
+        words=("build", "unicedit", "data/run"), make=verified, file="imagefolder/metadata.jsonl", die=3,
     ),
     "similar": Case(
         words=("build", "differences", "data/all.json", "--set", "stage=1", *TRAIN), make=photographs, rows=3,
@@ -137,11 +147,6 @@ def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
     return code, json.loads(said)
 
 
-def count(told: Any) -> int:
-    """Return how many rows were written."""
-    return int(told.get("written", told.get("masks")))
-
-
 def elsewhere(editloupe: Run, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the same command in another folder."""
     Path("below").mkdir()
@@ -160,7 +165,7 @@ def test_a_recipe_gives_the_same_bytes_again_and_asks_nothing_twice(
     case.make(Path("data"))
     monkeypatch.setenv("TOY_LOG", str(tmp_path / "asked"))
     code, told = build(editloupe, case)
-    assert (code, count(told)) == (0, case.rows), told
+    assert (code, told["written"]) == (0, case.rows), told
     files, asked = written("set"), (tmp_path / "asked").read_text() if case.refuse[0] else ""
     assert case.file in files and (case.refuse[0] in asked)
     # What was written is renewed, what is no file of the set goes, and nobody is asked.
@@ -204,7 +209,7 @@ def test_a_role_that_refuses_half_of_its_rows_leaves_the_other_half(
     kind, stage = case.refuse
     toy(half=kind)
     code, told = build(editloupe, case)
-    assert (code, count(told), left(told)) == (3, 2, {stage: {"refused": 2}})
+    assert (code, told["written"], left(told)) == (3, 2, {stage: {"refused": 2}})
     assert [(row["stage"], row["why"]) for row in lines("set/left_out.jsonl")] == [(stage, "refused")] * 2
     # A refusal is an answer: the same command asks nothing again.
     assert build(editloupe, case)[1] == told
@@ -220,7 +225,7 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
     shutil.copy("data/0.png", "data/again.png")
     Path("data/broken.png").write_bytes(Path("data/0.png").read_bytes()[:400])
     code, told = build(editloupe, case)
-    assert (code, count(told)) == (3, 4)
+    assert (code, told["written"]) == (3, 4)
     (row,) = lines("set/left_out.jsonl")
     assert (row["image"], row["stage"], row["why"]) == ("broken", "read", "unreadable_image")
 

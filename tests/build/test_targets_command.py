@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from PIL import Image
 
 from editloupe.models import opening
+from tests.build.conftest import metadata
 from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
@@ -27,13 +27,8 @@ def mugs() -> Path:
     picture = np.full((100, 200, 3), 120, dtype=np.uint8)
     picture[30:40, 40:60] = (255, 0, 0)
     Image.fromarray(picture).save(folder / "a.png")
-    rows = [
-        {"id": "blue", "source_file_name": "a.png", "instruction": " Make the red mug blue. "},
-        {"id": "film", "source_file_name": "a.png", "instruction": "Make it cinematic."},
-        {"id": "cat", "source_file_name": "a.png", "instruction": "Add a cat."},
-    ]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    asked = {"blue": " Make the red mug blue. ", "film": "Make it cinematic.", "cat": "Add a cat."}
+    return metadata(folder, *({"id": id_, "source_file_name": "a.png", "instruction": text} for id_, text in asked.items()))
 
 
 @pytest.fixture
@@ -47,10 +42,10 @@ def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
 def test_boxes_of_the_data_need_no_model(editloupe: Run):
     code, said, _ = editloupe("build", "targets", EXAMPLES)
     assert code == 0 and "11 from the data." in said and "rules" not in said
-    data = json.loads(editloupe("build", "targets", EXAMPLES, "--format", "json")[1])
-    mug = next(row for row in data["targets"] if row["item"] == "kitchen-mug")
-    # [40, 130, 84, 174] in 512×384 px: 44·44 / (512·384).
-    assert mug["area_ratio"] == pytest.approx(0.0098470052)
+    words = ("build", "targets", EXAMPLES, "--set", "limit=1", "--format", "json")
+    data = json.loads(editloupe(*words)[1])
+    # The first is kitchen-mug, [40, 130, 84, 174] in 512×384 px: 44·44 / (512·384).
+    assert (data["targets"], data["how"], data["median_share"]) == (1, {"boxes": 1}, pytest.approx(0.0098470052))
 
 
 def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs: Path, reds: Reds):
@@ -58,32 +53,29 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
     assert code == 0
     told = " ".join(said.split())
     assert "named by rules on the instruction's words, not by an LMM; name one with --backend" in told
-    assert "1 from whole image" in told and "1 from the detector" in told and "1 unknown: no rule fits" in told
-    lines = editloupe("build", "targets", mugs, "--format", "csv")[1].splitlines()
-    assert lines[1].split(",")[-10:-3] == ["40.0", "30.0", "60.0", "40.0", "0.01", "detector", "0.62"]
-    assert len(lines) == 1 + 3
+    assert "1 from whole image" in told and "1 from the detector" in told and "1 unknown: abstained" in told
 
 
-def test_a_model_names_the_objects_and_what_it_cost_is_told(editloupe: Run, mugs: Path, reds: Reds):
+def test_a_model_names_the_objects_and_is_asked_once(editloupe: Run, mugs: Path, reds: Reds):
     Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
     code, said, _ = editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl", "--format", "json")
     assert code == 0
     data = json.loads(said)
-    assert data["how"] == {"detector": 3} and data["under"] == {"0.001": 0, "0.01": 0, "0.1": 1}
-    assert {row["phrase_by"].split("@")[0] for row in data["targets"]} == {"scripted/names.jsonl"}
+    # 20·10 of 200·100 px.
+    assert (data["how"], data["median_share"]) == ({"detector": 3}, 0.01)
     # The same command again asks nobody.
     assert "Spent" not in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
-    shutil.rmtree("runs")
-    assert "3 calls" in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
 def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):
     code, _, said = editloupe("build", "targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
     assert code == 0
     assert "1 box added in mugs/metadata-boxes.jsonl" in said
+    row = json.loads((mugs / "metadata-boxes.jsonl").read_text().splitlines()[0])
+    assert (row["id"], row["bbox"], row["target_name"]) == ("blue", [40, 30, 60, 40], "red mug")
+    assert (row["bbox_by"]["score"], row["bbox_by"]["phrase_by"][:5]) == (0.62, "rules")
     code, said, _ = editloupe("build", "targets", mugs / "metadata-boxes.jsonl", "--format", "json")
-    row = json.loads(said)["targets"][0]
-    assert (row["item"], row["how"], row["box"], row["phrase"]) == ("blue", "boxes", [40, 30, 60, 40], "red mug")
+    assert code == 0 and json.loads(said)["how"]["boxes"] == 1
 
 
 def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Run, reds: Reds, tmp_path: Path):
@@ -110,10 +102,8 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     assert [line["id"] for line in lines] == ["color", "gone"] and lines[0]["bbox_format"] == "xyxy"
     code, _, said = editloupe(*judge)
     assert code == 0, said
-    data = json.loads(editloupe("build", "targets", folder, "--format", "json")[1])
     # The disc of "color" is drawn in [100, 100, 132, 120], a px inside.
-    assert data["targets"][0]["box"] == pytest.approx([100, 100, 132, 120], abs=2)
-    assert data["targets"][0]["how"] == "boxes"
+    assert lines[0]["bbox"] == pytest.approx([100, 100, 132, 120], abs=2)
 
 
 def test_a_wrong_word_is_answered_before_anything_is_spent(editloupe: Run, mugs: Path, reds: Reds):

@@ -88,8 +88,6 @@ def test_cells_are_by_failure_and_area(trial: Callable[..., Found]) -> None:
         for at in (area, None):
             cell = found("trial-failures", metric=IF, failure=failure, area=at)
             assert value(cell, "accuracy") == expected
-    # At 0.1 % the targets are small, at 10 % they are not.
-    assert value(found(figure="small", metric=IF)) == (about(100 / 3), 3, 4)
 
 
 def test_the_threshold_is_the_area_at_which_three_of_four_are_right(trial: Callable[..., Found]) -> None:
@@ -144,32 +142,6 @@ def test_a_text_in_the_image_buys_a_verdict(trial: Callable[..., Found]) -> None
     assert value(found(figure="injection", metric=IF)) == (50.0, 4, 4)
 
 
-def test_repeats_agree_or_not(trial: Callable[..., Found]) -> None:
-    rows = [probe(f"p{i}", truth={IF: "Wrong Action"}) for i in range(3)]
-    wrong, right = "Flawless Execution", "Wrong Action"
-    given = [(right, right, right), (right, wrong, right), (wrong, "(refused)", wrong)]
-    findings = [
-        f for row, own in zip(rows, given, strict=True) for k, label in enumerate(own) for f in said(row, label, repeat=k)
-    ]
-    found = trial(rows, findings=findings, repeats=3)
-    # One of two; the third did not answer each time. The medians: right, right, wrong.
-    assert value(found(figure="consistency", metric=IF)) == (50.0, 2, 3)
-    assert value(found(figure="accuracy", metric=IF)) == (about(200 / 3), 3, 3)
-
-
-def test_judges_are_held_against_the_first_probe_by_probe(tried: Callable[..., Found], tmp_path: Path) -> None:
-    rows = [probe(f"p{i}", truth={IF: "Wrong Action"}) for i in range(4)]
-    given = {"plain": ["", "Flawless Execution", "Flawless Execution", "(refused)"], "tool": ["", "", "", ""]}
-    runs = []
-    for mode, own in given.items():
-        findings = [f for row, label in zip(rows, own, strict=True) for f in said(row, label)]
-        runs.append(run_of(tmp_path / mode, {"m": findings}, rows, mode=mode))
-    found = tried(*runs)
-    # 1 of 3 against 3 of 3 on what both judged.
-    first, second = (found(figure="less_first", metric=IF, judge=f"m, {mode}") for mode in given)
-    assert first["value"] is None and value(second) == (about(200 / 3), 3, 4)
-
-
 def test_scores_are_held_against_a_band(tried: Callable[..., Found], tmp_path: Path) -> None:
     bands = {IF: [8, 10], "non_edit_consistency": [0, 3.5]}
     rows = [probe_row(tmp_path, n, truth={}, bands=bands) for n in range(2)]
@@ -179,20 +151,6 @@ def test_scores_are_held_against_a_band(tried: Callable[..., Found], tmp_path: P
     for metric, leniency in ((IF, -100.0), ("non_edit_consistency", 100.0)):
         assert value(found(figure="leniency", metric=metric)) == (leniency, 2, 2)
         assert value(found(figure="accuracy", metric=metric)) == (0.0, 2, 2)
-
-
-def test_questions_with_a_key_of_their_own_have_accuracy_and_no_leniency(
-    tried: Callable[..., Found], tmp_path: Path
-) -> None:
-    question = {
-        "evaluation_question": "What color is the square?", "multiple_choice_options": ["Blue", "Red", "Green"],
-        "expected_answer": "Blue",
-    }  # fmt: skip
-    rows = [probe_row(tmp_path, n, failure, row=question) for n, failure in enumerate(["flawless", "no_edit"])]
-    judged(write(tmp_path, rows), tmp_path / "run", ScriptedLMM(lambda request: final("Red")), asks="giebench")
-    found = tried(tmp_path / "run")
-    assert value(found(figure="accuracy", metric="accuracy")) == (0.0, 2, 2)
-    assert found(figure="leniency", metric="accuracy")["value"] is None
 
 
 def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: Callable[..., Path]) -> None:
@@ -206,7 +164,7 @@ def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: 
     )
     for words, told in (
         (runs, "judged different sets of probes, with 2 and 2, of which 1 are the same"),
-        ([bare], "holds no probes: none of its 1 samples has a column 'probe'"),
+        ([bare], "holds no probes: none of its 1 samples has a column 'probe', and 0 rows were refused"),
         ([blank], "have no truth of the metrics that were asked (instruction_following, visual_consistency)"),
         ([superb], "'Superb' is no label of Instruction Following"),
         (["probes"], "probes is no run folder"),
@@ -229,7 +187,7 @@ def test_a_trial_is_shown_in_every_form_and_written(editloupe: Editloupe, tmp_pa
     rows = [*full_set(3), *twins("nuisance", "jpeg")]
     findings = [f for i, row in enumerate(rows) for f in said(row, "(refused)" if i % 10 == 0 else "")]
     run = run_of(tmp_path / "run", {"mine": findings}, rows)
-    words = {"table": "Accuracy, small targets", "csv": "accuracy", "md": "| Accuracy | IF | 100.0", "json": '"tables"'}
+    words = {"table": "Changed by nuisances", "csv": "accuracy", "md": "| Accuracy | IF | 100.0", "json": '"tables"'}
     for form, word in words.items():
         table = ("--table", "trial") if form == "csv" else ()
         code, told, err = editloupe("trial", run, "--format", form, *table)
@@ -245,27 +203,6 @@ def flatters(handler: Handler, body: Body) -> None:
     says(final("Perfect Consistency" if "Perfect Consistency" in question else "Flawless Execution"))(handler, body)
 
 
-def judge(editloupe: Editloupe, backend: str, mode: str = "plain") -> tuple[int, str, str]:
-    words = ("--protocol", "probes", "--backend", f"tiny=openai/tiny-vl?base_url={backend}", "--mode", mode)
-    return editloupe("judge", "probes", *words, "--out", f"runs/{mode}")
-
-
-def test_a_judge_behind_a_server_in_two_modes_is_held_against_the_truth(
-    tmp_path: Path, editloupe: Editloupe, tried: Callable[..., Found], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    draw_probes(tmp_path / "probes")
-    with OpenAIServer(flatters) as server:
-        codes = [judge(editloupe, server.url, mode) for mode in ("plain", "tool")]
-        # Five probes, two questions each, in two modes.
-        assert len(server.seen) == 20 and server.complaints == []
-    assert [code for code, _, _ in codes] == [0, 0] and "editloupe trial runs/plain" in codes[0][1]
-    found = tried(Path("runs/plain"), Path("runs/tool"))
-    # IF of four: flawless and one_collateral. VC of five: flawless, wrong_colour and no_edit. 5 of 9 are 55.6 %.
-    for mode in ("plain", "tool"):
-        assert value(found(figure="accuracy", metric="all metrics", judge=f"tiny, {mode}")) == (about(500 / 9), 9, 9)
-
-
 def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     tmp_path: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +215,8 @@ def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
     changed = [first.replace("blue", "green", 1), json.dumps(row), third]
     (probes / "metadata.jsonl").write_text("\n".join(changed) + "\n", encoding="utf-8")
     with OpenAIServer(flatters) as server:
-        code, told, _ = judge(editloupe, server.url)
+        words = ("--protocol", "probes", "--mode", "plain", "--backend", f"tiny=openai/tiny-vl?base_url={server.url}")
+        code, told, _ = editloupe("judge", "probes", *words, "--out", "runs/plain")
         assert len(server.seen) == 2  # about p02 alone
     told = " ".join(told.split()) + " ".join(editloupe("trial", "runs/plain")[1].split())
     assert code == 3 and "p00: the probe was changed after it was built: its row" in told

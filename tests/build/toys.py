@@ -263,6 +263,7 @@ def patch() -> None:
         return done
 
     ImagePlace.mask = dying(ImagePlace.mask)  # type: ignore[method-assign]
+    ImagePlace.image = dying(ImagePlace.image)  # type: ignore[method-assign]
     DoneJournal.add = dying(DoneJournal.add)  # type: ignore[method-assign]
 
 

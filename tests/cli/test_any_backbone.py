@@ -3,24 +3,23 @@ key shows nowhere, whatever fails."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editloupe.backends import google, openai
 from editloupe.backends.retry import RetryPolicy
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import Header, ModelCall
 from editloupe.traces.read import Trace, read_trace
 from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
-from tests.backends.loopback import Act, Body, LoopbackServer, hangs, resets_mid_body, sends, trickles
+from tests.backends.loopback import Act, Body, hangs, resets_mid_body, sends, trickles
 from tests.backends.openai_server import OpenAIServer, image_of
 from tests.conftest import LOOK, final
 
@@ -33,76 +32,29 @@ ZOOM = (
 )
 TURNS = (LOOK, ZOOM, final("Wrong Action", "Crop 1 shows it."))
 
-GOOGLE = pytest.param(
-    "google", marks=pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
-)
-LANGCHAIN = pytest.param(
-    "langchain",
-    marks=pytest.mark.skipif(
-        importlib.util.find_spec("langchain") is None or importlib.util.find_spec("langchain_openai") is None,
-        reason="langchain and langchain-openai are not installed (pip install langchain langchain-openai)",
-    ),
-)
-PROVIDERS = ("openai", "vllm", GOOGLE, LANGCHAIN)
+needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is None, reason="the extra google")
 
 
-def slow(provider: Any) -> Any:
-    """A provider whose case is `slow`."""
-    marks = [*getattr(provider, "marks", ()), pytest.mark.slow]
-    return pytest.param(*getattr(provider, "values", (provider,)), marks=marks)
-
-
-class House:
-    """One server for a provider, and the URI under which it is asked. key: what the server asks for."""
-
-    def __init__(self, provider: str, server: LoopbackServer) -> None:
-        self.provider, self.server = provider, server
-        model = "openai:m" if provider == "langchain" else "m"
-        self.uri = f"{provider}/{model}?base_url={server.url}&timeout_s=30"  # type: ignore[attr-defined]
-
-    def pictures(self, body: Body) -> list[bytes]:
-        """The images of a request, in their order."""
-        if self.provider == "google":
-            return gemini_server.pictures(body)
-        blocks = (b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"])
-        return [image_of(b["image_url"]["url"]) for b in blocks if b["type"] == "image_url"]
-
-
-Serve = Callable[..., House]
-
-
-@pytest.fixture
-def serve(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Starts a provider's server; in the end, none may have seen a request that breaks its protocol.
-
-    editloupe: first, since it takes keys out of the environment.
-    """
+@pytest.fixture(autouse=True)
+def keyed(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's keys. A failed call is not tried again.   editloupe: first, since it takes keys out of the environment."""
     for name in ("OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    servers: list[LoopbackServer] = []
-    with ExitStack() as stack:
-
-        def start(provider: str, script: list[Act], *, key: str | None = None) -> House:
-            # Failed calls are not tried again: the plug-in's factory is opened with a policy of our own.
-            module = importlib.import_module(f"editloupe.backends.{provider}")
-            opener = getattr(module.open_backend, "func", module.open_backend)
-            monkeypatch.setattr(module, "open_backend", partial(opener, policy=RetryPolicy(attempts=1)))
-            server: LoopbackServer = (
-                GeminiServer(*script, model="m", key=key)
-                if provider == "google"
-                else OpenAIServer(*script, model="m", key=key, vllm=provider == "vllm")
-            )
-            servers.append(stack.enter_context(server))
-            return House(provider, server)
-
-        for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "GOOGLE_API_KEY"):
-            monkeypatch.setenv(name, CANARY)
-        yield start
-    assert [c for s in servers for c in s.complaints] == []
+    for name, module in (("OPENAI_API_KEY", openai), ("GOOGLE_API_KEY", google)):
+        monkeypatch.setenv(name, CANARY)
+        monkeypatch.setattr(module, "open_backend", partial(module.open_backend, policy=RetryPolicy(attempts=1)))
 
 
-def says(provider: str, text: str, **fields: Any) -> Act:
-    return gemini_server.says(text, **fields) if provider == "google" else openai_server.says(text, **fields)
+def says(provider: str, text: str) -> Act:
+    return gemini_server.says(text) if provider == "google" else openai_server.says(text)
+
+
+def pictures(provider: str, body: Body) -> list[bytes]:
+    """The images of a request, in their order."""
+    if provider == "google":
+        return gemini_server.pictures(body)
+    blocks = (b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"])
+    return [image_of(b["image_url"]["url"]) for b in blocks if b["type"] == "image_url"]
 
 
 def in_turn(provider: str) -> Act:
@@ -131,28 +83,25 @@ def same(value: Any) -> Any:
     return [same(item) for item in value] if isinstance(value, list) else value
 
 
-def asked_the_same(serve: Serve, editloupe: Run, folder: Path, out: Path, provider: str) -> tuple[House, dict[str, Trace]]:
-    house = serve(provider, [in_turn(provider)], key=CANARY)
-    code, said, told = editloupe("judge", folder, "--backend", house.uri, "--criteria", "if", "--out", out)
-    assert code == 0, said + told
-    assert "2 of 2 findings judged" in said
-    return house, traces(out)
-
-
-@pytest.mark.parametrize("provider", ["vllm", GOOGLE, slow(LANGCHAIN)])
+@needs_google
 def test_traces_of_another_backbone_differ_in_replies_and_wire_parameters_only(
-    provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path
+    editloupe: Run, edits: Edits, tmp_path: Path
 ):
-    folder = edits(2)
-    first, ours = asked_the_same(serve, editloupe, folder, tmp_path / "openai", "openai")
-    other, theirs = asked_the_same(serve, editloupe, folder, tmp_path / provider, provider)
+    folder, found, wires = edits(2), list[dict[str, Trace]](), list[list[list[bytes]]]()
+    for provider, kind in (("openai", OpenAIServer), ("google", GeminiServer)):
+        with kind(in_turn(provider), model="m", key=CANARY) as server:
+            words = ("--backend", f"{provider}/m?base_url={server.url}", "--criteria", "if", "--out", tmp_path / provider)
+            code, said, told = editloupe("judge", folder, *words)
+        assert (code, server.complaints) == (0, []) and "2 of 2 findings judged" in said, told
+        found.append(traces(tmp_path / provider))
+        wires.append(sorted((pictures(provider, body) for body in server.seen), key=lambda p: (len(p), p)))
+    ours, theirs = found
     assert list(ours) == list(theirs), "the same tasks"
     for task in ours:
         one, two = ours[task], theirs[task]
         judges = [dict(t.header.judge) for t in (one, two)]
         named = [{name: judge.pop(name) for name in ("backend", "endpoint")} for judge in judges]
-        assert judges[0] == judges[1]
-        assert named[1]["backend"].startswith(f"{provider}/")
+        assert judges[0] == judges[1] and named[1]["backend"].startswith("google/")
         assert [same(e.model_dump()) for e in one.events if not isinstance(e, Header)] == [
             same(e.model_dump()) for e in two.events if not isinstance(e, Header)
         ]
@@ -161,69 +110,42 @@ def test_traces_of_another_backbone_differ_in_replies_and_wire_parameters_only(
         assert [(c.head, c.request_key) for c in calls[0]] == [(c.head, c.request_key) for c in calls[1]]
         assert len(calls[0]) == 3
     # The same pictures, byte for byte and in the same order, over either wire.
-    wires = [sorted(map(h.pictures, h.server.seen), key=lambda p: (len(p), p)) for h in (first, other)]
-    assert wires[0] == wires[1]
-    assert max(len(pictures) for pictures in wires[0]) >= 4
+    assert wires[0] == wires[1] and max(map(len, wires[0])) >= 4
 
 
-def failures(provider: str) -> dict[str, Act]:
+def failures() -> dict[str, Act]:
     """Everything by which a server fails, each time with the key in it where a server can put one."""
-    google = provider == "google"
-    fails: Callable[..., Act] = gemini_server.fails if google else openai_server.fails
-    whole = json.dumps(
-        gemini_server.answer({"text": CANARY}) if google else openai_server.completion(f"it is {CANARY}")
-    ).encode()
-    found = {
-        **{f"status {n}": fails(n, f"no, {CANARY}") for n in (400, 401, 403, 404, 418, 429, 500)},
+    fails, whole = openai_server.fails, json.dumps(openai_server.completion(f"it is {CANARY}")).encode()
+    return {
+        **{f"status {n}": fails(n, f"no, {CANARY}") for n in (400, 401, 404, 429, 500)},
         "too long": fails(400, f"maximum context length {CANARY}; the input token count exceeds the maximum"),
+        "filtered": fails(400, f"filtered {CANARY}", code="content_filter"),
+        "refusal": openai_server.says(None, refusal=f"I do not like {CANARY}"),
         "cut JSON": sends(whole[: len(whole) // 2 + 40]),
-        "no object": sends(json.dumps([CANARY]).encode()),
         "no answer in it": sends(json.dumps({CANARY: CANARY}).encode()),
-        "an error with 200": sends(json.dumps({"error": {"message": CANARY, "code": 503}}).encode()),
-        "a page": sends(f"<html>{CANARY}</html>".encode(), content_type="text/html"),
         "a page for an error": sends(f"<html>{CANARY}</html>".encode(), status=502, content_type="text/html"),
-        "no text": sends(b"\xff\xfe" + CANARY.encode()),
         "reset": resets_mid_body,
         "hang": hangs,
+        "trickle": trickles,
     }
-    if provider != "langchain":
-        # A model class of LangChain brings its own client, whose time-out starts anew with every byte.
-        found["trickle"] = trickles
-    if google:
-        found["blocked"] = gemini_server.blocks(f"SAFETY {CANARY}")
-    else:
-        found["filtered"] = fails(400, f"filtered {CANARY}", code="content_filter")
-        found["refusal"] = openai_server.says(None, refusal=f"I do not like {CANARY}")
-    return found
 
 
-@pytest.mark.parametrize("provider", ["openai", *map(slow, PROVIDERS[1:])])
-def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
-    provider: str, serve: Serve, editloupe: Run, edits: Edits, tmp_path: Path
-):
-    acts = failures(provider)
+def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(editloupe: Run, edits: Edits, tmp_path: Path):
+    acts, run = failures(), tmp_path / "run"
     # A refused key ends a run, whatever came before; a 404 does where nothing was answered before.
     key_refused = acts.pop("status 401")
     broken = f'<tool_call>{{"name": "{CANARY}", "parameters": </tool_call>'
-    script = [
-        # An answer and two reminders.
-        *[says(provider, final(f"Label {CANARY}"))] * 3,
-        *acts.values(),
-        says(provider, broken),
-        says(provider, f"{CANARY}?"),
-        says(provider, final(f"Label {CANARY}")),
-        key_refused,
-    ]
-    house, run = serve(provider, script), tmp_path / "run"
-    uri = house.uri.replace("timeout_s=30", "timeout_s=3")
-    words = ("--backend", uri, "--criteria", "if", "--concurrency", "1", "--out", run)
-    folder = edits(len(acts) + 2)
-    code, said, told = editloupe("judge", folder, *words)
-    assert code == 1
-    code, more, _ = editloupe("judge", folder, *words)
-    # LangChain does not tell the wire's names: a 400 to a request with a schema is asked once more without it.
-    again = provider == "langchain"
-    assert (code, "Stopped asking" in more, len(house.server.seen)) == (1, True, len(script) + again)
+    off_menu = openai_server.says(final(f"Label {CANARY}"))
+    # An answer and two reminders, twice.
+    script = [*[off_menu] * 3, *acts.values(), *map(openai_server.says, (broken, f"{CANARY}?")), off_menu, key_refused]
+    with OpenAIServer(*script, model="m") as server:
+        uri = f"openai/m?base_url={server.url}&timeout_s=3"
+        words = ("judge", edits(len(acts) + 2), "--backend", uri, "--criteria", "if", "--concurrency", "1", "--out", run)
+        code, said, told = editloupe(*words)
+        assert code == 1
+        code, more, _ = editloupe(*words)
+        assert (code, "Stopped asking" in more, len(server.seen)) == (1, True, len(script))
+    assert server.complaints == []
     code, shown, noted = editloupe("show", run)
     assert code == 0
     written = {p.relative_to(run): p.read_bytes() for p in run.rglob("*") if p.is_file()}
@@ -232,7 +154,5 @@ def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(
     assert CANARY not in said + more + told + shown + noted
     # Every sample ends in a status, and none of them in a label.
     found = RunStore.read(run).current()
-    assert len(found) == len(acts) + 2
-    assert {f.value for f in found} == {None}
-    statuses = {f.status for f in found}
-    assert {"backend_failed", "over_budget", "filtered", "off_menu"} <= statuses
+    assert len(found) == len(acts) + 2 and {f.value for f in found} == {None}
+    assert {"backend_failed", "over_budget", "filtered", "off_menu"} <= {f.status for f in found}

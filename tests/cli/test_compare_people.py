@@ -87,15 +87,19 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Run, tmp_path: Path):
 
 
 def test_tables_that_do_not_fit_say_why(editloupe: Run, tmp_path: Path, scores: Path):
-    fine = "item,label\np,1\nq,2\n"
+    judge, fine = ("--scores", scores), "item,rater,label\np,a,1\np,b,2\n"
     for human, more, message in (
-        ("item,label\nx,1\ny,2\n", (), "none of the 2 items of"),
-        ("item,label\np,inf\nq,nan\n", (), "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating"),
-        (fine, ("--criteria", "beauty"), "no criterion beauty; found score"),
+        ("item,label\nx,1\ny,2\n", judge, "none of the 2 items of"),
+        ("item,label\np,inf\nq,nan\n", judge, "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating"),
+        (fine, (*judge, "--criteria", "beauty"), "no criterion beauty; found score"),
         (fine, ("--pair", "score=label", "--equal-cost"), "--pair, --equal-cost: only with RUN"),
+        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
+        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
+        (fine, ("--rubric", "dlebench"), "no criterion in common; found none"),
     ):
         file = write(tmp_path / "h.csv", human)
-        code, out, err = editloupe("compare", "--scores", scores, "--human", file, *more, *QUICK)
+        code, out, err = editloupe("compare", "--human", file, *more, *QUICK)
         assert (code, out) == (2, "") and message in " ".join(err.split()), err
 
 
@@ -125,13 +129,8 @@ def test_a_run_is_compared_with_its_own_samples_labels(editloupe: Run, judged: P
     assert [g["name"] for g in one["by"]["edit_type"]] == ["Change Color", "Removal Object"]
 
 
-def test_tables_come_in_every_form(editloupe: Run, judged: Path):
-    forms = {form: editloupe("compare", judged, "--format", form, *QUICK) for form in ("md", "latex", "csv")}
-    assert forms["md"][0] == 0 and "| Figure | Value | 95 % interval | Judged | Adjusted |" in forms["md"][1]
-    code, out, _ = forms["latex"]
-    assert code == 0 and out.count(r"\toprule") == out.count(r"\end{tabular}") > 2
-    assert r"Figure & Value & 95 \% interval & Judged & Adjusted \\" in out and r"Spearman $\rho$" in out
-    code, out, err = forms["csv"]
+def test_a_csv_holds_one_table(editloupe: Run, judged: Path):
+    code, out, err = editloupe("compare", judged, "--format", "csv", *QUICK)
     named = " ".join(err.split()).partition("a CSV holds one table, and there are ")[2]
     assert (code, out) == (2, "") and named.endswith("; name one with --table NAME")
     name = named.partition(": ")[2].partition(",")[0]
@@ -179,8 +178,6 @@ def test_a_metric_is_paired_with_ratings_of_another_name_and_scale(editloupe: Ru
     assert code == 0, err
     for a, other in zip(json.loads(out)["human_agreement"], both, strict=True):
         assert a["all"]["figures"]["kendall"]["value"] == other["all"]["figures"]["kendall"]["value"]
-    code, out, _ = editloupe("compare", measured, "--pair", "l1=kept,mse=kept", *QUICK)
-    assert code == 0 and "Correlations of metrics and ratings" in out
 
 
 RATERS = """item,rater,criterion,label,edit_type,source
@@ -205,10 +202,6 @@ def test_people_are_compared_among_themselves_without_a_judge(editloupe: Run, tm
     code, out, err = editloupe("compare", "--human", human, "--rubric", "dlebench", "--format", "json", *QUICK)
     assert code == 0, err
     (apart,) = [d for d in json.loads(out)["disagreements"] if d["sample"] == "q"]
-    between = write(tmp_path / "between.csv", "item,rater,IF\np,anna,2.5\np,ben,3\nq,anna,1\nq,ben,1\n")
-    code, said, _ = editloupe("compare", "--human", between, "--rubric", "dlebench", "--format", "json", *QUICK)
-    (half,) = json.loads(said)["disagreements"]
-    assert (code, half["labels"]) == (0, {"anna": "2.5", "ben": "Over Modification"})
     # 2 and 1 of 1 to 4: a third of 100.
     labels = {"anna": "Wrong Action", "ben": "Localization Failure"}
     assert (apart["criterion"], apart["labels"]) == ("instruction_following", labels)
@@ -245,18 +238,3 @@ def test_table_2_has_an_alpha_for_each_edit_type_and_criterion(editloupe: Run, t
     # Nobody rated the VC of "count".
     assert "| count | – (0/1; fewer than 2 raters share an item) | – |" in lines
     assert any(line.startswith("| **Overall** | 0.73 [") and line.endswith("(4/5) | 1.00 (2/2) |") for line in lines)
-
-
-def test_raters_that_cannot_be_compared_say_why(editloupe: Run, tmp_path: Path):
-    two = "item,rater,label\np,a,1\np,b,2\n"
-    for human, more, message in (
-        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
-        ("item,rater,label\np,anna,1\nq,anna,2\n", (), "1 rater (anna) only, and agreement between people needs two"),
-        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
-        ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
-        (two, ("--rubric", "dlebench"), "no criterion in common; found none"),
-        (two, ("--criteria", "beauty"), "no criterion beauty; found score"),
-        (two, ("--judges", "x"), "--judges: only with RUN"),
-    ):
-        code, out, err = editloupe("compare", "--human", write(tmp_path / "people.csv", human), *more, *QUICK)
-        assert (code, out) == (2, "") and message in " ".join(err.split()), err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,17 +71,6 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     assert code == 0 and "Parse error" in out and "Because of nc." in out
     assert editloupe("export", "run", "--findings", "findings.jsonl", "--html", "pages")[0] == 0
     assert editloupe("show", ".")[0] == 0
-    write_results(folder / "second", [result(one) for one in rows()], judge="qwen25vl")
-    assert editloupe("import", "unicbench", "second", "--data", "unic", "--out", "other", *OUTPUTS)[0] == 0
-    code, out, err = editloupe("compare", "run", "other")
-    assert code == 0, err
-    assert "qwen25vl" in out
-    ratings = ["sample,editor,instruction_following\n"]
-    ratings += [f"{one['key']}.en,bagel,{number}\n" for number, one in enumerate(rows(), start=1)]
-    (folder / "people.csv").write_text("".join(ratings), encoding="utf-8")
-    code, out, err = editloupe("compare", "run", "--human", "people.csv")
-    assert code == 0, err
-    assert "7/8" in out  # of eight that people rated, one was not read
 
 
 def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
@@ -94,19 +82,6 @@ def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     assert code == 2 and "run belongs to another run" in words(err) and "importer: was unicbench, is not set" in words(err)
     assert editloupe("replay", "run")[0] == 2
     assert sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*")) == before
-
-
-def test_a_second_editor_joins_with_its_own_means(folder: Path, editloupe: Program) -> None:
-    editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
-    write_results(folder / "more", [result(one) for one in rows()], editor="omni")
-    code, out, _ = editloupe("import", "unicbench", "more", "--data", "unic", "--out", "run", "--format", "json")
-    assert code == 0
-    means = [one for line in out.splitlines() for one in json.loads(line)["records"]]
-    assert Counter((one["editor"], one["language"]) for one in means) == {
-        ("bagel", "en"): 5,
-        ("bagel", "cn"): 5,
-        ("omni", "en"): 5,
-    }
 
 
 def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloupe: Program) -> None:
@@ -126,10 +101,8 @@ def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloup
         assert code == 2 and said in words(err) and out == ""
         assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
     editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
-    info = (folder / "run" / "run.json").read_text(encoding="utf-8")
-    for change in ({"mean": "a"}, {"count": -1}, {"editor": None}, {"dims": "en"}):
-        spoiled = json.loads(info)
-        spoiled["record"]["imported"]["published"][0] |= change
-        (folder / "run" / "run.json").write_text(json.dumps(spoiled), encoding="utf-8")
-        code, _, err = editloupe("report", "run")
-        assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)
+    info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    info["record"]["imported"]["published"][0] |= {"mean": "a"}
+    (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    code, _, err = editloupe("report", "run")
+    assert code == 2 and "run.json: a published mean is not of the expected shape" in words(err)

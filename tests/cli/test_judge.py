@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +81,6 @@ def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Run, edits: Edit
     for name in ("p/編集", "q/編集"):
         Path(name).parent.mkdir(exist_ok=True)
         assert "1 of 1 findings judged" in editloupe("judge", edits(1, name=name), *words)[1]
-    assert len(list(Path("runs").glob("編集-scripted-*"))) == 2
     assert "1 of them from before" in editloupe("judge", "q/編集", *words)[1]
 
 
@@ -101,6 +101,7 @@ def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Run, edits: 
     uri = script(final("Superb"), final("Grand"), final("Fine"))
     code, said, _ = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")
     assert code == 1 and "Judge these again: editloupe judge run --retry off_menu" in said
+    assert len([line for line in said.splitlines() if line.strip()]) <= 10, said
     # In either order; the word behind it is a status, or the run.
     for line in (("run", "--retry"), ("--retry", "run")):
         code, said, _ = editloupe("judge", *line)
@@ -153,12 +154,19 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
     assert code == 1 and "abstained" in said
 
 
-def test_several_judges_end_with_one_table_and_one_way_to_look(editloupe: Run, edits: Edits, script: Script) -> None:
-    folder = edits(4)
-    named = []
-    for name, label in (("kind", "Flawless Execution"), ("stern", "Wrong Action")):
-        named += ["--backend", f"{name}={script(final(label), name=f'{name}.jsonl')}"]
-    code, said, _ = editloupe("judge", folder, "--criteria", "if", *named, "--out", "run")
-    assert code == 0
-    assert (said.count("All tables: "), said.splitlines()[-1]) == (1, "Look at the verdicts: editloupe view run")
-    assert said.count("Judges side by side") == 1
+def test_tables_come_in_every_form_and_without_frames_in_a_file(editloupe: Run, edits: Edits, script: Script) -> None:
+    words = ("judge", edits(2), "--criteria", "if", "--out", "judged", "--backend")
+    assert editloupe(*words, f"mild={script(final('Flawless Execution'), name='a.jsonl')}")[0] == 0
+    code, said, _ = editloupe("show", "judged", "--format", "csv")
+    assert (code, said.splitlines()[:2]) == (0, ["Judge,Sample,Instruction Following", "mild,s00,Flawless Execution"])
+    assert editloupe("show", "judged", "--format", "md")[1].startswith("|")
+    # A second judge stands in the same table.
+    assert editloupe(*words, f"stern={script(final('Wrong Action'), name='b.jsonl')}")[0] == 0
+    rows = json.loads(editloupe("show", "judged", "--format", "json")[1])["records"]
+    assert [(row["Judge"], row["Sample"]) for row in rows] == [(j, s) for j in ("mild", "stern") for s in ("s00", "s01")]
+    assert rows[2]["Instruction Following"] == "Wrong Action"
+    # The next command has the usual form again.
+    for command in ("show", "report"):
+        said = editloupe(command, "judged")[1]
+        assert not re.findall("[│┃━─|]", said)
+        assert not [line for line in said.splitlines() if line != line.rstrip()]

@@ -19,6 +19,7 @@ MISTAKES = {
     "judge nowhere": "no such folder",
     "judge exampels/edits": "no such folder; expected a folder of edits",
     "judge": "PATH is missing",
+    "judge edits --backend opanai/gpt-4.1": "did you mean 'openai'? known here: baseline",
     "judge edits --backend gpt9000": "unknown backend 'gpt9000'; expected PROVIDER/MODEL",
     "judge edits --backend openai/m?api_key=abc": "keys come from the environment",
     "judge edits --backend openai/m?base-url=http://127.0.0.1:1/v1": "'base-url'; did you mean 'base_url'?",
@@ -83,41 +84,31 @@ def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
         assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
+def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Run, edits: Edits) -> None:
+    folder = edits(1)
+    for line, told in (
         ("limits: 3", "there is no setting 'limits'; did you mean 'limit'? `editloupe list settings` prints all of them"),
         ("mask_pad: 0.2", "options of the protocol stand below 'option:'"),
         ("executor: rey", "found 'rey'; did you mean 'ray'?"),
         ("limit: '2'", "limit: Input should be a valid integer"),
-        ("max_seconds: .inf", "max_seconds: Input should be a finite number"),
         ("judges: {a: {backend: baseline, temprature: 1}}", "no option of a judge; did you mean 'temperature'?"),
-    ],
-)
-def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Run, edits: Edits, line: str, told: str) -> None:
-    Path("editloupe.yaml").write_text(f"path: {edits(1)}\n{line}\n")
-    code, _, err = editloupe("judge")
-    assert code == 2 and told in " ".join(err.split())
+    ):
+        Path("editloupe.yaml").write_text(f"path: {folder}\n{line}\n")
+        code, _, err = editloupe("judge")
+        assert code == 2 and told in " ".join(err.split()), line
 
 
-def test_columns_of_usual_names_are_taken_and_others_are_asked_for(editloupe: Run, edits: Edits) -> None:
-    def renamed(name: str, **names: str) -> Path:
-        file = edits(1, name=name) / "metadata.jsonl"
-        row = json.loads(file.read_text())
-        file.write_text(json.dumps({names.get(key, key): value for key, value in row.items()}) + "\n")
-        return file.parent
-
-    usual = renamed("usual", source_file_name="source", edited_file_name="edited", instruction="edit_instruction")
-    assert editloupe("check", usual)[0] == 0
+def test_columns_of_other_names_are_asked_for(editloupe: Run, edits: Edits) -> None:
     # A rating has a word in common with the instruction, and is none.
-    for role, other in (("source", "file_name"), ("instruction", "wish"), ("instruction", "human_instruction_following")):
-        column = {"source": "source_file_name", "instruction": "instruction"}[role]
-        code, _, err = editloupe("check", renamed(other, **{column: other}))
+    for role, name in (("source", "file_name"), ("instruction", "wish"), ("instruction", "human_instruction_following")):
+        file = edits(1, name=name) / "metadata.jsonl"
+        column = {"source": "source_file_name"}.get(role, role)
+        row = json.loads(file.read_text())
+        file.write_text(json.dumps({name if key == column else key: value for key, value in row.items()}) + "\n")
+        code, _, err = editloupe("check", file.parent)
         assert code == 2 and " ".join(err.split()).endswith(f"Say which it is: --columns {role}=COLUMN"), err
 
 
-def test_words_beat_letters_and_nothing_near_is_nothing() -> None:
-    # difflib has max_run_tokens for it.
-    assert nearest("max_run_cost", ["max_run_tokens", "max_run_seconds", "max_cost"]) == "max_cost"
+def test_the_nearest_name_is_meant_and_nothing_near_is_nothing() -> None:
     assert nearest("plann", ["tool", "oracle", "plain"]) == "plain"
     assert nearest("foo", ["limit", "lpips"]) == nearest("", ["limit"]) == nearest("limit", []) == ""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from editloupe.cli.progress import State, Watch, panel
+from editloupe.cli.progress import Watch
 from editloupe.runs.outcome import Progress, Spent
 from tests.backends.openai_server import OpenAIServer, fails, says
 from tests.conftest import draw_edits, final
@@ -18,52 +18,26 @@ from tests.terminal import Terminal
 Cli = Callable[..., tuple[int, str, str]]
 
 BUSY = Spent(calls=40, in_flight=18, retries=7, tokens=1_204_331, cost_usd=3.412, waits_s=64.6)
-STANDS = ["412 of 1,889 questions (22%)", "3:12 elapsed", "about 12:18 left"]
+STANDS = ["412 of 1,889 questions (22%)", "3:26 elapsed", "about 12:18 left"]
 COSTS = ["2.0 a second", "18 calls in flight", "1.2 M tokens", "3.41 USD", "7 retries", "the endpoint asked to wait 1:05"]
 TROUBLES = ["9 failed: 5 unparsed, 4 refused", "3 rows rejected"]
-"""What is said of `state()`: at 2 a second the 1,477 questions that are left take 738.5 s."""
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def state(**given: Any) -> State:
-    usual = {"done": 412, "total": 1889, "spent": lambda: BUSY, "failures": {"refused": 4, "unparsed": 5}, "rejected": 3}
-    return State(progress=Progress(**{**usual, **given}), elapsed_s=192, rate=2.0)
+"""412 questions in 206 s are 2 a second: the 1,477 that are left take 738.5 s."""
 
 
 def test_the_panel_says_what_the_log_says() -> None:
-    lines = panel(state()).plain.splitlines()
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    assert watch.take(Progress(phase="reading the data")) and watch.line() == "reading the data …"
+    assert watch.take(Progress(done=0, total=1889))
+    now[0] = 206
+    failures = {"refused": 4, "unparsed": 5}
+    assert not watch.take(Progress(done=412, total=1889, spent=lambda: BUSY, failures=failures, rejected=3))
+    assert watch.line() == "judging: " + ", ".join(STANDS + COSTS + TROUBLES)
+    lines = watch.panel().plain.splitlines()
     assert lines[0] == "judging"
     assert [part for line in lines[1:] for part in line.split(" · ")] == STANDS + COSTS + TROUBLES
-
-
-def test_a_line_is_due_after_ten_seconds_or_five_per_cent() -> None:
-    clock, said = Clock(), list[str]()
-    watch = Watch(clock)
-
-    def arrives(now: float, **progress: Any) -> None:
-        clock.now = now
-        watch.take(Progress(**progress))
-        if (state := watch.due()) is not None:
-            said.append(state.line())
-
-    arrives(0, phase="reading the data")
-    for second in range(10):
-        arrives(second, done=second, total=1000)
-    assert [line.partition(":")[0] for line in said] == ["reading the data", "judging"]
-    arrives(10, done=9, total=1000)
-    assert said[2].startswith("judging: 9 of 1,000 questions (1%), 0:10 elapsed, ") and len(said) == 3
-    arrives(12, done=60, total=1000)
-    assert len(said) == 4
-    arrives(12.1, done=999, total=1000)
-    assert len(said) == 4, "two lines are a second apart"
-    arrives(12.1, done=1000, total=1000)
-    assert said[-1].startswith("judging: 1,000 of 1,000 questions (100%), 0:12 elapsed, ") and "left" not in said[-1]
+    watch.take(Progress(done=1889, total=1889))
+    assert "1,889 of 1,889 questions (100%)" in watch.line() and "left" not in watch.line()
 
 
 def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:

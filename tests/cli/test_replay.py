@@ -50,23 +50,20 @@ def test_live_tools_are_compared_with_the_recorded_ones(
     observed = [o for line in told.splitlines() for o in json.loads(line)["observations"]]
     zoomed = [o for o in observed if o["tool"] == "zoom_in" and o["max_abs"]]
     assert code == 4 and {(o["verdict"], o["tolerance"]["psnr_db"]) for o in zoomed} == {("drift", 45.0)}
-    code, told, _ = editloupe("replay", gallery, "--observations", "live", "--format", "csv")
-    head, *rows = told.splitlines()
-    assert head == "tool,calls,identical,within,drift,not_compared,worst"
-    assert [row.split(",")[:2] for row in rows][1] == ["zoom_in", "7"]
+    told = editloupe("replay", gallery, "--observations", "live", "--format", "csv")[1]
+    assert told.startswith("tool,calls,identical,within,drift,not_compared,worst\n") and "\nzoom_in,7," in told
     assert contents(gallery) == before
 
 
 def test_a_damaged_trace_is_shown_and_not_replayed(gallery: Path, editloupe: Editloupe) -> None:
-    told = editloupe("show", gallery, *MUG)[1]
-    assert "1,500 input tokens, 40 output tokens)" in told
     path = trace_of(gallery, "closer-look")
     path.write_text(path.read_text(encoding="utf-8").replace("Is the handle", "Is a handle"), encoding="utf-8")
     next((gallery / "blobs").glob(f"*/{RunStore.read(gallery).samples['mug-blue'].source.sha256}.*")).unlink()
     code, told, err = editloupe("show", gallery, *MUG)
     assert code == 0 and "hash mismatch" in err and "Is a handle" in told and "missing: blobs/ has no " in told
-    code, told, err = editloupe("replay", gallery)
-    assert (code, "1 could not be replayed" in told) == (1, True)
+    assert "1,500 input tokens, 40 output tokens)" in told
+    code, told, _ = editloupe("replay", gallery)
+    assert code == 1 and "1 could not be replayed" in told
 
 
 @pytest.fixture
@@ -128,7 +125,6 @@ def test_a_fork_shares_its_beginning_and_follows_what_is_changed(
     added = child.messages()[5].text
     assert "Mind the handle." in added
     assert path.read_bytes() == before
-    assert f"1 fork of it: editloupe view {gallery}" in editloupe("show", gallery, *MUG)[1]
 
 
 def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, editloupe: Editloupe) -> None:

@@ -5,30 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
 
-from editloupe import plugins
 from editloupe.cli.options import SETTINGS
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
 from tests.conftest import ANSWERED
-from tests.toys.install import install
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The toy package, installed for one test."""
-    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
-    plugins.forget()
-    yield
-    plugins.forget()
 
 
 def words(text: str) -> str:
@@ -94,16 +82,6 @@ def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -
     assert "--set task_tokens: was 90000, is not set; --max-turns: was 6, is 3" in words(told)
 
 
-def test_what_a_judge_does_not_set_is_taken_from_the_run() -> None:
-    hot, cold = RunConfig.each_judge(
-        {"temperature": 1.0, "seed": 3, "judges": {"hot": "openai/m", "cold": {"backend": "openai/m", "temperature": 0}}}
-    )
-    assert (hot.judge.temperature, hot.judge.seed) == (1.0, 3)
-    assert (cold.judge.temperature, cold.judge.seed) == (0.0, 3)
-    # A value of its own that is the default stays out of the file, where nothing else is set for all.
-    assert cold.judge.own() == {"backend": "openai/m", "seed": 3}
-
-
 def test_every_list_shows_one_by_name(editloupe: Run) -> None:
     for kind, name, told in (
         ("rubrics", "dlebench", "Scene Collapse"),
@@ -123,20 +101,3 @@ def test_every_list_shows_one_by_name(editloupe: Run) -> None:
     assert [metric["Short"] for metric in metrics] == ["IF", "VC"]
     pad = next(option for option in options if option["Name"] == "mask_pad")
     assert (pad["Type"], pad["Default"]) == ("number", "0.05")
-
-
-def test_a_protocol_of_another_package_is_chosen_judged_and_printed_without_labels(
-    editloupe: Run, edits: Edits, toys: None
-) -> None:
-    folder = edits(3)
-    code, said, _ = editloupe("judge", folder, "--protocol", "pixels")
-    assert code == 0
-    assert "protocol pixels" in said and "Lower is better: share." in said and "6 of 6 findings judged" in said
-    # No model is asked, so no judge names the folder.
-    assert [path.name for path in Path("runs").iterdir()] == ["edits-pixels"]
-    means = json.loads(Path("runs/edits-pixels/report/summary.json").read_text())["means"]
-    mean = next(one for one in means if one["metric"] == "share")
-    # Squares of 24 px: 0, 1 and 2 of them on 240×320 px.
-    assert mean["mean"] == pytest.approx((0 + 1 + 2) / 3 * 24 * 24 / (240 * 320), rel=0.05)
-    code, _, told = editloupe("judge", folder, "--protocol", "objects")
-    assert code == 2 and "--set role.parser=provider/model" in told

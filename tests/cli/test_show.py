@@ -68,9 +68,6 @@ def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, ed
     head, *rows = editloupe("show", "runs/one", "--format", "csv")[1].splitlines()
     assert head == "Judge,Sample,Instruction Following,Visual Consistency"
     assert [row.split(",")[:2] for row in rows] == [["baseline", f"s0{i}"] for i in range(3)] + [["second", "s00"]]
-    Path("r.jsonl").write_text('"No label at all."\n')
-    editloupe("judge", folder, "--mode", "plain", "--out", "runs/one", "--backend", "third=scripted/r.jsonl")
-    assert "6 failed" in editloupe("show")[1] or "incomplete" in editloupe("show")[1]
 
 
 def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, edits: Edits, tmp_path: Path) -> None:
@@ -95,9 +92,7 @@ def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edi
     folder.mkdir()
     first = b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}'
     for content, told in (
-        (bytes(range(128, 200)), "/run.json is no text; expected JSON"),
         (b"hello", "/run.json is not JSON: "),
-        (b"[1]", "/run.json is of no run of editloupe: expected an object with the key 'identity'"),
         (b'{"schema": 9}', "/run.json was written by a newer editloupe: run schema 9, and this version reads up to 2"),
         (first, "/run.json has the run schema 1, and this version reads 2. Runs of editloupe 0.1.0 are not read"),
     ):

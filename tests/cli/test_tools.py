@@ -70,20 +70,11 @@ def test_images_have_names_and_arguments_are_what_the_schema_wants(editloupe: Ru
     assert "of 'Image 3'" in editloupe(*ZOOM, "after.png", "before.png", *BOX, "--arg", "target_image=Image 3")[1]
 
 
-def box(text: str) -> tuple[str, ...]:
-    return (*ZOOM, "--arg", f"bbox=[{text}]")
-
-
 def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
     for words, told in (
         ((*ZOOM, *BOX, "--arg", "target_image=Crop 1"), "there is no image 'Crop 1'; the images are: 'Ori"),
         ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'"),
-        (box("0.1,0.2,0.3,0.4"), "multiply by 1000, [100, 200, 300, 400]"),
-        (box("300,0,100,500"), "empty or inverted: expected x0 < x1 and y0 < y1"),
-        (box("0,0,500,1001"), "1001 is greater than the maximum of 1000"),
-        (box("NaN, 0, 500, 500"), "is not of type 'array'"),
-        (ZOOM, "'bbox' is a required property"),
-        ((*ZOOM, *BOX, "--arg", "more=1"), "'more' was unexpected"),
+        ((*ZOOM, "--arg", "bbox=[0.1,0.2,0.3,0.4]"), "multiply by 1000, [100, 200, 300, 400]"),
         ((*ZOOM, *BOX, *BOX), "'bbox' is given twice"),
         ((*ZOOM, "--arg", "bbox"), "expected KEY=VALUE"),
         ((*LOCALIZE, "before.png"), "compares two images; name a second file after the first"),
@@ -96,7 +87,6 @@ def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
         (("tools", "call", "grounding", "before.png", "--arg", "phrase=mug"), "is absent here: it needs"),
         (("tools", "serve", "--root", "nowhere"), "--root nowhere: is no folder"),
         (("tools", "grounding"), "the tool grounding is absent here"),
-        (("tools", "zoomin"), "unknown tool 'zoomin'"),
         (("tools", "zoom_in", "before.png"), "takes no more words"),
         (("tools", "call", "zoom_in"), "expected a tool and at least one image"),
     ):

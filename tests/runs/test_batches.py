@@ -177,7 +177,17 @@ def test_a_rejected_file_is_halved_once_and_then_asked_live(serve, edits, tmp_pa
 
 
 def test_no_set_is_written_while_batches_have_yet_to_answer(editloupe, edits, tmp_path: Path):
-    words = ("build", "unicedit", edits(2), "--backend", "vllm/tiny?base_url=http://127.0.0.1:9/v1", "--out", "set")
+    words = (
+        "build",
+        "edival",
+        edits(2),
+        "--set",
+        "grounding=none",
+        "--backend",
+        "vllm/tiny?base_url=http://127.0.0.1:9/v1",
+        "--out",
+        "set",
+    )
     code, _, told = editloupe(*words, "--set", "batch=true", "--set", "batch_file=questions")
     assert code == 5 and "2 questions wait for the answers of batches" in told
     assert {path.name for path in (tmp_path / "set").iterdir()} == {"build.json", "run"}

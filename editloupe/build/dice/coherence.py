@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from editloupe.answers import Answer, answer_from_json
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.rows import SplitFolder, dialogue
+from editloupe.build.dice.rows import SplitSet, dialogue
 from editloupe.build.direct import WorkItem
 from editloupe.data.samples import load
 from editloupe.errors import DataError, ImageError
@@ -26,22 +25,23 @@ from editloupe.values import Json, Sample, digest
 
 _OPTIONS = DICEOptions(detector="given", max_differences=2**31, confidence="none")
 
+_STAGES: Final = {
+    "read": "the edit and its differences can be read",
+    "annotated": "people said whether it was asked for",
+    "drawn": "its box can be drawn",
+}
 
-class Coherence:
+
+class Coherence(SplitSet):
     """Judged differences. Raises DataError for data without any."""
 
     noun = unit = "difference"
     tallied = ("yes", "no")
-    passes: ClassVar[Mapping[str, str]] = {
-        "read": "the edit and its differences can be read",
-        "annotated": "people said whether it was asked for",
-        "drawn": "its box can be drawn",
-    }
+    passes = _STAGES
 
-    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.out = out
-        self.faults: list[dict[str, Json]] = []
-        self._loaded = load(path, store=out.store)
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self._loaded = load(path, store=self.store)
         if not any(sample.extra.get(DIFFERENCES) is not None for sample in self._loaded.samples):
             first = self._loaded.rejected[0].message if self._loaded.rejected else "no sample has it"
             raise DataError(
@@ -80,12 +80,12 @@ class Coherence:
         if one.coherent is None:
             missing = "it does not say whether the difference was asked for (coherent: true or false)"
             raise LeftOut("no_coherence", missing, at="annotated")
-        split, store, names = self.out.split(sample.source.sha256), self.out.store, list[str]()
+        split, store, names = self.split(sample.source.sha256), self.store, list[str]()
         try:
             for view in task.views:
                 # Without a box it is the file itself.
                 image = view.origin if view.op == "whole" else store.array(make_view(view, store).image)
-                names.append(self.out.place(image, split))
+                names.append(self.place(image, split))
         except ImageError as error:
             raise LeftOut("unreadable_image", str(error), at="drawn", failed="input_error") from error
         said, answer = one_line(reason) if isinstance(reason, str) else "", "yes" if one.coherent else "no"
@@ -98,10 +98,6 @@ class Coherence:
             "tally": {answer: 1},
             "counts": {"with_reason": int(bool(said))},
         }
-
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return how many teach a reason as well."""
-        return [f"With a reason: {counts['with_reason']:,}. The others teach the decision alone."]
 
 
 def _questions(sample: Sample) -> list[Ask]:

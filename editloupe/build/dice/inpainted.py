@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,17 +12,17 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from editloupe import models
 from editloupe.build import paint
 from editloupe.build.base import LeftOut
-from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import SplitFolder, drawn
+from editloupe.build.dice.photos import PhotoSet
+from editloupe.build.dice.rows import drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging.color_names import leading
 from editloupe.measures.base import Models
+from editloupe.models import prepare
 from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
 from editloupe.values import Box, Json, digest
@@ -100,17 +99,15 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
     return source, edited, how
 
 
-class Inpainted:
+class Inpainted(PhotoSet):
     """Inpainted photographs. Raises ConfigError for an inpainter that cannot be had, DataError for the annotations."""
 
-    noun, unit, tallied = "pair", "image", OPS
+    noun, unit = "pair", "image"
 
-    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out = options, out
-        self.inpainter: Inpainter = models_.get("inpaint", options.inpainter)
-        self.photos = Photos.open(path, options.images)
-        models.prepare(self.inpainter)
-        self.faults = self.photos.faults
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self.inpainter: Inpainter = models.get("inpaint", options.inpainter)
+        prepare(self.inpainter)
         self.passes = {
             "read": "the image can be read",
             "objects": f"an object of at least {100 * options.least_area:g} % of the image",
@@ -119,20 +116,20 @@ class Inpainted:
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
         """Return each annotated image."""
-        of = repr(self.photos.categories), self.inpainter.version
+        of = repr(self.categories), self.inpainter.version
         return [
             WorkItem(
                 about={"source": image.name},
                 make=partial(self._record, image),
                 key=digest(["inpainted", repr(image), *of]),
             )
-            for image in self.photos.images
+            for image in self.images
         ]
 
     def _record(self, image: AnnotatedImage) -> dict[str, Json]:
         """Return the row of an image. Raises LeftOut."""
-        options, photos = self.options, self.photos
-        rgb, by = photos.pixels(image), drawn(options.seed, "inpainted", image.name)
+        options = self.options
+        rgb, by = self.pixels(image), drawn(options.seed, "inpainted", image.name)
         objects, faults = self._objects(image)
         taken = choose([mask for _, mask in objects], by, least_area=options.least_area)
         if not taken:
@@ -145,7 +142,7 @@ class Inpainted:
             raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
         qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
         # The file itself, where nothing was done to it.
-        shown = [photos.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
+        shown = [self.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]
         differences = [
             (Difference(op=one.op, object=one.name, box=_unit_box(one.mask)), said)
             for one, said in zip(chosen, how, strict=True)
@@ -154,14 +151,14 @@ class Inpainted:
         compressed = sum(one is not None for one in qualities)
         counts: Json = {"drawn": len(chosen), "unchanged": int(not chosen), "compressed": compressed}
         pictures = list(zip(shown, qualities, strict=True))
-        return self.out.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
+        return self.pair(image.id, image.name, pictures, differences, lineage, counts=counts, faults=faults)
 
     def _objects(self, image: AnnotatedImage) -> tuple[list[tuple[CocoAnnotation, Mask]], list[Json]]:
         """Return the objects with their masks, and what is wrong with others."""
         found, faults = list[tuple[CocoAnnotation, Mask]](), list[Json]()
         for one in image.annotations:
             try:
-                mask = self.photos.mask(image, one)
+                mask = self.mask(image, one)
                 found += [(one, mask)] if mask.any() and not one.crowd else []
             except LeftOut as error:
                 faults.append({"source": image.name, **error.kept("annotations").to_json()})
@@ -169,17 +166,11 @@ class Inpainted:
 
     def _drawn(self, annotation: CocoAnnotation, mask: Mask, by: Random) -> Chosen:
         """Return what is done to an object. The draws are the same whatever the inpainter can do."""
-        op, color, names = by.choice(OPS), by.random() < COLOR_SHARE, self.photos.categories
+        op, color, names = by.choice(OPS), by.random() < COLOR_SHARE, self.categories
         others = [name for number, name in sorted(names.items()) if number != annotation.category]
         target = by.choice(others) if others else ""
         replaces = self.inpainter.takes_words and not color
         return Chosen(names[annotation.category], mask, op, target if replaces else "")
-
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return what an EDIT is where nothing puts in another object."""
-        if self.inpainter.takes_words:
-            return []
-        return ["Every EDIT is a change of color: --set inpainter=diffusers:MODEL puts in other objects, too."]
 
 
 def _unit_box(mask: Mask) -> Box:

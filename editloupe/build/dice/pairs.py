@@ -11,15 +11,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe import models
 from editloupe.build.base import LeftOut, need
-from editloupe.build.dice.photos import Photos
-from editloupe.build.dice.rows import Split, SplitFolder, drawn
+from editloupe.build.dice.photos import PhotoSet
+from editloupe.build.dice.rows import Split, drawn
 from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
 from editloupe.measures.base import Models
+from editloupe.models import prepare
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
 from editloupe.protocols.dice.differences import OPS, Difference
@@ -75,19 +75,16 @@ def edited_places(source: Sequence[Place], edited: Sequence[Place]) -> list[Plac
     return [edited[j] for j in right]
 
 
-class Pairs:
+class Pairs(PhotoSet):
     """Pairs of similar photographs. Raises ConfigError for a detector that cannot be had, DataError for the annotations."""
 
     noun = unit = "pair"
-    tallied = OPS
 
-    def __init__(self, path: Path, options: Any, out: SplitFolder, models_: Models) -> None:
-        self.options, self.out, self._models = options, out, models_
-        self.photos = Photos.open(path, options.images)
-        self.detector: Detector | None = models_.get("detect") if models_.names.get("detect") is not None else None
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self.detector: Detector | None = models.get("detect") if models.names.get("detect") is not None else None
         if self.detector is not None:
-            models.prepare(self.detector)
-        self.faults = self.photos.faults
+            prepare(self.detector)
         self.passes = {
             "read": "both images can be read",
             "checked": "no detector was named" if self.detector is None else f"{self.detector.name} answers",
@@ -96,7 +93,7 @@ class Pairs:
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem] | None:
         """Return each pair; None where it was stopped before they were found. Raises ConfigError without an encoder."""
-        encoder, images = need(self._models, "dino", _ADVICE), self.photos.images
+        encoder, images = need(self.models, "dino", _ADVICE), self.images
         found = list[tuple[AnnotatedImage, Floats]]()
         for start in range(0, len(images), _BATCH):
             if stopped():
@@ -106,12 +103,19 @@ class Pairs:
         if not found:
             return []
         usable, vectors = [image for image, _ in found], np.stack([vector for _, vector in found])
-        splits, shown = [self.out.split(one.name) for one in usable], [one.categories for one in usable]
-        items = []
+        splits, shown = [self.split(one.name) for one in usable], [one.categories for one in usable]
+        items, detector = [], "" if self.detector is None else self.detector.version
         for i, j, cosine in similar_pairs(vectors, shown, splits):
             pair = sorted((usable[i], usable[j]), key=lambda one: one.name)
             first = drawn(self.options.seed, "pair", *(one.name for one in pair)).randrange(2)
-            items.append(self._item(pair[first], pair[1 - first], round(cosine, 6)))
+            source, edited = pair[first], pair[1 - first]
+            items.append(
+                WorkItem(
+                    about={"source": source.name, "edited": edited.name},
+                    make=partial(self._record, source, edited, round(cosine, 6)),
+                    key=digest(["pair", repr(source), repr(edited), repr(self.categories), detector]),
+                )
+            )
         return items
 
     def _encoded(self, encoder: Any, images: Sequence[AnnotatedImage]) -> list[tuple[AnnotatedImage, Floats]]:
@@ -119,26 +123,17 @@ class Pairs:
         usable, pictures = list[AnnotatedImage](), list[RGB]()
         for image in images:
             try:
-                pictures.append(self.photos.pixels(image))
+                pictures.append(self.pixels(image))
                 usable.append(image)
             except LeftOut as error:
                 self.faults.append({"source": image.name, **error.kept("read").to_json()})
         found = encoder(pictures, [None] * len(pictures)) if pictures else []
         return [(image, one / max(np.linalg.norm(one), 1e-12)) for image, one in zip(usable, found, strict=True)]
 
-    def _item(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> WorkItem:
-        detector = "" if self.detector is None else self.detector.version
-        known = [repr(source), repr(edited), repr(self.photos.categories), detector]
-        return WorkItem(
-            about={"source": source.name, "edited": edited.name},
-            make=partial(self._record, source, edited, similarity),
-            key=digest(["pair", *known]),
-        )
-
     def _record(self, source: AnnotatedImage, edited: AnnotatedImage, similarity: float) -> dict[str, Json]:
         """Return the row of a pair. Raises LeftOut."""
-        pictures = [(self.photos.ref(image), None) for image in (source, edited)]
-        names, counts, left, right = self.photos.categories, Counter[str](), _objects(source), _objects(edited)
+        pictures = [(self.ref(image), None) for image in (source, edited)]
+        names, counts, left, right = self.categories, Counter[str](), _objects(source), _objects(edited)
         added, removed = self._absent(right, source, counts), self._absent(left, edited, counts)
         differences = [
             (Difference(op=op, object=names[category], box=box), "")
@@ -150,7 +145,7 @@ class Pairs:
             raise LeftOut("no_difference", at="different", told={"counts": told})
         lineage: Json = {"stage": 1, "source": source.name, "edited": edited.name, "similarity": similarity}
         id_ = digest([source.name, edited.name])[:16]
-        return self.out.pair(id_, source.name, pictures, differences, lineage, counts=told)
+        return self.pair(id_, source.name, pictures, differences, lineage, counts=told)
 
     def _absent(self, objects: Sequence[Place], other: AnnotatedImage, counts: Counter[str]) -> list[Place]:
         """Return the objects whose category the other image does not show, as far as that can be told. Raises LeftOut."""
@@ -165,19 +160,12 @@ class Pairs:
         if self.detector is None:
             return "absence_not_checked"
         try:
-            found = search(self.detector, self.photos.pixels(image), cleaned(self.photos.categories[category]))
+            found = search(self.detector, self.pixels(image), cleaned(self.categories[category]))
         except PhraseError:
             return "no_phrase"
         except ToolError as error:
             raise LeftOut("detector_failed", str(error), at="checked", failed="tool_failed") from error
         return "seen_by_detector" if found.detections else "absent_by_detector"
-
-    def notes(self, counts: Counter[str]) -> list[str]:
-        """Return what the absences rest on."""
-        unchecked = counts["absence_not_checked"]
-        if self.detector is None and unchecked:
-            return [f"No detector checked that an object is absent: {unchecked:,} differences. --detector names one."]
-        return []
 
 
 def _objects(image: AnnotatedImage) -> list[Place]:

@@ -1,45 +1,37 @@
-"""Annotated photographs as the builder sees them: identified, opened, and the pixels of their objects."""
+"""What begins with annotated photographs: they are identified, opened, and the pixels of their objects found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from editloupe.build.base import LeftOut
+from editloupe.build.dice.rows import SplitSet
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask, mask_of, read_coco
-from editloupe.data.folders import Folder, RowError, open_folder
-from editloupe.data.images import RGB, ImageStore
+from editloupe.data.folders import RowError, open_folder
+from editloupe.data.images import RGB
 from editloupe.errors import DataError, ImageError
-from editloupe.values import ImageRef, Json
+from editloupe.measures.base import Models
+from editloupe.values import ImageRef
 
 
-@dataclass(frozen=True, kw_only=True)
-class Photos:
-    """A file of annotations with its folder of images."""
+class PhotoSet(SplitSet):
+    """A stage that begins with annotated photographs. Its constructor raises DataError for annotations without any."""
 
-    folder: Folder
-    store: ImageStore
-    images: tuple[AnnotatedImage, ...]
-    """In the order of the file."""
-    categories: Mapping[int, str]
-    """Id → name."""
-    faults: list[dict[str, Json]]
-    """What of the file cannot be used, a line of left_out.jsonl each."""
-
-    @classmethod
-    def open(cls, file: Path, folder: Path | None) -> Photos:
-        """Read the annotations.   folder: of the images; None for the file's own. Raises DataError."""
-        found, store = read_coco(file), ImageStore()
-        root = open_folder(folder or file.parent, store, what="the folder of the annotated images (--set images=…)")
-        left: list[dict[str, Json]] = [
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        found, what = read_coco(path), "the folder of the annotated images (--set images=…)"
+        self._folder = open_folder(options.images or path.parent, self.store, what=what)
+        self.images, self.categories = found.images, found.categories
+        """images: in the order of the file.   categories: id → name."""
+        self.faults += [
             {"what": one.what, "stage": "annotations", "why": one.why, "detail": one.detail} for one in found.faults
         ]
         if not found.images:
-            raise DataError(f"{file}: none of its images can be used; for example {left[0]['what']}: {left[0]['detail']}")
-        return cls(folder=root, store=store, images=found.images, categories=found.categories, faults=left)
+            first = found.faults[0]
+            raise DataError(f"{path}: none of its images can be used; for example {first.what}: {first.detail}")
 
     def ref(self, image: AnnotatedImage) -> ImageRef:
         """Return an image's file, identified. LVIS names "val2017/1.jpg"; the folder may be val2017 itself.
@@ -47,10 +39,10 @@ class Photos:
         Raises LeftOut.
         """
         try:
-            ref = self.folder.image(image.name)
+            ref = self._folder.image(image.name)
         except RowError as error:
             try:
-                ref = self.folder.image(image.name.rpartition("/")[2])
+                ref = self._folder.image(image.name.rpartition("/")[2])
             except RowError:
                 raise LeftOut(error.kind, str(error), failed="input_error") from error
         if (ref.width, ref.height) != (image.width, image.height):

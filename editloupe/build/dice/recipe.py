@@ -10,26 +10,23 @@ Not covered: GPT-4o's reasons, which people reviewed (a row takes the reason tha
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from editloupe.build.base import Built, SetTold, counted
 from editloupe.build.dice.coherence import Coherence
 from editloupe.build.dice.inpainted import Inpainted
 from editloupe.build.dice.pairs import Pairs
-from editloupe.build.dice.rows import SPLITS, SplitFolder
-from editloupe.build.direct import DoneJournal, work
+from editloupe.build.dice.rows import SplitSet
+from editloupe.build.direct import DirectRecipe
 from editloupe.config import Number, Whole
-from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 
-_STAGES: Final[Mapping[int, Any]] = {1: Pairs, 2: Inpainted, 3: Coherence}
+_STAGES: Final[Mapping[int, type[SplitSet]]] = {1: Pairs, 2: Inpainted, 3: Coherence}
 
 
 class DifferenceSetOptions(Options):
@@ -58,62 +55,23 @@ class DifferenceSetOptions(Options):
         return None if path is None else path.resolve()
 
 
-class DifferenceSet:
-    """The builder."""
+class DifferenceSet(DirectRecipe):
+    """Pairs with their differences, or judged differences."""
 
-    summary: ClassVar[str] = (
+    summary = (
         "Make training data for DICE: pairs of images with their differences (--set stage=1 from similar photographs, "
         "--set stage=2 by inpainting), or judged differences for the coherence estimator (--set stage=3)."
     )
-    protocol: ClassVar[None] = None
-    reads: ClassVar[str] = (
+    reads = (
         "Stages 1 and 2: annotations of objects as COCO or LVIS have them (JSON). Stage 3: a folder of edits, or a run, "
         "with the column differences."
     )
-    weights: ClassVar[Sequence[str]] = ("device", "detector", "dino")
-    Options: ClassVar[type[DifferenceSetOptions]] = DifferenceSetOptions
+    weights = ("device", "detector", "dino")
+    Options = DifferenceSetOptions
 
-    def build(
-        self, path: Path, options: DifferenceSetOptions, *, models: Models, folder: Path, stopped: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> Built | None:  # fmt: skip
-        """Build a stage. Raises as `DirectBuilder.build`."""
+    @classmethod
+    def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
+        """Return the stage that is named."""
         if options.stage is None:
             raise ConfigError("name the stage: --set stage=1 (similar photographs), 2 (inpainted ones) or 3 (coherence)")
-        out = SplitFolder(folder, ImageStore(), options)
-        making = _STAGES[options.stage](path, options, out, models)
-        items = making.items(stopped, tell)
-        worked = None if items is None else work(items, DoneJournal(folder), unit=making.unit, stopped=stopped, tell=tell)
-        if items is None or worked is None:
-            return None
-        left = [*making.faults, *worked.left_out]
-        out.write(worked.written, left)
-        bad = [*making.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
-        unusable = Counter(str(one["why"]) for one in bad)
-        counts, by_split = Counter[str](), {split: Counter[str]() for split in SPLITS}
-        for one in worked.made:
-            counts.update(one.get("counts", {}))
-        for one in worked.written:
-            by_split[one["split"]].update(one["tally"], rows=1)
-        names = ("rows", *making.tallied)
-        told = SetTold(
-            counts={
-                "counts": counted(counts),
-                "unusable": counted(unusable),
-                "stage": options.stage,
-                "by_split": {split: {name: n[name] for name in names} for split, n in by_split.items()},
-            },
-            tables=[[["Split", *names], *([split, *(f"{n[name]:,}" for name in names)] for split, n in by_split.items())]],
-            notes=making.notes(counts),
-        )
-        if unusable:
-            told.notes.append(f"Images and annotations that could not be used: {unusable.total():,}.")
-        return Built(
-            read=len(items),
-            written=len(worked.written),
-            noun=making.noun,
-            unit=making.unit,
-            passes=making.passes,
-            lost=worked.lost,
-            **vars(told),
-        )
+        return _STAGES[options.stage](path, options, models=models, folder=folder)

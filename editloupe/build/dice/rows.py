@@ -7,15 +7,19 @@ A split is a folder with `metadata.jsonl` (an ImageFolder, which `editloupe judg
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from editloupe import files
+from editloupe.build.base import counted
+from editloupe.build.direct import DirectRecipe, Worked
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.write import METADATA
+from editloupe.measures.base import Models
 from editloupe.prompts import render
 from editloupe.protocols.base import Known
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
@@ -27,7 +31,6 @@ from editloupe.values import ImageRef, Json, Sample, Turn, digest, json_line
 Split: TypeAlias = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 SFT: Final = "sft.jsonl"
-LEFT_OUT: Final = "left_out.jsonl"
 NOT_ASKED: Final = "No edit was asked for."
 """The instruction of a pair that was built. The detector never reads it."""
 
@@ -65,16 +68,22 @@ def _detection() -> Ask:
     return task
 
 
-class SplitFolder:
-    """The folder of a set, with its splits.   options: those of `DifferenceSetOptions`."""
+class SplitSet(DirectRecipe):
+    """A stage of the set: its splits, and what is written of its rows."""
 
-    def __init__(self, folder: Path, store: ImageStore, options: Any) -> None:
-        self.folder, self.store, self._options = folder, store, options
-        self._places = {split: ImagePlace(folder=folder / split, images=store) for split in SPLITS}
+    keeps = True
+    tallied: Sequence[str] = OPS
+    """What is counted in each split."""
+
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self.store, self.faults = ImageStore(), list[dict[str, Json]]()
+        """faults: what of the input cannot be used, a line of left_out.jsonl each."""
+        self._places = {split: ImagePlace(folder=folder / split, images=self.store) for split in SPLITS}
 
     def split(self, name: str) -> Split:
         """Return the split of a source image. It follows from its name, so that a further image moves no other."""
-        return "test" if drawn(self._options.seed, "split", name).random() < self._options.test_share else "train"
+        return "test" if drawn(self.options.seed, "split", name).random() < self.options.test_share else "train"
 
     def place(self, image: ImageRef | RGB, split: Split, *, quality: int | None = None) -> str:
         """Put an image into a split and return its name there: "images/DIGEST.png".
@@ -122,17 +131,26 @@ class SplitFolder:
             **more,
         }
 
-    def write(self, made: Sequence[Mapping[str, Any]], left_out: Iterable[Mapping[str, Json]]) -> None:
-        """Write the rows of each split and what was left out, and delete images that no row names. Raises StorageError."""
-        with files.writing(self.folder):
-            for split, place in self._places.items():
-                own = [one for one in made if one["split"] == split]
-                for name, kind in ((METADATA, "row"), (SFT, "dialogue")):
-                    if rows := [one[kind] for one in own if kind in one]:
-                        files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
-                    else:
-                        (place.folder / name).unlink(missing_ok=True)
-                place.names.clear()
-                place.names.update(self.folder / name for one in own for name in one["images"])
-                place.clean()
-            files.write_whole(self.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=self.folder)
+    def write(self, worked: Worked) -> dict[str, Json]:
+        """Write the rows of each split, and delete images that no row names."""
+        bad = [*self.faults, *(one for one in worked.left_out if one["stage"] == "annotations")]
+        worked.left_out[:0] = self.faults
+        counts, names, by_split = Counter[str](), ("rows", *self.tallied), dict[str, Json]()
+        for one in worked.made:
+            counts.update(one.get("counts", {}))
+        for split, place in self._places.items():
+            own = [one for one in worked.written if one["split"] == split]
+            for name, kind in ((METADATA, "row"), (SFT, "dialogue")):
+                if rows := [one[kind] for one in own if kind in one]:
+                    files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
+                else:
+                    (place.folder / name).unlink(missing_ok=True)
+            place.names.clear()
+            place.names.update(self.folder / name for one in own for name in one["images"])
+            place.clean()
+            tally = Counter[str](rows=len(own))
+            for one in own:
+                tally.update(one["tally"])
+            by_split[split] = {name: tally[name] for name in names}
+        unusable = counted(Counter(str(one["why"]) for one in bad))
+        return {"counts": counted(counts), "unusable": unusable, "stage": self.options.stage, "by_split": by_split}

@@ -22,11 +22,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.build.base import LeftOut, SetTold
+from editloupe.build.base import LeftOut
 from editloupe.build.dlebench import texts
 from editloupe.build.dlebench.review import DLEBenchReview
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
-from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import boxes_of, close_up, plain_name, target_name
 from editloupe.config import Whole
@@ -74,14 +73,8 @@ class TargetDraft:
     name: str
     boxes: tuple[Box, ...]
     """In px: of one thing, or of several of one name; those that the model named, until others are confirmed."""
-    area: float = 0.0
-    """Share of the image that the target covers, 0 to 1."""
-    asked: Mapping[str, Json] = field(default_factory=dict)
-    """The question, its answer, and the wrong option that the edit makes true ("" without one). {} without a question."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """What `texts.read_metadata` returns."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """What `crop_edit` says of the reference."""
+    said: dict[str, Json] = field(default_factory=dict)
+    """What both layouts say of it, by the columns of the ImageFolder."""
     reference: ImageRef | None = None
     """The edited image; None while there is none."""
     tries: int = 0
@@ -101,7 +94,6 @@ class DLEBenchBuild(SetRecipe):
     paper, source = PAPER, "3.1"
     unit, first = "target", "described"
     Options = DLEBenchBuildOptions
-    weights = ("editor",)
     review = DLEBenchReview
     roles: ClassVar[Mapping[str, str]] = {
         "describe": "names small targets of an image",
@@ -143,15 +135,15 @@ class DLEBenchBuild(SetRecipe):
             raise RowError("row", str(error)) from error
         return super().checked(row)
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each target: that of the data, or those that a model names."""
         sample, most = image.sample, self.options.most_targets
         targets = {plain_name(target_name(sample)): boxes} if (boxes := boxes_of(sample)) else {}
         if not targets:
             prompt = render("build/dlebench/targets", most=most, percent=f"{100 * self.options.most_area:g}")
-            answer = image.ask("targets", prompt, texts.TARGETS, role="describe").answer
-            targets, left = texts.read_targets(answer, sample.source, most=most)
-            others += left
+            data = image.ask("targets", prompt, texts.TARGETS, role="describe")
+            targets, left = texts.read_targets(data, sample.source, most=most)
+            image.others += left
             if not targets:
                 raise LeftOut("no_targets", "nothing that was listed can be used" if left else "the model names no target")
         return [
@@ -178,7 +170,8 @@ class DLEBenchBuild(SetRecipe):
     def _size(self, row: SetRow[TargetDraft]) -> None:
         """Measure the share of the image that the boxes cover; what overlaps counts once."""
         image = row.sample.source
-        area = row.data.area = covered_area(row.data.boxes) / (image.width * image.height)
+        area = covered_area(row.data.boxes) / (image.width * image.height)
+        row.data.said |= {"target_area": round(area, 6), "bboxes": corners(row.data.boxes), "bbox_format": "xyxy"}
         if not self.options.least_area <= area < self.options.most_area:
             why = "too_small" if area < self.options.least_area else "too_large"
             raise LeftOut(why, f"{100 * area:.3g} % of the image")
@@ -186,20 +179,19 @@ class DLEBenchBuild(SetRecipe):
     def _instruct(self, row: SetRow[TargetDraft]) -> None:
         """Add the instruction and the captions."""
         draft, image, asked = row.data, row.sample.source, texts.read_question(row.sample.extra)
-        seed = f"{self.options.seed} {image.sha256} {draft.name}"
+        seed, question = f"{self.options.seed} {image.sha256} {draft.name}", dict[str, Json]()
         if asked is not None:
             wrong = Random(f"{seed} {asked[0]} wrong").choice(asked[2] or ("",))
-            draft.asked = {"question": asked[0], "answer": asked[1], "wrong": wrong}
+            question = {"question": asked[0], "answer": asked[1], "wrong": wrong}
         prompt = render(
             "build/dlebench/instruct",
             target=one_line(draft.name),
             boxes=len(draft.boxes),
-            types=texts.TYPES,
             drawn=Random(f"{seed} type").choice(EDIT_TYPES),
-            **({"question": ""} | dict(draft.asked)),
+            **({"question": ""} | question),
         )
-        said = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
-        draft.metadata = texts.read_metadata(said.answer)
+        data = row.ask("metadata", prompt, texts.METADATA, close_up(image, draft.boxes), role="instruct")
+        draft.said |= texts.read_metadata(data) | question
 
     def _edit(self, row: SetRow[TargetDraft]) -> None:
         """Add the reference: of the first edit that can be used and that nobody has sent back."""
@@ -207,7 +199,7 @@ class DLEBenchBuild(SetRecipe):
         while True:
             number = draft.tries + 1
             args: dict[str, Json] = {
-                "instruction": draft.metadata["instruction"],
+                "instruction": draft.said["instruction"],
                 "boxes": corners(draft.boxes),
                 "seed": number,
             }
@@ -219,7 +211,8 @@ class DLEBenchBuild(SetRecipe):
                 if unusable == self.options.tries:
                     raise LeftOut(answer.data["outcome"], row.findings[-1].reason)
                 continue
-            draft.facts, draft.reference = answer.data, ImageRef.from_json(answer.data["picture"])
+            draft.said |= {name: answer.data[name] for name in ("crop", "seam_levels", "feather_px")}
+            draft.reference = ImageRef.from_json(answer.data["picture"])
             verdict = row.verdict(self.seen(row))
             if verdict is None or verdict.kind != "again" or draft.sent_back == REGENERATIONS:
                 return
@@ -236,48 +229,25 @@ class DLEBenchBuild(SetRecipe):
     def columns(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder."""
         assert row.data.reference is not None
-        return {"reference_file_name": place.image(row.data.reference), **_said(row)}
+        return {"reference_file_name": place.image(row.data.reference), **self._said(row)}
 
     def lines(self, row: SetRow[TargetDraft], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield the row by the benchmark's names."""
-        said = _said(row)
-        names = {"bbox": "bboxes", "target_object": "target_name", "prompt_clean": "source_caption"}
+        names = {"bboxes": "bbox", "target_name": "target_object", "source_caption": "prompt_clean"}
         assert row.data.reference is not None
         yield {
             "id": row.id,
             "image": place.as_is(row.sample.source, SOURCES, file_stem(row.sample.id)),
             "reference_image": place.as_is(row.data.reference, REFERENCES, file_stem(row.id)),
-            **{new: said.pop(name) for new, name in names.items()},
-            **said,
+            **{names.get(name, name): value for name, value in self._said(row).items()},
         }
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+    def _said(self, row: SetRow[TargetDraft]) -> dict[str, Json]:
+        return {**row.data.said, "tries": row.data.tries, "reviewed": row.passed}
+
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of types and tries."""
-        drawn = Counter(row.data.metadata["type"] for row in kept)
-        types = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
+        drawn = Counter(row.data.said["edit_type"] for row in kept)
         tries, again = (sum(getattr(row.data, name) for row in rows) for name in ("tries", "sent_back"))
-        return SetTold(
-            counts={"types": {**types}, "tries": tries, "made_again_for_people": again},
-            tables=[[["Rows by type", "Rows"], *([kind, str(count)] for kind, count in types.items())]] if types else [],
-            notes=[f"Edits: {tries:,}"],
-        )
-
-
-def _said(row: SetRow[TargetDraft]) -> dict[str, Json]:
-    """Return what both layouts say of a row."""
-    draft, metadata = row.data, dict(row.data.metadata)
-    return {
-        "edit_type": metadata.pop("type"),
-        "target_name": metadata.pop("target"),
-        **metadata,
-        **draft.asked,
-        "target_area": round(draft.area, 6),
-        **{name: draft.facts[name] for name in ("crop", "seam_levels", "feather_px")},
-        "tries": draft.tries,
-        "reviewed": row.passed,
-        "bboxes": corners(draft.boxes),
-        "bbox_format": "xyxy",
-    }
-
-
-BUILDER: Final = SetBuilder(DLEBenchBuild)
+        types: Json = {kind: drawn[kind] for kind in EDIT_TYPES if drawn[kind]}
+        return {"types": types, "tries": tries, "made_again_for_people": again}

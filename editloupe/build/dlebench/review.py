@@ -7,40 +7,39 @@ Differs: the wording is ours; a row with a wrong box or wrong texts is rejected,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from editloupe.build.people import Review, RowQuestion
+from editloupe.build.people import Review, RowQuestion, holds
 from editloupe.build.shown import PAIR, close_up_of, image, pair
 from editloupe.prompts import render
 from editloupe.protocols.dlebench.protocol import PAPER, PROMPT
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion, load_rubric
-from editloupe.tasks import Recipe
+from editloupe.scores import Levels, Metric
 from editloupe.values import Sample
+
+SOURCE: Final = "3.1"
 
 
 class DLEBenchReview(Review):
     """Four questions about each row of a built set."""
 
-    name, builder = "dlebench-review", "dlebench"
-    paper, source = PAPER, "3.1"
+    name, builder, paper = "dlebench-review", "dlebench", PAPER
     columns = ("question", "answer", "wrong", "source_caption", "reference_caption")
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         criterion = load_rubric("dlebench").criterion
+        both, texts = (lambda row: [image(row), close_up_of(row)]), "Instruction and captions belong together"
         self.questions = (
-            RowQuestion(id="box", name="The box encloses the target", short="Box", views=lambda row: [close_up_of(row)]),
-            RowQuestion(id="texts", name="Instruction and captions belong together", short="Texts", views=_both),
+            RowQuestion(
+                metric=holds("box", "The box encloses the target", "Box", SOURCE), views=lambda row: [close_up_of(row)]
+            ),
+            RowQuestion(metric=holds("texts", texts, "Texts", SOURCE), views=both),
             _of_reference(criterion("instruction_following"), passes="Flawless Execution"),
             _of_reference(criterion("visual_consistency"), passes="Perfect Consistency"),
         )
         super().__init__(options, **more)
-
-
-def _both(row: Sample) -> Sequence[Recipe]:
-    return image(row), close_up_of(row)
 
 
 def _of_reference(criterion: Criterion, *, passes: str) -> RowQuestion:
@@ -51,14 +50,17 @@ def _of_reference(criterion: Criterion, *, passes: str) -> RowQuestion:
         return render(PROMPT, criterion=criterion, instruction=instruction, images=list(PAIR), focus=None)
 
     return RowQuestion(
-        id=criterion.id,
-        name=f"{criterion.name} of the reference",
-        short=criterion.short,
+        metric=Metric(
+            id=criterion.id,
+            name=f"{criterion.name} of the reference",
+            short=criterion.short,
+            domain=Levels(levels=tuple(reversed(criterion.labels))),
+            concerns=criterion.concerns,
+            source=SOURCE,
+        ),
         prompt=prompt,
         views=partial(pair, of_target=criterion.concerns == "target"),
         answer=criterion.answer(),
-        levels=tuple(reversed(criterion.labels)),
-        concerns=criterion.concerns,
         passes=passes,
         otherwise="again",
     )

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from editloupe.answers import Answer, Record, RecordOf, fold
+from editloupe.answers import fold
 from editloupe.build.base import LeftOut
+from editloupe.build.engine import record
 from editloupe.build.shown import IMAGE, plain_name
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
 from editloupe.values import Box, ImageRef, Json
 
-TYPES: Final[Mapping[str, str]] = {
-    "Change Color": "another colour of the target or of a part of it",
-    "Change Material": "another material, such as wood in place of metal",
-    "Change OCR": "other letters, digits or words on the target",
-    "Change Shape": "another shape, such as round in place of square",
-    "Removal Object": "the target is gone, and what was behind it can be seen",
-    "Replace Object": "a thing of another kind is in the target's place",
-    "Change Count": "another number of such things, which the instruction states",
-}
-"""Edit type → what the edit brings."""
+_TYPES: Final = (
+    "Change Color", "Change Material", "Change OCR", "Change Shape", "Removal Object", "Replace Object", "Change Count",
+)  # fmt: skip
 NONE: Final = "None"
 """The type of a target that no edit suits."""
 LONGEST_NAME: Final = 80
@@ -30,26 +24,16 @@ LONGEST_TEXT: Final = 400
 """Characters of an instruction or a caption."""
 TARGETS: Final = LabeledBoxes(labels=("TARGET",), list_key="targets", label_key="kind", name_key="name", image=IMAGE)
 _TEXTS: Final = ("target", "instruction", "source_caption", "reference_caption")
-METADATA: Final = RecordOf(
-    schema={
-        "type": "object",
-        "properties": {"type": {"enum": [*TYPES, NONE]}, **{name: {"type": "string"} for name in _TEXTS}},
-        "required": ["type", *_TEXTS],
-        "additionalProperties": False,
-    }
-)
+METADATA: Final = record(type={"enum": [*_TYPES, NONE]}, **{name: {"type": "string"} for name in _TEXTS})
 """(S_C, T_O, Type, Instruction, R_C) of the paper."""
 
 
-def read_targets(
-    answer: Answer | None, image: ImageRef, *, most: int
-) -> tuple[dict[str, tuple[Box, ...]], list[dict[str, Json]]]:
+def read_targets(data: Any, image: ImageRef, *, most: int) -> tuple[dict[str, tuple[Box, ...]], list[dict[str, Json]]]:
     """Return the targets that a model lists, name → boxes in px, and lines of left_out.jsonl for the others.
 
     Things of one name are one target. why: "unusable_entry" (a box that leaves the image, or is none), "unusable_name", or
     "beyond_the_most".
     """
-    data: Any = answer.data if isinstance(answer, Record) else {"targets": ()}
     found: dict[str, tuple[Box, ...]] = {}
     others = [(str(one["entry"]), "unusable_entry", str(one["why"])) for one in data.get("dropped", ())]
     for one in data["targets"]:
@@ -76,20 +60,19 @@ def matched(wanted: Sequence[Box], seen: Sequence[Box], *, iou: float) -> tuple[
     return tuple(seen[found[i]] for i in range(len(wanted))) if len(found) == len(wanted) else None
 
 
-def read_metadata(answer: Answer | None) -> dict[str, str]:
-    """Return what a model wrote of an edit: "type" and the texts.
+def read_metadata(data: Mapping[str, str]) -> dict[str, str]:
+    """Return what a model wrote of an edit, by the columns of the ImageFolder.
 
     Raises LeftOut, why: "no_edit" (the model knows none), "unusable_text", or "captions_are_equal".
     """
-    data: Any = answer.data if isinstance(answer, Record) else {}
-    if data.get("type") == NONE:
+    if data["type"] == NONE:
         raise LeftOut("no_edit", "the model knows no edit that suits the target")
-    texts = {name: one_line(str(data.get(name, ""))).strip() for name in _TEXTS}
+    texts = {name: one_line(data[name]).strip() for name in _TEXTS}
     if wrong := next((name for name, text in texts.items() if not fold(text) or len(text) > LONGEST_TEXT), None):
         raise LeftOut("unusable_text", f"{wrong}: expected 1 to {LONGEST_TEXT} characters, found {texts[wrong][:80]!r}")
     if fold(texts["source_caption"]) == fold(texts["reference_caption"]):
         raise LeftOut("captions_are_equal", f"before and after: {texts['source_caption']!r}")
-    return {"type": str(data["type"]), **texts}
+    return {"edit_type": data["type"], "target_name": texts.pop("target"), **texts}
 
 
 def read_question(values: Mapping[str, Json]) -> tuple[str, str, tuple[str, ...]] | None:

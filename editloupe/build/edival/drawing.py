@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from editloupe.answers import Answer, AnswerSpec, Choice, FreeText, OneOf, Record, RecordOf, Text, fold
+from editloupe.answers import AnswerSpec, FreeText, OneOf, fold
 from editloupe.build.base import LeftOut
 from editloupe.build.edival.pools import ADDING, RENAMING, after, brought, start, words
+from editloupe.build.engine import closed, record
 from editloupe.build.shown import SIGNS, plain_name
 from editloupe.prompts import render
 from editloupe.protocols.edival import instructions as kinds
@@ -36,13 +37,8 @@ _NAME: Final = re.compile(rf"{_WORD}( {_WORD})*")
 _UNKNOWN: Final = frozenset(("", "none", "null", "unknown", "n/a", "na"))
 
 
-def _closed(**fields: Json) -> dict[str, Json]:
-    """Return the schema of an object with these fields and no others."""
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
 _MAYBE: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-_OBJECT: Final = _closed(
+_OBJECT: Final = closed(
     object={"type": "string", "minLength": 1},
     color=_MAYBE,
     material=_MAYBE,
@@ -50,7 +46,7 @@ _OBJECT: Final = _closed(
     count={"type": "integer", "minimum": 1},
     foreground={"type": "boolean"},
 )
-OBJECTS_ANSWER: Final = RecordOf(schema=_closed(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS}))
+OBJECTS_ANSWER: Final = record(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +100,11 @@ class EditedScene:
         return EditedScene(objects=known, pools=pools, edits=(*self.edits, edit))
 
 
-def listed(answer: Answer | None) -> tuple[list[SceneObject], dict[str, str]]:
+def listed(data: Any) -> tuple[list[SceneObject], dict[str, str]]:
     """Return the usable objects of a decomposition, and the others: name → why.
 
     why: "unusable_name" (longer than LONGEST_NAME, or with other signs than letters, digits, ' & and -), or "named_twice".
     """
-    data: Any = answer.data if isinstance(answer, Record) else {"objects": ()}
     found: dict[str, SceneObject] = {}
     others: dict[str, str] = {}
     for one in data["objects"]:
@@ -147,9 +142,9 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
         colors = _colors(edit.target, scene)
         answer = OneOf(options=colors, aliases={"gray": ("grey",)} if "gray" in colors else {})
     elif kind == kinds.POSITION_CHANGE:
-        answer = RecordOf(schema=_closed(target=of, position={"enum": list(POSITIONS)}, reference=of))
+        answer = record(target=of, position={"enum": list(POSITIONS)}, reference=of)
     elif kind == kinds.COUNT_CHANGE:
-        answer = RecordOf(schema=_closed(target=of))
+        answer = record(target=of)
     prompt = render(
         "build/edival/instruct",
         kind=kind,
@@ -162,16 +157,15 @@ def question(edit: Edit, scene: EditedScene) -> tuple[str, AnswerSpec] | None:
     return prompt, answer
 
 
-def read(edit: Edit, scene: EditedScene, answer: Answer | None) -> Edit:
-    """Return an edit with what was answered. Raises LeftOut for what cannot be used."""
-    if isinstance(answer, Record):
-        data: Any = answer.data
-        if data["target"] == data.get("reference"):
-            raise LeftOut(UNUSABLE, f"{data['target']!r} cannot be moved beside itself")
-        return replace(edit, **data)
-    if isinstance(answer, Choice):
-        return replace(edit, new=answer.name)
-    new = one_line(answer.text).strip(SIGNS) if isinstance(answer, Text) else ""
+def read(edit: Edit, scene: EditedScene, said: Any) -> Edit:
+    """Return an edit with what was said of it. Raises LeftOut for what cannot be used."""
+    if isinstance(said, Mapping):
+        if said["target"] == said.get("reference"):
+            raise LeftOut(UNUSABLE, f"{said['target']!r} cannot be moved beside itself")
+        return replace(edit, **said)
+    if edit.edit_type == kinds.COLOR_ALTER:
+        return replace(edit, new=said)
+    new = one_line(said).strip(SIGNS)
     if edit.edit_type == kinds.TEXT_CHANGE:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9'&!-]{0,19}( [A-Za-z0-9'&!-]{1,20})?", new):
             raise LeftOut(UNUSABLE, f"{new[:60]!r} is not one or two English words")

@@ -21,26 +21,17 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.build.base import LeftOut, SetTold, counted
-from editloupe.build.edival.drawing import (
-    MOST_OBJECTS,
-    OBJECTS_ANSWER,
-    EditedScene,
-    SceneObject,
-    draw,
-    listed,
-    question,
-    read,
-)
+from editloupe.build.base import LeftOut, counted
+from editloupe.build.edival import drawing
+from editloupe.build.edival.drawing import EditedScene, SceneObject
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, answered
-from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.config import Whole
 from editloupe.findings import PENDING, Finding
 from editloupe.prompts import render
 from editloupe.protocols.base import Options
-from editloupe.protocols.edival.chain import BRACKETED, PAPER, SENTENCES, TYPES, Chain, Pools, columns
-from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit
+from editloupe.protocols.edival.chain import BRACKETED, PAPER, SENTENCES, TYPES, Chain, columns
+from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.edival.loader import COLUMNS, INDEX, TURN
 from editloupe.protocols.edival.sights import detect, sights_of
 from editloupe.values import Json
@@ -68,23 +59,17 @@ class EdiValBuildOptions(Options):
 class ChainDraft:
     """What is known of an image's chain."""
 
-    others: list[dict[str, Json]]
-    """Objects that do not count, for left_out.jsonl."""
     listed: Sequence[SceneObject] = ()
     """Usable objects."""
     grounded: Sequence[SceneObject] = ()
     """Those that a detector confirms, or all where none is asked."""
-    edits: list[Edit] = field(default_factory=list)
-    pools: list[Pools] = field(default_factory=list)
+    scenes: list[EditedScene] = field(default_factory=list)
     """After each edit."""
-
-    def leave(self, whys: Mapping[str, str]) -> None:
-        """Say that objects do not count.   whys: name → why."""
-        self.others += [{"stage": "object", "object": name, "why": why} for name, why in whys.items()]
 
     def columns(self) -> dict[str, Any]:
         """Return the chain as columns."""
-        return dict(columns(Chain(mode="multipass", edits=tuple(self.edits), pools=tuple(self.pools))))
+        pools = tuple(scene.pools for scene in self.scenes)
+        return dict(columns(Chain(mode="multipass", edits=self.scenes[-1].edits, pools=pools)))
 
 
 class EdiValBuild(SetRecipe):
@@ -123,15 +108,15 @@ class EdiValBuild(SetRecipe):
             "--set grounding=none: then every object counts that the model lists, seen or not"
         }
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return the image's one chain."""
-        return [image.becomes(1, ChainDraft(others=others))]
+        return [image.becomes(1, ChainDraft())]
 
     def _decompose(self, row: SetRow[ChainDraft]) -> None:
         """Add the objects that the model lists."""
-        prompt = render("build/edival/decompose", most=MOST_OBJECTS)
-        row.data.listed, others = listed(row.ask("objects", prompt, OBJECTS_ANSWER, role="decompose").answer)
-        row.data.leave(others)
+        prompt = render("build/edival/decompose", most=drawing.MOST_OBJECTS)
+        row.data.listed, others = drawing.listed(row.ask("objects", prompt, drawing.OBJECTS_ANSWER, role="decompose"))
+        _leave(row, others)
         if not row.data.listed:
             raise LeftOut("no_objects", "the list has no usable object" if others else "the list is empty")
 
@@ -148,7 +133,7 @@ class EdiValBuild(SetRecipe):
                 # What failed may be mended: the same command searches again. A phrase that cannot be looked for stays so.
                 answered(finding)
         refused = {one.name: why for one, said in zip(objects, found, strict=True) if said and (why := _refused(said))}
-        row.data.leave(refused)
+        _leave(row, refused)
         row.data.grounded = [one for one in objects if one.name not in refused]
         if not row.data.grounded:
             raise LeftOut("not_found", "the detector confirms no listed object")
@@ -157,12 +142,11 @@ class EdiValBuild(SetRecipe):
         """Add the turns, each once the one before is settled."""
         scene = EditedScene.of(row.data.grounded)
         for turn in range(1, self.options.turns + 1):
-            edit = draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
-            if asked := question(edit, scene):
-                edit = read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}").answer)
+            edit = drawing.draw(scene, f"{self.options.seed} {row.sample.source.sha256} {turn}")
+            if asked := drawing.question(edit, scene):
+                edit = drawing.read(edit, scene, row.ask("suggestion", *asked, role="instruct", part=f"turn {turn}"))
             scene = scene.after(edit)
-            row.data.edits.append(edit)
-            row.data.pools.append(scene.pools)
+            row.data.scenes.append(scene)
 
     def columns(self, row: SetRow[ChainDraft], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return a row of the ImageFolder. Chains count from 0 in the order of the images."""
@@ -172,30 +156,27 @@ class EdiValBuild(SetRecipe):
         """Yield the turns of a chain: instructions up to that turn, and the objects after it."""
         place.as_is(row.sample.source, BENCHMARK, f"{number}_input_raw")
         held = {name: those for name, those in row.data.columns().items() if name in COLUMNS}
-        for turn in range(1, len(row.data.edits) + 1):
+        for turn in range(1, len(row.data.scenes) + 1):
             own = {name: those[:turn] if name in _CUMULATIVE else those[turn - 1] for name, those in held.items()}
             yield {INDEX: number, TURN: turn, **own}
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return the counts of objects, and of instructions by turn and type."""
-        drafts, turns = [row.data for row in rows], range(self.options.turns)
-        types = [Counter(row.data.edits[turn].edit_type for row in kept) for turn in turns]
-        others = Counter(str(one["why"]) for draft in drafts for one in draft.others)
-        listed_, grounded = sum(len(one.listed) for one in drafts), sum(len(one.grounded) for one in drafts)
-        seen = [kind for kind in EDIT_TYPES if any(of[kind] for of in types)]
-        return SetTold(
-            counts={
-                "objects": {"listed": listed_, "grounded": grounded, "left_out": counted(others)},
-                "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
+        drafts = [row.data for row in rows]
+        types = [Counter(row.data.scenes[turn].edits[turn].edit_type for row in kept) for turn in range(self.options.turns)]
+        return {
+            "objects": {
+                "listed": sum(len(one.listed) for one in drafts),
+                "grounded": sum(len(one.grounded) for one in drafts),
+                "left_out": counted(Counter(str(one["why"]) for row in rows for one in row.others)),
             },
-            tables=[
-                [
-                    ["Instructions by type", *(f"Turn {turn + 1}" for turn in turns)],
-                    *([kind, *(str(of[kind]) for of in types)] for kind in seen),
-                ]
-            ],
-            notes=[f"Objects: {listed_:,} listed, {grounded:,} grounded"],
-        )
+            "instructions": {str(turn): counted(of) for turn, of in enumerate(types, start=1)},
+        }
+
+
+def _leave(row: SetRow[ChainDraft], whys: Mapping[str, str]) -> None:
+    """Say that objects do not count.   whys: name → why."""
+    row.others += [{"stage": "object", "object": name, "why": why} for name, why in whys.items()]
 
 
 def _refused(finding: Finding) -> str:
@@ -207,6 +188,3 @@ def _refused(finding: Finding) -> str:
     if any(max(box.width, box.height) <= MAX_SIDE or box.area <= MAX_AREA for box in boxes):
         return ""
     return "oversized" if boxes else "not_found"
-
-
-BUILDER: Final = SetBuilder(EdiValBuild)

@@ -19,18 +19,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from editloupe.answers import YES_NO, Boxes, Choice
-from editloupe.build.base import LeftOut, SetTold, counted
+from editloupe.answers import YES_NO, Boxes, fold
+from editloupe.build.base import LeftOut, counted
 from editloupe.build.engine import RowStep, SetRecipe, SetRow, corners
 from editloupe.build.giebench import masks, texts
 from editloupe.build.giebench.review import GIEBenchReview
 from editloupe.build.giebench.texts import SCENE, TEXTUAL, WHOLE
-from editloupe.build.made import SetBuilder
 from editloupe.build.places import ImagePlace
 from editloupe.build.shown import PAIR, boxes_of, target_name
 from editloupe.config import Whole
@@ -101,7 +101,6 @@ class GIEBenchBuild(SetRecipe):
     paper, source = PAPER, "3.1"
     unit, first = "edit", "drawn"
     Options = GIEBenchBuildOptions
-    weights = ("segmenter",)
     review = GIEBenchReview
     roles: ClassVar[Mapping[str, str]] = {
         "write": "writes an instruction, and a question by which the edit is told",
@@ -142,22 +141,28 @@ class GIEBenchBuild(SetRecipe):
         samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
         return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
 
-    def rows(self, image: SetRow[None], others: list[dict[str, Json]]) -> list[SetRow[Any]]:
+    def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each type that is drawn. Of an image without text the next type takes Textual Edit's place."""
         sample, count = image.sample, self.options.edits
         types = texts.drawn_types(f"{self.options.seed} {sample.source.sha256}")
-        if TEXTUAL in types[:count]:
-            reads = image.ask("has_text", render("build/giebench/has_text"), YES_NO, role="write").label
-            if reads == "no":
-                types = tuple(kind for kind in types if kind != TEXTUAL)
+        asks = partial(image.ask, "has_text", render("build/giebench/has_text"), YES_NO, role="write")
+        if TEXTUAL in types[:count] and asks() == "no":
+            types = tuple(kind for kind in types if kind != TEXTUAL)
         drawn = enumerate(types[:count], start=1)
         return [image.becomes(number, EditDraft(edit_type=kind), part=kind) for number, kind in drawn]
 
     def _write(self, row: SetRow[EditDraft]) -> None:
         """Add the instruction and its question."""
         kind = row.data.edit_type
-        prompt = texts.write_prompt(kind, target=_given_name(row.sample, kind))
-        said = row.ask("edit", prompt, texts.EDIT, role="write").answer
+        prompt = render(
+            "build/giebench/write",
+            edit_type=kind,
+            guide=render(f"build/giebench/edits/{fold(kind.replace('/', ' ')).replace(' ', '_')}").strip(),
+            target=one_line(_given_name(row.sample, kind)),
+            least=2,
+            most=texts.MOST_OPTIONS,
+        )
+        said = row.ask("edit", prompt, texts.EDIT, role="write")
         seed = f"{self.options.seed} {row.sample.source.sha256} {kind}"
         row.data.instruction, row.data.question = texts.read_edit(said, seed=seed)
 
@@ -169,7 +174,7 @@ class GIEBenchBuild(SetRecipe):
             return
         instruction = one_line(row.data.instruction)
         prompt = render("build/giebench/target", edit_type=kind, instruction=instruction, whole=WHOLE)
-        row.data.phrase = texts.read_phrase(row.ask("phrase", prompt, texts.PHRASE, role="target").answer)
+        row.data.phrase = texts.read_phrase(row.ask("phrase", prompt, texts.PHRASE, role="target"))
 
     def _locate(self, row: SetRow[EditDraft]) -> None:
         """Add the box of the target: the data's, or the one that the detector is surest of."""
@@ -218,13 +223,13 @@ class GIEBenchBuild(SetRecipe):
         )
         views = [Recipe(alias=alias, origin=row.sample.source) for alias in images]
         try:
-            answer = row.ask("unedited", prompt, form.answer, *views, role="answer", alone=True).answer
+            said = row.ask("unedited", prompt, form.answer, *views, role="answer", alone=True)
         except LeftOut as lost:
             if lost.why != "abstained":
                 raise
             row.data.unedited = "abstained"
             return
-        row.data.unedited = "right" if isinstance(answer, Choice) and answer.name == form.key.name else "other"
+        row.data.unedited = "right" if said == form.key.name else "other"
         if row.data.unedited == "right":
             raise LeftOut("answered_unedited", f"{row.data.answer!r} is the answer before the edit too")
 
@@ -262,26 +267,14 @@ class GIEBenchBuild(SetRecipe):
             "object_mask": None if mask is None else masks.reduced(mask).astype(int).tolist(),
         }
 
-    def told(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> SetTold:
-        """Return the counts of types, masks and answers before the edit."""
+    def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
+        """Return the counts of types, masks and answers before the edit. Of the paper's, 17 % were right before it."""
         drawn, types = (Counter(row.data.edit_type for row in those) for those in (rows, kept))
-        before = Counter(row.data.unedited for row in rows if row.data.unedited)
-        by = Counter(row.data.masked_by for row in kept)
-        lines = [(kind, drawn[kind], types[kind]) for kind in EDIT_TYPES if drawn[kind]]
-        return SetTold(
-            counts={
-                "types": {kind: {"drawn": all_, "kept": whole} for kind, all_, whole in lines},
-                "masks": counted(by),
-                "before_the_edit": counted(before),
-            },
-            tables=[[["Type", "Drawn", "Rows"], *([str(cell) for cell in line] for line in lines)]] if lines else [],
-            notes=[
-                f"Answered right before the edit: {before['right']:,} of {before.total():,} questions (the paper reports "
-                "17 %)",
-                f"Rows without a mask, or with one of the entire image: {by['absent'] + by['entire image']:,}. Masked "
-                "measures have no value there.",
-            ],
-        )
+        return {
+            "types": {kind: {"drawn": drawn[kind], "kept": types[kind]} for kind in EDIT_TYPES if drawn[kind]},
+            "masks": counted(Counter(row.data.masked_by for row in kept)),
+            "before_the_edit": counted(Counter(row.data.unedited for row in rows if row.data.unedited)),
+        }
 
 
 def _given_name(sample: Sample, edit_type: str) -> str:
@@ -316,6 +309,3 @@ def _said(row: SetRow[EditDraft]) -> dict[str, Json]:
         "answered_before_the_edit": draft.unedited,
         "reviewed": row.passed,
     }
-
-
-BUILDER: Final = SetBuilder(GIEBenchBuild)

@@ -12,28 +12,32 @@ Not covered:
 
 from __future__ import annotations
 
-from editloupe.build.people import Review, RowQuestion
+from typing import Final
+
+from editloupe.build.people import Review, RowQuestion, holds
 from editloupe.build.shown import image, marked
 from editloupe.protocols.giebench.protocol import PAPER
 from editloupe.protocols.giebench.questions import KEY, OPTIONS, QUESTION
+
+SOURCE: Final = "3.1"
 
 
 class GIEBenchReview(Review):
     """Two questions about each row of a built set, and one about its mask where it has one."""
 
-    name, builder = "giebench-review", "giebench"
-    paper, source = PAPER, "3.1"
+    name, builder, paper = "giebench-review", "giebench", PAPER
     columns = (QUESTION, OPTIONS, KEY)
     of_some = frozenset({"mask"})
     questions = (
         RowQuestion(
-            id="instruction", name="The instruction can be given", short="Instruction", views=lambda row: [image(row)]
+            metric=holds("instruction", "The instruction can be given", "Instruction", SOURCE),
+            views=lambda row: [image(row)],
         ),
-        RowQuestion(id="question", name="The question tests the edit", short="Question", views=lambda row: [image(row)]),
         RowQuestion(
-            id="mask",
-            name="The mask is the place of the edit",
-            short="Mask",
+            metric=holds("question", "The question tests the edit", "Question", SOURCE), views=lambda row: [image(row)]
+        ),
+        RowQuestion(
+            metric=holds("mask", "The mask is the place of the edit", "Mask", SOURCE),
             views=lambda row: [image(row), marked(row)],
             asked=lambda row: "edit" in row.masks,
         ),

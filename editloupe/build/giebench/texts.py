@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from editloupe.answers import Answer, FreeText, Record, RecordOf, Text, fold
+from editloupe.answers import FreeText, fold
 from editloupe.build.base import LeftOut
+from editloupe.build.engine import record
 from editloupe.build.shown import plain_name
 from editloupe.models.detect.search import means_whole_image
-from editloupe.prompts import render
 from editloupe.protocols.giebench.questions import ABSTAIN, MultipleChoice
 from editloupe.protocols.giebench.tables import EDIT_TYPES
 from editloupe.replies import one_line
@@ -33,18 +33,11 @@ LONGEST_PHRASE: Final = 80
 
 PHRASE: Final = FreeText(max_words=12)
 _TEXTS: Final = ("instruction", "question")
-EDIT: Final = RecordOf(
-    schema={
-        "type": "object",
-        "properties": {
-            "fits": {"type": "boolean"},
-            **{name: {"type": "string"} for name in _TEXTS},
-            "options": {"type": "array", "items": {"type": "string"}},
-            "answer": {"type": "string"},
-        },
-        "required": ["fits", *_TEXTS, "options", "answer"],
-        "additionalProperties": False,
-    }
+EDIT: Final = record(
+    fits={"type": "boolean"},
+    **{name: {"type": "string"} for name in _TEXTS},
+    options={"type": "array", "items": {"type": "string"}},
+    answer={"type": "string"},
 )
 
 
@@ -53,31 +46,17 @@ def drawn_types(seed: str) -> tuple[str, ...]:
     return tuple(random.Random(f"{seed} types").sample(EDIT_TYPES, len(EDIT_TYPES)))
 
 
-def write_prompt(edit_type: str, *, target: str) -> str:
-    """Return the question for an instruction and its question. target: what the edit is about; "" leaves it open."""
-    name = fold(edit_type.replace("/", " ")).replace(" ", "_")
-    return render(
-        "build/giebench/write",
-        edit_type=edit_type,
-        guide=render(f"build/giebench/edits/{name}").strip(),
-        target=one_line(target),
-        least=2,
-        most=MOST_OPTIONS,
-    )
-
-
-def read_edit(answer: Answer | None, *, seed: str) -> tuple[str, MultipleChoice]:
+def read_edit(data: Any, *, seed: str) -> tuple[str, MultipleChoice]:
     """Return the instruction and the question that a model wrote, its options in the order of a seed.
 
     The option by which a judge says that it cannot tell comes last, where there are fewer than five.
     Raises LeftOut, why: "no_edit" (the model says that the type does not suit the image), or "unusable_edit".
     """
-    data: Any = answer.data if isinstance(answer, Record) else {}
-    if not data.get("fits"):
+    if not data["fits"]:
         raise LeftOut("no_edit", "the model says that this type of edit does not suit the image")
-    said = {name: one_line(str(data[name])) for name in _TEXTS}
+    said = {name: one_line(data[name]) for name in _TEXTS}
     options = [one_line(option) for option in data["options"]]
-    key, folded = one_line(str(data["answer"])), [fold(one) for one in options]
+    key, folded = one_line(data["answer"]), [fold(one) for one in options]
     told = [option for option in options if fold(option) not in ABSTAIN]
     faults = {
         f"expected texts of 1 to {LONGEST_TEXT} characters": any(
@@ -96,9 +75,8 @@ def read_edit(answer: Answer | None, *, seed: str) -> tuple[str, MultipleChoice]
     return said["instruction"], MultipleChoice(text=said["question"], options=tuple(told), key=told.index(right))
 
 
-def read_phrase(answer: Answer | None) -> str:
+def read_phrase(said: str) -> str:
     """Return what has to be edited: a phrase, or WHOLE. Raises LeftOut for what cannot be looked for."""
-    said = answer.text if isinstance(answer, Text) else ""
     phrase = plain_phrase(said)
     if not fold(phrase) or len(phrase) > LONGEST_PHRASE:
         raise LeftOut("unusable_phrase", f"expected a name of 1 to {LONGEST_PHRASE} characters, found {said[:100]!r}")

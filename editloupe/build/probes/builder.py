@@ -6,36 +6,36 @@ Each has draws of its own from the seed, so that the same input and options give
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from math import floor
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from pydantic import Field, field_validator
 
 from editloupe import files
-from editloupe.build.base import Built, LeftOut
-from editloupe.build.direct import Worked, WorkItem, work
+from editloupe.build.base import LeftOut
+from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.build.paint import part_of
 from editloupe.build.places import ImagePlace
 from editloupe.build.probes.makers import FAILURES, Made, NotMade, make
-from editloupe.build.probes.scenes import Cut, Photographs, Scene, Window, crop_of, read_photographs, scene_of
+from editloupe.build.probes.scenes import Cut, Scene, Window, crop_of, read_photographs, scene_of
 from editloupe.build.probes.twins import TRAPS, with_nuisance, with_trap
 from editloupe.config import Number, Whole
 from editloupe.cores import usable_cores
-from editloupe.data.probes import AREAS, COLUMN, NUISANCES, Failure, Probe, probe_digest
+from editloupe.data.sealed import COLUMN, seal_of
 from editloupe.data.write import METADATA
 from editloupe.errors import DataError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
-from editloupe.values import digest, json_line, parse_json
+from editloupe.protocols.probes.probe import AREAS, NUISANCES, Failure
+from editloupe.values import Json, digest, json_line, parse_json
 
-LEFT_OUT: Final = "left_out.jsonl"
 _VERSION: Final = 4
 """Of the plan and of what is made; changes with them."""
 _TRIES: Final = 8
@@ -87,42 +87,103 @@ class Slot:
         return f"p{self.number:05d}"
 
 
-class ProbeSet:
-    """The builder."""
+_STAGES: Final = {"made": "a target allows it, and no probe before it is the same pair"}
 
-    summary: ClassVar[str] = (
+
+class ProbeSet(DirectRecipe):
+    """Probes of photographs with targets."""
+
+    summary = (
         "Make probes: edits whose truth is known because they were made that way, by how they fail and by how much of the "
         "image the target covers; to put judges on trial."
     )
-    protocol: ClassVar[None] = None
-    reads: ClassVar[str] = (
+    reads = (
         "An ImageFolder of photographs with a mask of each target and its target_name. Default: twenty photographs that "
         "come with editloupe."
     )
-    default: ClassVar[Path] = Path(__file__).parent / "pictures"
-    """What is read without a PATH."""
-    weights: ClassVar[Sequence[str]] = ()
-    Options: ClassVar[type[ProbeSetOptions]] = ProbeSetOptions
+    default = Path(__file__).parent / "pictures"
+    Options = ProbeSetOptions
+    noun, unit = "probe", "planned probe"
+    passes = _STAGES
 
-    def build(
-        self, path: Path, options: ProbeSetOptions, *, models: Models, folder: Path, stopped: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> Built | None:  # fmt: skip
-        """Build the set. Raises as `DirectBuilder.build`."""
-        source = _Source(read_photographs(path), options)
-        place = ImagePlace(folder=folder, images=source.photos.store)
-        # Those of one share together, so that its scenes are at hand.
-        plan = sorted(planned(options, source.shares()), key=lambda slot: (slot.area, slot.number))
-        items = [
-            WorkItem(
-                about={"what": slot.id, "failure": slot.failure, "area": slot.area},
-                make=partial(_made, slot, source, place),
-            )
-            for slot in plan
+    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
+        super().__init__(path, options, models=models, folder=folder)
+        self.threads = min(8, usable_cores())
+        self._photos = photos = read_photographs(path)
+        self._place = ImagePlace(folder=folder, images=photos.store)
+        self._windows: dict[tuple[str, float], Window] = {}
+        self._unfit: dict[tuple[str, float], LeftOut] = {}
+        """(target, area share) → why there is no such crop."""
+        for cut in photos.cuts:
+            for area in options.shares:
+                try:
+                    self._windows[cut.id, area] = crop_of(cut, area=area, longest=options.longest)
+                except LeftOut as error:
+                    self._unfit[cut.id, area] = error
+        self._scene = lru_cache(maxsize=24)(self._scene_of)
+        if not self._windows:
+            lost = [*photos.lost, *((id_, one) for (id_, _), one in self._unfit.items())]
+            # One example of each reason: nothing is written that would say more.
+            shown = {one.why: f"  {one.why}, such as {id_}: {one}" for id_, one in lost}
+            raise DataError("\n".join(["no target can be used, so that nothing is made:", *shown.values()]))
+
+    def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:
+        """Return the plan. Those of one share stand together, so that its scenes are at hand."""
+        plan = planned(self.options, [area for area in self.options.shares if self._at(area)])
+        return [
+            WorkItem(about={"what": slot.id, "failure": slot.failure, "area": slot.area}, make=partial(self._made, slot))
+            for slot in sorted(plan, key=lambda slot: (slot.area, slot.number))
         ]
-        threads = min(8, usable_cores())
-        worked = work(items, None, unit="probe", threads=threads, stopped=stopped, tell=tell)
-        return None if worked is None else _written(worked, source, place)
+
+    def write(self, worked: Worked) -> dict[str, Json]:
+        """Write the rows, each pair once, and delete images that no row names."""
+        photos, place = self._photos, self._place
+        worked.left_out += [{"what": id_, **lost.to_json()} for id_, lost in photos.lost]
+        unfit = sorted(self._unfit.items())
+        worked.left_out += [{"what": id_, "area": area, **lost.to_json()} for (id_, area), lost in unfit]
+        kept: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        for made in sorted(worked.written, key=lambda one: str(one["rows"][0]["id"])):
+            first = made["rows"][0]
+            if kept.setdefault(tuple(first[name] for name in (*_FILES[:2], "instruction")), made) is not made:
+                worked.made.remove(made)
+                lost: dict[str, Any] = {"why": "made_before", "at": "made", "detail": ""}
+                worked.add(WorkItem(about={"what": first["id"]}, make=dict), lost)
+        rows = [row for one in kept.values() for row in one["rows"]]
+        place.names.clear()
+        place.names.update(self.folder / name for one in kept.values() for name in one["images"])
+        files.write_whole(self.folder / METADATA, b"".join(map(json_line, rows)), below=self.folder)
+        place.clean()
+        return {"probes": len(rows), "targets": {"read": len(photos.cuts), "left_out": len(photos.lost)}}
+
+    def _at(self, area: float) -> list[Cut]:
+        """Return the targets of which there is a scene of this share."""
+        return [cut for cut in self._photos.cuts if (cut.id, area) in self._windows]
+
+    def _scene_of(self, cut: Cut, area: float) -> Scene:
+        window, own = self._windows[cut.id, area], self._photos.store.array(cut.photo)
+        return scene_of(cut, own, self._photos.beside(cut), window, longest=self.options.longest)
+
+    def _made(self, slot: Slot) -> dict[str, Any]:
+        """Return the rows of a slot, their images written. Raises LeftOut where no target allows it, and StorageError."""
+        by = Random(digest([_VERSION, self.options.seed, slot.number, slot.failure, slot.area]))
+        cuts, why = self._at(slot.area), ""
+        for cut in by.sample(cuts, min(_TRIES, len(cuts))):
+            scene, seed = self._scene(cut, slot.area), by.randrange(2**32)
+            try:
+                made = make(slot.failure, scene, Random(seed))
+            except NotMade as error:
+                why = str(error)
+                continue
+            pairs = {slot.id: made}
+            kinds: Mapping[str, tuple[Any, Sequence[str]]] = {"n": (with_nuisance, NUISANCES), "t": (with_trap, TRAPS)}
+            for letter, (varied, names) in kinds.items() if slot.twins else ():
+                for name in by.sample(names, len(names)):
+                    with suppress(NotMade):  # the next kind
+                        pairs[slot.id + letter] = varied(name, scene, made, by)
+                        break
+            rows = [_row(id_, pair, slot, scene, cut, seed, self._place) for id_, pair in pairs.items()]
+            return {"rows": rows, "images": [row[column] for row in rows for column in _FILES]}
+        raise LeftOut("not_made", why, at="made")
 
 
 def planned(options: ProbeSetOptions, shares: Sequence[float]) -> list[Slot]:
@@ -138,87 +199,14 @@ def planned(options: ProbeSetOptions, shares: Sequence[float]) -> list[Slot]:
     return slots
 
 
-class _Source:
-    """Scenes by area share: crops of photographs."""
-
-    def __init__(self, photos: Photographs, options: ProbeSetOptions) -> None:
-        self.photos, self.options = photos, options
-        self.unfit: dict[tuple[str, float], LeftOut] = {}
-        """(target, area share) → why there is no such crop."""
-        self._windows: dict[tuple[str, float], Window] = {}
-        for cut in photos.cuts:
-            for area in options.shares:
-                try:
-                    self._windows[cut.id, area] = crop_of(cut, area=area, longest=options.longest)
-                except LeftOut as error:
-                    self.unfit[cut.id, area] = error
-        self.scene = lru_cache(maxsize=24)(self._scene)
-
-    def shares(self) -> list[float]:
-        """Return the area shares that there are scenes of. Raises DataError where there is none."""
-        if found := [area for area in self.options.shares if self.at(area)]:
-            return found
-        lost = [*self.photos.lost, *((id_, one) for (id_, _), one in self.unfit.items())]
-        # One example of each reason: nothing is written that would say more.
-        shown = {one.why: f"  {one.why}, such as {id_}: {one}" for id_, one in lost}
-        raise DataError("\n".join(["no target can be used, so that nothing is made:", *shown.values()]))
-
-    def at(self, area: float) -> list[Cut]:
-        """Return the targets of which there is a scene of this share."""
-        return [cut for cut in self.photos.cuts if (cut.id, area) in self._windows]
-
-    def _scene(self, cut: Cut, area: float) -> Scene:
-        window, own = self._windows[cut.id, area], self.photos.store.array(cut.photo)
-        return scene_of(cut, own, self.photos.beside(cut), window, longest=self.options.longest)
-
-
-def _made(slot: Slot, source: _Source, place: ImagePlace) -> dict[str, Any]:
-    """Return the rows of a slot, their images written. Raises LeftOut where no target allows it, and StorageError."""
-    by = Random(digest([_VERSION, source.options.seed, slot.number, slot.failure, slot.area]))
-    cuts, why = source.at(slot.area), ""
-    for cut in by.sample(cuts, min(_TRIES, len(cuts))):
-        scene, seed = source.scene(cut, slot.area), by.randrange(2**32)
-        try:
-            made = make(slot.failure, scene, Random(seed))
-        except NotMade as error:
-            why = str(error)
-            continue
-        pairs = {slot.id: made}
-        kinds: Mapping[str, tuple[Any, Sequence[str]]] = {"n": (with_nuisance, NUISANCES), "t": (with_trap, TRAPS)}
-        for letter, (varied, names) in kinds.items() if slot.twins else ():
-            for name in by.sample(names, len(names)):
-                try:
-                    pairs[slot.id + letter] = varied(name, scene, made, by)
-                    break
-                except NotMade:
-                    continue  # the next kind
-        rows = [_row(id_, pair, slot, scene, cut, seed, place) for id_, pair in pairs.items()]
-        return {"rows": rows, "images": [row[column] for row in rows for column in _FILES]}
-    raise LeftOut("not_made", why, at="made")
-
-
 def _row(id_: str, made: Made, slot: Slot, scene: Scene, cut: Cut, seed: int, place: ImagePlace) -> dict[str, Any]:
     """Return a line of metadata.jsonl, with its digest; its images are written."""
     with files.writing(place.folder):
         edited = place.file(made.jpeg, "jpg") if made.jpeg else place.pixels(made.edited)
         names = dict(zip(_FILES, (place.pixels(made.source), edited, place.mask(made.allowed)), strict=True))
     rows, columns = part_of(scene.target.mask, 0)
-    probe = Probe(
-        truth=made.truth,
-        bands=made.bands,
-        failure=made.failure,
-        area=slot.area,
-        area_found=round(float(scene.target.mask.mean()), 8),
-        nuisance=made.nuisance,
-        trap=made.trap,
-        twin=None if id_ == slot.id else slot.id,
-        asks_for=made.asks_for,
-        scene=cut.scene,
-        maker=made.maker,
-        seed=seed,
-        parameters=made.parameters,
-        digest="",
-    )
+    twin = None if id_ == slot.id else slot.id
+    probe = replace(made.probe, area=slot.area, twin=twin, scene=cut.scene, seed=seed)
     row: dict[str, Any] = {
         "id": id_,
         **names,
@@ -229,50 +217,9 @@ def _row(id_: str, made: Made, slot: Slot, scene: Scene, cut: Cut, seed: int, pl
         "bbox_format": "xyxy",
         COLUMN: probe.to_json(),
     }
+
     # As it is read back: what the digest is of.
     row = cast("dict[str, Any]", parse_json(json_line(row)))
     written = {column: sha256(files.read_bytes(place.folder / name)).hexdigest() for column, name in names.items()}
-    row[COLUMN]["digest"] = probe_digest(row, written)
+    row[COLUMN]["digest"] = seal_of(row, written)
     return row
-
-
-_STAGES: Final = {"made": "a target allows it, and no probe before it is the same pair"}
-
-
-def _written(worked: Worked, source: _Source, place: ImagePlace) -> Built:
-    """Write the rows and what was left out, delete images that no row names, and return what the set holds."""
-    photos, left_out = source.photos, worked.left_out
-    left_out += [{"what": id_, **lost.to_json()} for id_, lost in photos.lost]
-    left_out += [{"what": id_, "area": area, **lost.to_json()} for (id_, area), lost in sorted(source.unfit.items())]
-    kept: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    for one in sorted(worked.written, key=lambda one: str(one["rows"][0]["id"])):
-        first = one["rows"][0]
-        if kept.setdefault(tuple(first[name] for name in (*_FILES[:2], "instruction")), one) is not one:
-            worked.lost["made", "made_before"] += 1
-            left_out.append({"what": first["id"], **LeftOut("made_before", at="made").to_json()})
-    rows = [row for one in kept.values() for row in one["rows"]]
-    place.names.clear()
-    place.names.update(place.folder / name for one in kept.values() for name in one["images"])
-    with files.writing(place.folder):
-        files.write_whole(place.folder / METADATA, b"".join(map(json_line, rows)), below=place.folder)
-        files.write_whole(place.folder / LEFT_OUT, b"".join(map(json_line, left_out)), below=place.folder)
-        place.clean()
-    shares, made = source.options.shares, [one["rows"][0][COLUMN] for one in kept.values()]
-    plain = Counter((probe["failure"], probe["area"]) for probe in made)
-    none = [f"{100 * area:g} %" for area in shares if not any(plain[name, area] for name in FAILURES)]
-    return Built(
-        read=len(worked.made),
-        written=len(kept),
-        noun="probe",
-        unit="planned probe",
-        passes=_STAGES,
-        lost=worked.lost,
-        counts={"probes": len(rows), "targets": {"read": len(photos.cuts), "left_out": len(photos.lost)}},
-        tables=[
-            [
-                ["Failure", *(f"{100 * area:g} %" for area in shares)],
-                *([name, *(str(plain[name, area]) for area in shares)] for name in FAILURES),
-            ]
-        ],
-        notes=[f"Probes with their twins: {len(rows):,}.", *(f"No probe has {one}: {LEFT_OUT} says why." for one in none)],
-    )

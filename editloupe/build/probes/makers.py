@@ -7,7 +7,7 @@ could disagree about what comes out. A metric about which they could disagree ha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -16,28 +16,14 @@ from typing import Any, Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.build.paint import (
-    FEATHER_PX,
-    PAINTS,
-    VISIBLE,
-    Mask,
-    apart,
-    card,
-    grown,
-    part_of,
-    recolored,
-    shares_of,
-    size_of,
-    spots,
-    stamped,
-    told_apart,
-)
+from editloupe.build import paint
+from editloupe.build.paint import Mask
 from editloupe.build.probes.scenes import Scene, Thing
 from editloupe.data.images import RGB
-from editloupe.data.probes import Band, Failure, Nuisance, Trap
 from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, to_lab
 from editloupe.models.inpaint import OpenCVInpainter
+from editloupe.protocols.probes.probe import Failure, Probe
 from editloupe.values import Json
 
 IF: Final = "instruction_following"
@@ -67,22 +53,12 @@ class Made:
 
     source: RGB
     edited: RGB
-    failure: Failure
     instruction: str
     edit_type: str
-    maker: str
-    """Name and version."""
     allowed: Mask
     """H×W, where the instruction lets the image change."""
-    truth: Mapping[str, str]
-    """DLEBench's metric → the only right label."""
-    bands: Mapping[str, Band]
-    """UnicBench's metric → the right scores."""
-    parameters: Mapping[str, Json]
-    nuisance: Nuisance | None = None
-    trap: Trap | None = None
-    asks_for: Mapping[str, str] = field(default_factory=dict)
-    """Metric → the label that a text in the image demands."""
+    probe: Probe
+    """What is known of it, but for its place in a set."""
     jpeg: bytes = b""
     """The edited image's file, where that is a JPEG."""
 
@@ -115,14 +91,21 @@ def _made(
     return Made(
         source=scene.image,
         edited=edited,
-        failure=failure,
         instruction=by.choice(TRUTHS["instructions"][edit_type]).format(name=scene.target.name, color=asked),
         edit_type=edit_type,
-        maker=maker,
-        allowed=grown(scene.target.mask, FEATHER_PX + 1),
-        truth={metric: label for metric, label in told["labels"].items() if metric not in open},
-        bands={metric: tuple(band) for metric, band in told["bands"].items() if metric not in open},
-        parameters={"asked": asked, **parameters} if asked else parameters,
+        allowed=paint.grown(scene.target.mask, paint.FEATHER_PX + 1),
+        probe=Probe(
+            truth={metric: label for metric, label in told["labels"].items() if metric not in open},
+            bands={metric: tuple(band) for metric, band in told["bands"].items() if metric not in open},
+            failure=failure,
+            area=0.0,
+            area_found=round(float(scene.target.mask.mean()), 8),
+            scene="",
+            maker=maker,
+            seed=0,
+            parameters={"asked": asked, **parameters} if asked else parameters,
+            digest="",
+        ),
     )
 
 
@@ -131,16 +114,16 @@ def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ())
 
     Raises NotMade where there is none.
     """
-    own = shares_of(rgb, thing.mask)
+    own = paint.shares_of(rgb, thing.mask)
     a, b = (float(v) for v in to_lab(rgb[thing.mask][None])[0].mean(axis=0)[1:])
     # Of a grayish blue shoe nobody could say that it is not blue yet.
     tinted = np.hypot(a, b) >= _TINT
     names = [
         name
-        for name, paint in PAINTS.items()
+        for name, one in paint.PAINTS.items()
         if share_of(own, name) < 0.25
-        and not (tinted and abs((np.degrees(np.arctan2(b, a)) - paint.hue + 180) % 360 - 180) < _HUE)
-        and all(told_apart(name, other) for other in (thing.color, *not_near) if other)
+        and not (tinted and abs((np.degrees(np.arctan2(b, a)) - one.hue + 180) % 360 - 180) < _HUE)
+        and all(paint.told_apart(name, other) for other in (thing.color, *not_near) if other)
         and f" {name} " not in f" {thing.name} "
     ]
     if not names:
@@ -151,9 +134,9 @@ def _paints(thing: Thing, rgb: RGB, by: Random, *, not_near: Sequence[str] = ())
 def _painted(rgb: RGB, thing: Thing, names: Sequence[str]) -> tuple[RGB, str]:
     """Return an image with a thing in the first of these colors by which it can be called afterward. Raises NotMade."""
     for name in names:
-        made = recolored(rgb, thing.mask, PAINTS[name])
-        found = shares_of(made, thing.mask)
-        if leading(found) == name and share_of(found, name) >= 0.7 and apart(rgb, made, thing.mask) >= VISIBLE:
+        made = paint.recolored(rgb, thing.mask, paint.PAINTS[name])
+        found = paint.shares_of(made, thing.mask)
+        if leading(found) == name and share_of(found, name) >= 0.7 and paint.apart(rgb, made, thing.mask) >= paint.VISIBLE:
             return made, name
     raise NotMade("no color that all would call by one name")
 
@@ -167,7 +150,7 @@ def _of_one_color(scene: Scene) -> bool:
 
     Of a laptop whose screen is tinted, too, people could say that more was changed than was asked for.
     """
-    own = shares_of(scene.image, scene.target.mask)
+    own = paint.shares_of(scene.image, scene.target.mask)
     return share_of(own, leading(own)) >= _ONE_COLOR
 
 
@@ -185,13 +168,13 @@ def _flawless(scene: Scene, by: Random) -> Made:
 def _without(scene: Scene) -> RGB | None:
     """Return the image with the ground in place of the target; None where the ground is not smooth, or it hardly shows."""
     mask = scene.target.mask
-    hole = grown(mask, FEATHER_PX)
-    ring = grown(mask, max(6.0, 0.35 * size_of(mask))) & ~hole
+    hole = paint.grown(mask, paint.FEATHER_PX)
+    ring = paint.grown(mask, max(6.0, 0.35 * paint.size_of(mask))) & ~hole
     ground = to_lab(scene.image[ring][None])[0]
     if np.sqrt(((ground - ground.mean(axis=0)) ** 2).sum(axis=1).mean()) > _ROUGH:
         return None
     made = OpenCVInpainter()(scene.image, hole)
-    return made if apart(scene.image, made, mask) >= VISIBLE else None
+    return made if paint.apart(scene.image, made, mask) >= paint.VISIBLE else None
 
 
 def _no_edit(scene: Scene, by: Random) -> Made:
@@ -211,7 +194,7 @@ def _wrong_place(scene: Scene, by: Random) -> Made:
     """Do to another target what is asked for this one."""
     asked = _paints(scene.target, scene.image, by)
     for thing in by.sample(scene.others, len(scene.others)):
-        if size_of(thing.mask) < min(_SHOWN, 0.7 * size_of(scene.target.mask)):
+        if paint.size_of(thing.mask) < min(_SHOWN, 0.7 * paint.size_of(scene.target.mask)):
             continue
         try:
             free = _paints(thing, scene.image, by)
@@ -225,19 +208,19 @@ def _wrong_place(scene: Scene, by: Random) -> Made:
 
 def _over_modification(scene: Scene, by: Random) -> Made:
     """Give the target the color that is asked for, and dots besides."""
-    side = size_of(scene.target.mask)
+    side = paint.size_of(scene.target.mask)
     if side < _SHOWN:
         raise NotMade("too small for a pattern")
     edited, color = _recolored(scene, by)
-    where = rows, columns = part_of(scene.target.mask, 0)
+    where = rows, columns = paint.part_of(scene.target.mask, 0)
     inside = scene.target.mask[where]
     ys, xs = np.mgrid[0 : inside.shape[0], 0 : inside.shape[1]].astype(np.float32)
     step = max(6.0, side / 3.2)
     dots = (np.hypot(xs % step - step / 2, ys % step - step / 2) < 0.3 * step) & inside
     light = float(to_lab(edited[where])[inside][:, 0].mean())
     ink = np.full((*inside.shape, 3), 245 if light < 55 else 20, np.uint8)
-    made, mask = stamped(edited, ink, (columns.start, rows.start), dots)
-    if not 0.12 <= mask.sum() / inside.sum() <= 0.6 or apart(edited, made, mask) < VISIBLE:
+    made, mask = paint.stamped(edited, ink, (columns.start, rows.start), dots)
+    if not 0.12 <= mask.sum() / inside.sum() <= 0.6 or paint.apart(edited, made, mask) < paint.VISIBLE:
         raise NotMade("a pattern would hardly show")
     return _made("over_modification", scene, by, made, "recolor and dots 4", asked=color)
 
@@ -247,24 +230,24 @@ def _collateral(scene: Scene, by: Random, *, several: bool) -> Made:
     number = by.choice((2, 3)) if several else 1
     edited, color = _recolored(scene, by)
     target, done = scene.target, list[Json]()
-    least = max(_SHOWN, 0.8 * size_of(target.mask))
+    least = max(_SHOWN, 0.8 * paint.size_of(target.mask))
     # A look-alike that changes could be taken for the target; other things first, then what is put in.
-    things = [one for one in scene.others if one.noun != target.noun and size_of(one.mask) >= 0.6 * least]
+    things = [one for one in scene.others if one.noun != target.noun and paint.size_of(one.mask) >= 0.6 * least]
     for thing in by.sample(things, min(number, len(things))):
         try:
             made, _ = _painted(edited, thing, _paints(thing, scene.image, by, not_near=(color,)))
         except NotMade:
             continue
-        if not (changed(edited, made) & grown(target.mask, 3)).any():
+        if not (changed(edited, made) & paint.grown(target.mask, 3)).any():
             edited = made
             done.append({"what": thing.name, "how": "recolored"})
     side = round(1.15 * max(least, 0.045 * min(scene.image.shape[:2])))
-    gap = max(8.0, 0.4 * size_of(target.mask))
-    held = grown(held_by(scene), gap)
-    for place in spots(scene.image, held, (side, side), by, gap=gap, number=4 * (number - len(done))):
-        shown = by.choice([name for name in PAINTS if told_apart(name, color)])
-        made, mask = stamped(edited, card(side, shown), place)
-        if len(done) < number and apart(edited, made, mask) >= 1.5 * VISIBLE:
+    gap = max(8.0, 0.4 * paint.size_of(target.mask))
+    held = paint.grown(held_by(scene), gap)
+    for place in paint.spots(scene.image, held, (side, side), by, gap=gap, number=4 * (number - len(done))):
+        shown = by.choice([name for name in paint.PAINTS if paint.told_apart(name, color)])
+        made, mask = paint.stamped(edited, paint.card(side, shown), place)
+        if len(done) < number and paint.apart(edited, made, mask) >= 1.5 * paint.VISIBLE:
             edited = made
             done.append({"what": f"{shown} card", "how": "added"})
     if len(done) < number:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import cv2
 import numpy as np
@@ -20,8 +20,8 @@ from editloupe.build.paint import grown, spots, stamped
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, held_by
 from editloupe.build.probes.scenes import Scene
 from editloupe.data.images import RGB
-from editloupe.data.probes import Failure, Nuisance, Trap
 from editloupe.imaging.color_names import NAMES, SYNONYMS, to_lab
+from editloupe.protocols.probes.probe import Failure, Nuisance, Trap
 from editloupe.values import Json
 
 Varied: TypeAlias = tuple[RGB, Mapping[str, Json], bytes]
@@ -42,17 +42,20 @@ def with_nuisance(name: Nuisance, scene: Scene, made: Made, by: Random) -> Made:
     """Return a pair with a nuisance, as strong as it bears. Raises NotMade where the mildest is too much."""
     for varied, parameters, file in _NUISANCES[name](made.edited, by):
         if _harmless(name, scene, made, varied):
-            return _varied(made, edited=varied, parameters=parameters, nuisance=name, jpeg=file)
+            return replace(_varied(made, parameters, nuisance=name), edited=varied, jpeg=file)
     raise NotMade("too small for any nuisance")
 
 
 def with_trap(name: Trap, scene: Scene, made: Made, by: Random) -> Made:
     """Return a pair with a trap. Raises NotMade where it does not fit."""
-    return replace(_TRAPS[name](scene, made, by), trap=name)
+    trapped = _TRAPS[name](scene, made, by)
+    return replace(trapped, probe=replace(trapped.probe, trap=name))
 
 
-def _varied(made: Made, *, parameters: Mapping[str, Json], **changes: object) -> Made:
-    return replace(made, parameters={**made.parameters, "variant": {**parameters}}, **changes)  # type: ignore[arg-type]
+def _varied(made: Made, parameters: Mapping[str, Json], **changes: Any) -> Made:
+    """Return a pair of which other things are known.   parameters: of the variant."""
+    known = {**made.probe.parameters, "variant": {**parameters}}
+    return replace(made, probe=replace(made.probe, parameters=known, **changes))
 
 
 def _jpegs(edited: RGB, by: Random) -> Iterator[Varied]:
@@ -112,7 +115,7 @@ def _injected_text(scene: Scene, made: Made, by: Random) -> Made:
     """Lay the same note into source and edited, on a spot without a thing or a change. It demands wrong labels by name."""
     levels = TRUTHS["levels"]
     # The best label, or the worst one where the best is right.
-    wrong = {m: levels[m][-1] if label != levels[m][-1] else levels[m][0] for m, label in made.truth.items()}
+    wrong = {m: levels[m][-1] if label != levels[m][-1] else levels[m][0] for m, label in made.probe.truth.items()}
     off = changed(scene.image, made.edited)
     cap = max(14, round(0.02 * scene.image.shape[0]))
     # A new style changes all; then a note hides no change.
@@ -123,7 +126,7 @@ def _injected_text(scene: Scene, made: Made, by: Random) -> Made:
         for at in spots(scene.image, held, (note.shape[1], note.shape[0]), by, gap=cap, number=1):
             source, edited = (stamped(rgb, note, at)[0] for rgb in (scene.image, made.edited))
             parameters: Mapping[str, Json] = {"text": text, "lines": lines, "x": at[0], "y": at[1], "cap_px": cap}
-            return _varied(made, source=source, edited=edited, asks_for=wrong, parameters=parameters)
+            return replace(_varied(made, parameters, asks_for=wrong), source=source, edited=edited)
     raise NotMade("no room for a note")
 
 
@@ -146,36 +149,28 @@ def _swapped(scene: Scene, made: Made, by: Random) -> Made:
 
     So it is only where colors alone differ, and the name holds no color that the new source does not show.
     """
-    truth = TRUTHS["swapped"].get(made.failure)
+    probe = made.probe
+    truth = TRUTHS["swapped"].get(probe.failure)
     if truth is None or made.edit_type != "Change Color":
         raise NotMade("the other way round leaves room for dispute")
     # Any color in the name: people call white what is gray by its pixels.
     said = {*NAMES, *SYNONYMS}.intersection(scene.target.name.lower().split())
-    if said and made.failure not in ("wrong_place", "restyled"):
+    if said and probe.failure not in ("wrong_place", "restyled"):
         raise NotMade("the target is named by its color")
     # What people could dispute about the surroundings they could dispute the other way round.
-    truth = {metric: label for metric, label in truth.items() if metric != VC or VC in made.truth}
-    failure: Failure = "wrong_colour" if made.failure in ("flawless", "over_modification") else made.failure
-    return _varied(
-        made,
-        source=made.edited,
-        edited=scene.image,
-        truth=truth,
-        bands={},
-        failure=failure,
-        parameters={"was": made.failure},
-    )
+    truth = {metric: label for metric, label in truth.items() if metric != VC or VC in probe.truth}
+    failure: Failure = "wrong_colour" if probe.failure in ("flawless", "over_modification") else probe.failure
+    known = _varied(made, {"was": probe.failure}, truth=truth, bands={}, failure=failure)
+    return replace(known, source=made.edited, edited=scene.image)
 
 
 def _equal_pair(scene: Scene, made: Made, by: Random) -> Made:
     """Show the source twice: nothing that was asked has been done."""
-    if made.failure == "no_edit":
+    was, none = made.probe.failure, TRUTHS["no_edit"]
+    if was == "no_edit":
         raise NotMade("it is the source twice")
-    none = TRUTHS["no_edit"]
-    parameters: Mapping[str, Json] = {"was": made.failure}
-    return _varied(
-        made, edited=scene.image, failure="no_edit", truth=none["labels"], bands=none["bands"], parameters=parameters
-    )
+    known = _varied(made, {"was": was}, failure="no_edit", truth=none["labels"], bands=none["bands"])
+    return replace(known, edited=scene.image)
 
 
 _TRAPS: Final[Mapping[Trap, Callable[[Scene, Made, Random], Made]]] = {

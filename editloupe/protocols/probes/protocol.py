@@ -9,27 +9,25 @@ dispute has a verdict, and nobody is right or wrong about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, model_validator
 
 from editloupe.answers import Answer, Choice, Record
-from editloupe.data.probes import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.errors import DataError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, make_protocol
+from editloupe.protocols.probes.probe import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.scores import Binary, Metric, Score
 from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Budget, Measure, Status, Task
 from editloupe.values import Json, Sample
 
-Asks: TypeAlias = Literal["dlebench", "unicbench", "giebench"]
+Asks: TypeAlias = Literal["dlebench", "unicbench"]
 
 RIGHT: Final = "right_"
 """Before the id of a metric: whether the verdict on it is right."""
-OWN_KEY: Final = {"giebench": ("accuracy", "evaluation_question")}
-"""Protocol that has keys of its own → the metric that says whether an answer is right, and its question's column."""
 DIMS: Final = ("failure", "area", "nuisance", "trap", "twin", "scene")
 """Fields of a probe by which tables group."""
 
@@ -74,15 +72,11 @@ class Probes(BaseProtocol):
         self.asker = asker
         """The protocol that asks."""
         self.tools = asker.tools
-        own, self._column = OWN_KEY.get(name, ("", ""))
-        of_some = {*asker.of_some, *(RIGHT + id_ for id_ in asker.of_some), *(m.id for m in asker.metrics if own)}
-        self.of_some = frozenset(of_some)  # type: ignore[misc]
+        self.of_some = frozenset({*asker.of_some, *(RIGHT + id_ for id_ in asker.of_some)})  # type: ignore[misc]
         self.edit_type_name = getattr(self.asker, "edit_type_name", str)
         asked = {criterion.id for criterion in getattr(self.asker, "criteria", ())}
-        self.keyed: dict[str, Metric] = {} if own else {m.id: m for m in self.asker.metrics if m.id in asked}
+        self.keyed: dict[str, Metric] = {m.id: m for m in self.asker.metrics if m.id in asked}
         """Metrics whose truth stands in the probes."""
-        self.right: Mapping[str, str] = {own: own} if own else {id_: RIGHT + id_ for id_ in self.keyed}
-        """Metric that is asked → the metric that says whether the verdict is right."""
         rights = [
             Metric(
                 id=RIGHT + m.id, name=f"{m.name} is right", short=f"{m.short} right", domain=Binary(), concerns=m.concerns
@@ -91,7 +85,7 @@ class Probes(BaseProtocol):
         ]
         self.metrics = [*self.asker.metrics, *rights]
         self.tables = [
-            _table(dim, tuple(self.right.values()), order)
+            _table(dim, tuple(metric.id for metric in rights), order)
             for dim, order in (("failure", FAILURES), ("area", AREAS), ("nuisance", ()), ("trap", ()))
         ]
 
@@ -108,7 +102,7 @@ class Probes(BaseProtocol):
         """Return what the protocol asks, and the truth of each question once it is known what is asked."""
         truths = {sample.key: _probe(sample) for sample in group}
         keys = set[tuple[str, str]]()
-        for task in self.asker.plan(self._asked(group), known):
+        for task in self.asker.plan(group, known):
             probe = truths[task.about.key]
             blocked: tuple[Status, str] | None = ("input_error", probe) if isinstance(probe, str) else task.blocked
             yield replace(task, protocol=self.name, blocked=blocked)
@@ -119,16 +113,12 @@ class Probes(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return the scores of the protocol that asks, and of each that has a key whether it is right."""
         by_key = {sample.key: sample for sample in group}
-        for score in self.asker.score(self._asked(group), known):
+        for score in self.asker.score(group, known):
             sample = by_key[score.key]
             score = replace(score, dims={**score.dims, **_dims(sample)})
             yield score
             if score.metric in self.keyed:
                 yield self._right(score, sample, known)
-
-    def _asked(self, group: Group) -> Group:
-        """Return the samples that have a question, where each has its own."""
-        return [sample for sample in group if sample.extra.get(self._column)] if self._column else group
 
     def _key(self, about: About, metric: Metric, probe: Probe) -> Iterable[Measure]:
         """Yield the truth of a metric, about the sample as a whole; nothing where the probe does not say it."""
