@@ -16,7 +16,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from editloupe import plugins
 from editloupe.answers import Answer
@@ -57,6 +57,17 @@ class Options(BaseModel):
     def _without_gone(cls, given: Any) -> Any:
         of_now = (lambda name: cls.gone.get(name, ...) != given[name]) if isinstance(given, Mapping) else None
         return given if of_now is None else {name: value for name, value in given.items() if of_now(name)}
+
+
+def some_of(what: str, known: Collection[str]) -> AfterValidator:
+    """Return the validator of an option that names some of these words. They come in this order.   what: one of them."""
+
+    def checked(words: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := next((word for word in words if word not in known), None):
+            raise ValueError(f"unknown {what} {unknown!r}; expected some of {', '.join(known)}")
+        return tuple(word for word in known if word in words)
+
+    return AfterValidator(checked)
 
 
 class RubricOptions(Options):
@@ -369,20 +380,24 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def rejected_scores(
-    protocol: EvalProtocol, rows: Iterable[tuple[str, str, str | None]], metrics: Iterable[str]
+    protocol: EvalProtocol, rows: Iterable[tuple[str, str, str | None]], metrics: Collection[str]
 ) -> list[Score]:
     """Return what stands instead of scores for rows of the data that could not be read: (editor, id, edit type) each.
 
     A protocol that has names of its own for edit types says so by `edit_type_name`.
     """
-    names, named = list(metrics), getattr(protocol, "edit_type_name", str)
-    missing = partial(Score, value=None, missing="input_error")
+    named = getattr(protocol, "edit_type_name", str)
     return [
-        missing(
-            sample_id=id_, editor=editor, metric=name, dims={} if edit_type is None else {"edit_type": named(edit_type)}
+        Score(
+            sample_id=id_,
+            editor=editor,
+            metric=metric,
+            value=None,
+            missing="input_error",
+            dims={} if edit_type is None else {"edit_type": named(edit_type)},
         )
         for editor, id_, edit_type in rows
-        for name in names
+        for metric in metrics
     ]
 
 

@@ -70,6 +70,11 @@ class ResultGroup:
         return {id_ for id_, _ in self.found}
 
     @property
+    def kept(self) -> list[Sample]:
+        """The samples that the run gets. Without outputs nobody knows which others were to be judged."""
+        return [sample for id_, sample in self.samples.items() if self.known or id_ in self.judged]
+
+    @property
     def title(self) -> str:
         judge = f", judge {self.key[1]!r}" if self.key[1] else ""
         return ", ".join((f"editor {self.key[0]!r}{judge}", *self.key[2:]))
@@ -94,7 +99,7 @@ class ResultFiles:
         edited: folder of outputs by the editor's name; of others nobody knows which outputs are missing.
         Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
         """
-        files, notes = self.files(folder)
+        files = self.files(folder)
         editors = {its["editor"] for _, its in files}
         if unknown := sorted({*edited} - editors):
             there = ", ".join(sorted(editors))
@@ -104,7 +109,7 @@ class ResultFiles:
             editor: load(data, store=store, format=self.mapping.layout, edited={editor: path})
             for editor, path in edited.items()
         }
-        notes += [*base.notes, *(note for loaded in outputs.values() for note in loaded.notes)]
+        notes = [*base.notes, *(note for loaded in outputs.values() for note in loaded.notes)]
         groups: dict[GroupKey, ResultGroup] = {}
         for path, its in files:
             key = (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
@@ -120,7 +125,7 @@ class ResultFiles:
     def _imported(self, groups: Mapping[GroupKey, ResultGroup], format: str, notes: list[str]) -> Imported:
         judges = {key[1]: _judge(self.name, key[1]) for key in groups}
         each = [(group, judges[key[1]].id) for key, group in groups.items()]
-        samples = {sample.key: sample for group, _ in each for sample in self.kept(group)}
+        samples = {sample.key: sample for group, _ in each for sample in group.kept}
         rejected = {row.key: row for group, _ in each for row in group.rejected.values()}
         return Imported(
             protocol=self.mapping.protocol,
@@ -133,20 +138,20 @@ class ResultFiles:
             notes=tuple(dict.fromkeys((*notes, *(note for group, _ in each for note in self.notes(group))))),
         )
 
-    def files(self, folder: Path) -> tuple[list[tuple[Path, dict[str, str]]], list[str]]:
-        """Return the files below a folder with the groups of their paths, and notes. Raises DataError: none."""
+    def files(self, folder: Path) -> list[tuple[Path, dict[str, str]]]:
+        """Return the files below a folder with the groups of their paths. Raises DataError: none."""
         root, where = folder.resolve(), self.mapping.where
         if not root.is_dir():
             raise DataError(f"{folder}: no such folder; expected a folder with {where}")
-        every = [path for path in sorted(root.rglob(self.mapping.files)) if path.is_file()]
-        tried = [(path, re.fullmatch(self.mapping.path, path.as_posix())) for path in every]
+        tried = (
+            (path, re.fullmatch(self.mapping.path, path.as_posix()))
+            for path in sorted(root.rglob(self.mapping.files))
+            if path.is_file()
+        )
         found = [(path, {k: v for k, v in match.groupdict().items() if v}) for path, match in tried if match]
-        others = [path.relative_to(root).as_posix() for path, match in tried if not match]
-        left = f"{len(others)}: {', '.join(others[:_SHOWN])}" + (", …" if len(others) > _SHOWN else "")
         if not found:
-            saw = f"; files of other names or places: {left}" if others else ""
-            raise DataError(f"{folder}: no result file; expected {where}{saw}")
-        return found, [f"files of other names are not read: {left}; expected {where}"] if others else []
+            raise DataError(f"{folder}: no result file; expected {where}")
+        return found
 
     def entries(self, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[ResultEntry]:
         """Yield the entries of a file. refused: gets what cannot be read. Raises DataError for a file of another shape."""
@@ -179,10 +184,6 @@ class ResultFiles:
     def samples(self, loaded: Loaded) -> Iterable[Sample]:
         """Return the samples that results may be about."""
         return loaded.samples
-
-    def kept(self, group: ResultGroup) -> Iterable[Sample]:
-        """Return the samples that the run gets."""
-        return group.samples.values()
 
     def _add(self, entry: ResultEntry, group: ResultGroup) -> None:
         """Keep an entry, or say why it does not count."""

@@ -35,9 +35,9 @@ def picture(array: np.ndarray) -> ImageRef:
     return replace(ref, path=path)
 
 
-SOURCE, EDITED, SMALL = (
+SOURCE, EDITED = (
     picture(np.full((height, width, 3), level, np.uint8))
-    for level, (width, height) in enumerate([(1000, 500), (1000, 500), (340, 510)], start=3)
+    for level, (width, height) in enumerate([(1000, 500), (1000, 500)], start=3)
 )
 OF_SAMPLES = ("correct", "unwanted", "no_change")
 

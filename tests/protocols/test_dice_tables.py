@@ -144,9 +144,3 @@ def test_average_precision_with_and_without_the_op() -> None:
     # 100×100 px: larger than 96².
     assert found["none", "agnostic", "AP_M"] is None and found["none", "agnostic", "AP_L"] is not None
     assert [cell.text for cell in table.rows[0].cells[:4]] == ["logprob", "1/1", "3", "2"]
-
-
-# ---- Coherence -------------------------------------------------------------------------------------------------------
-
-
-# ---- CLIP ------------------------------------------------------------------------------------------------------------

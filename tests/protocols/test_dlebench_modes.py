@@ -10,11 +10,10 @@ import pytest
 from PIL import Image
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.chat import ImagePart, Request
+from editloupe.chat import Request
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.runs.outcome import Outcome
-from editloupe.scores import Score
 from editloupe.traces.read import read_trace
 from tests.conftest import final
 from tests.protocols.dlebench_folder import EDITORS, HEIGHT, SCENES, WIDTH, draw_folder
@@ -50,17 +49,6 @@ def views(outcome: Outcome, found: Finding) -> tuple[dict[str, str], dict[str, A
     recipes = {view["alias"]: view for view in trace.header.task["views"]}  # type: ignore[union-attr, index]
     assert shown.keys() == recipes.keys()
     return shown, recipes
-
-
-def names(request: Request) -> set[str]:
-    """The names of the pictures of a question."""
-    return {part.alias for part in request.messages[0].parts if isinstance(part, ImagePart)}
-
-
-def several(outcome: Outcome) -> Score:
-    """The score of the sample with two targets."""
-    (score,) = (s for s in outcome.scores if (s.editor, s.sample_id) == ("steady", "several"))
-    return score
 
 
 def pixels(outcome: Outcome, sha256: str) -> np.ndarray:

@@ -6,17 +6,12 @@ import ast
 import csv
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from editloupe.protocols.edival.instructions import EDIT_TYPES, Edit, parse_edit
-from editloupe.values import ImageRef, Sample, Turn
 
 FILE = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "edival" / "instructions_first_40_images.csv"
-BASE, FIRST, SECOND = (
-    ImageRef(sha256=c * 64, width=w, height=100, media_type="image/png") for c, w in (("0", 200), ("1", 400), ("2", 200))
-)
 SENTENCES = {
     "Add [bench] on the [left] of [white wall]": Edit(
         edit_type="subject_add", new="bench", position="left", reference="white wall"
@@ -36,10 +31,6 @@ SENTENCES = {
     "Change the count of [button] to [3]": Edit(edit_type="count_change", target="button", count=3),
     "Change the background to [park]": Edit(edit_type="background_change", new="park"),
 }
-
-
-def sample(*edited: ImageRef | None, **more: Any) -> Sample:
-    return Sample(id="7", source=BASE, turns=tuple(Turn(instruction="x", edited=one) for one in edited), **more)
 
 
 def test_a_sentence_is_taken_apart_and_put_together_again():

@@ -14,7 +14,7 @@ from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.edival.tables import overall, tables
 from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
 from editloupe.stats.table import Table
-from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published, score
+from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published
 
 UNIT = Interval(low=0, high=1)
 METRICS = (
@@ -137,14 +137,3 @@ def test_consistency_and_quality_are_the_papers(of_cells: dict[str, Table], mode
                     assert found[model, NAMES[figure], edits][1] == cell, (model, figure, edits)
                     compared += 1
         assert compared >= 99
-
-
-def one(editor: str, success: float | None, kept: float | None, turn: int = 1, sample: int = 0) -> list[Score]:
-    """The scores of one image after a turn."""
-    found = []
-    for metric, value in (("image_success", success), ("instruction_following", success), ("content_consistency", kept)):
-        made = score(editor, "multipass", sample, turn, metric, value or 0.0)
-        found.append(
-            made if value is not None else Score.from_json({**made.to_json(), "value": None, "missing": "not_defined"})
-        )
-    return found

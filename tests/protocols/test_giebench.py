@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,8 @@ from editloupe.data.samples import load
 from editloupe.errors import ReplyError
 from editloupe.protocols.giebench.questions import MultipleChoice, read_question, shown
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from editloupe.runs.outcome import Outcome
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from editloupe.values import Sample
 from tests.conftest import final
 from tests.guards.doors import tables
 from tests.protocols.giebench_data import ABSTAIN, draw, row, write
@@ -42,20 +40,6 @@ def as_shown(*options: str, seed: int | None = None, letters: bool = True, **mor
     return shown(found, found.order(seed, about=""), letters=letters)
 
 
-@pytest.fixture
-def samples(tmp_path: Path) -> Callable[..., tuple[Sample, ...]]:
-    """Samples of drawn rows by one editor, whose output of each row is there, but for those without."""
-
-    def make(*rows: Mapping[str, Any], without: tuple[int, ...] = ()) -> tuple[Sample, ...]:
-        root = write(tmp_path / "gie", list(rows))
-        for number in range(len(rows)):
-            if number not in without:
-                draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
-        return load(root, store=ImageStore(), edited={"omni": tmp_path / "omni"}).samples
-
-    return make
-
-
 def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_have_a_status() -> None:
     spec = as_shown("Green", "Red", "Blue", ABSTAIN).answer
     assert spec.choices() == ("A", "B", "C", "D") and OneOf.from_json(spec.to_json()) == spec
@@ -72,25 +56,6 @@ def test_a_letter_or_the_words_of_an_option_are_one_choice_and_other_replies_hav
             with pytest.raises(ReplyError) as caught:
                 spec.parse(reply)
             assert caught.value.status == status, reply
-
-
-@pytest.fixture
-def judged(tmp_path: Path) -> Callable[..., Outcome]:
-    """Judge rows by a function from the question's prompt to a reply's answer."""
-
-    def run(
-        answer: Callable[[str], str], *rows: Mapping[str, Any], without: tuple[int, ...] = (), **option: Any
-    ) -> Outcome:
-        root = write(tmp_path / "gie", list(rows))
-        for number in range(len(rows)):
-            if number not in without:
-                draw(tmp_path / "omni" / f"{number}.png", spot=(200, 0, 0))
-        script = ScriptedLMM(lambda request: final(answer(request.messages[0].text)))
-        judge = JudgeConfig.make(backend=script, remind_answers=False)
-        given = {"edited": {"omni": tmp_path / "omni"}, "option": option, "concurrency": 2}
-        return drive(open_setup(RunConfig.make(path=root, protocol="giebench", judge=judge, **given)), tmp_path / "run")
-
-    return run
 
 
 # ---- The paper's own counts ------------------------------------------------------------------------------------------
@@ -123,12 +88,6 @@ def test_the_paper_s_tables_come_of_its_counts_in_every_cell(number: str, judge:
         # 856 right of 1,007 is 85.00; over types 84.75; of all 1,080, with the 73 missing outputs as wrong, 79.26.
         assert f"{last['Mean of all 9 types'].value:.2f}" == "84.75"
         assert f"{last['Mean of all samples, missing outputs as the worst'].value:.2f}" == "79.26"
-
-
-def score(editor: str, sample: str, metric: str, value: float | None, reason: str = "") -> dict[str, Any]:
-    missing = None if value is not None else "not_defined"
-    known = {"editor": editor, "sample": sample, "source": sample, "metric": metric}
-    return {**known, "value": value, "missing": missing, "reason": reason}
 
 
 def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, editloupe: Cli) -> None:

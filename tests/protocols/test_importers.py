@@ -122,7 +122,6 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
         ("k1.cn", "perceptual_quality"): ("unparsed", None),
     }
     for said in (
-        "files of other names are not read: 1: bagel_my_task_en_vie_score.csv; expected MODEL_TASK_TYPE",
         "2 scores have no reason: a random number of 0 to 10, which the script writes for a reply that it cannot read",
         "editor 'bagel': scores that are off_menu (sementics_score is off the scale of 0 to 10): 1",
     ):
@@ -142,7 +141,7 @@ def test_gedit_scores_are_read_and_a_guess_that_cannot_be_told_is_said_to_be_one
             "key,score\n1,2\n",
             "no column 'sementics_score'; expected MO",
         ),
-        ("gedit", gedit, "other_score.csv", HEADER, "files of other names or places: 1: other_score.csv"),
+        ("gedit", gedit, "other_score.csv", HEADER, "no result file; expected MODEL_TASK_TYPE"),
         ("imgedit", imgedit, "result.json", "[]", "expected an object, found the list []"),
         ("imgedit", imgedit, "other.json", "{}", "no result file; expected EDITOR/result.json"),
         ("kris", kris, "bagel/biology/metrics.json", '{"1": 5}', "expected an object with scores, found the number 5"),

@@ -96,9 +96,3 @@ def test_overall_is_the_geometric_mean_of_what_applies() -> None:
         columns = {"task": one.extra["task"], "subtask": "Subject Removal", "language": "en"}
         assert found["overall"].dims == {**columns, "edit_type": "Subject Removal"}
         assert set(found["overall"].findings) == set(given)
-
-
-# ---- The loop ----------------------------------------------------------------------------------------------------------
-
-
-# ---- Whole runs --------------------------------------------------------------------------------------------------------

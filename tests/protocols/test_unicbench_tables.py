@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from editloupe.findings import Finding
-from editloupe.protocols.unicbench.terms import TASKS
+from editloupe.protocols.unicbench.tables import TASKS
 from editloupe.stats.table import Row, Table
 from editloupe.values import Sample
 from tests.guards.doors import tables

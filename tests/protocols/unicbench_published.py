@@ -21,7 +21,7 @@ import numpy as np
 
 from editloupe.answers import Number
 from editloupe.findings import Finding
-from editloupe.protocols.unicbench.terms import TASKS
+from editloupe.protocols.unicbench.tables import TASKS
 from editloupe.values import ImageRef, Sample, Turn
 
 METRICS = {

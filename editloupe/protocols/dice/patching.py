@@ -34,13 +34,6 @@ TARGET_CAPTION: Final = "target_caption"
 _TITLES: Final = {"clip_i": "CLIP-I", "clip_t": "CLIP-T"}
 
 
-def known_patches(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return these names, each once. Raises ValueError for one that is none of `PATCHES`."""
-    if unknown := next((name for name in names if name not in PATCHES), None):
-        raise ValueError(f"unknown patch {unknown!r}; expected some of {', '.join(PATCHES)}")
-    return tuple(dict.fromkeys(names))
-
-
 def patch_metrics(patches: Sequence[str]) -> list[Metric]:
     """Return the metrics that `score_patches` reports."""
     return [
@@ -87,11 +80,9 @@ def score_patches(
     for kind in _TITLES if _caption(sample) is not None else ("clip_i",):
         for patch in patches:
             finding = known.finding(f"{kind}_{patch}", sample)
-            value, (status, reason) = None, (NOT_JUDGED, "")
-            if finding is not None:
-                value = None if finding.answer is None else finding.answer.value
-                status, reason = finding.status, finding.reason
-            elif _boxes(patch, sample, listed) is None:
+            value = None if finding is None or finding.answer is None else finding.answer.value
+            status, reason = (NOT_JUDGED, "") if finding is None else (finding.status, finding.reason)
+            if finding is None and _boxes(patch, sample, listed) is None:
                 status, reason = listed.missing
             yield Score(
                 **vars(About.of(sample)),

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, some_of, whole
 from editloupe.protocols.dice.differences import (
     DIFFERENCES,
     OPS,
@@ -33,7 +33,7 @@ from editloupe.protocols.dice.differences import (
     given,
     record,
 )
-from editloupe.protocols.dice.patching import known_patches, patch_metrics, plan_patches, score_patches
+from editloupe.protocols.dice.patching import PATCHES, patch_metrics, plan_patches, score_patches
 from editloupe.protocols.dice.tables import rating_dims, tables
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
@@ -88,7 +88,7 @@ class DICEOptions(Options):
     """What a run may set."""
 
     gone: ClassVar[Mapping[str, Json]] = {"given_boxes": "unit", "area_side": None}
-    patch: Annotated[Words, AfterValidator(known_patches)] = ()
+    patch: Annotated[Words, some_of("patch", PATCHES)] = ()
     """Comma-separated, for CLIP-I and CLIP-T: none, coherent, incoherent, all, random. Default: CLIP is not measured."""
     mode: Literal["plain", "tool"] = "plain"
     """plain: a model has one look, as in the paper. tool: it is an agent with tools."""

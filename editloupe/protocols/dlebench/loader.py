@@ -5,7 +5,7 @@ What `dlebench.toml` cannot say: boxes that lie in a file of their own. How boxe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -49,12 +49,6 @@ class DLEBenchData(Mapped):
         if rows.table.columns:
             yield "keys: " + ", ".join(f"{role} = {name}" for role, (name, *_) in rows.roles.items())
         yield from super().notes(tables)
-
-    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
-        found = super().values(raw, line, place, rows, language)
-        if "target_name" in found and not isinstance(found["target_name"], str):
-            found[f"data.{rows.roles['target'][0]}"] = found.pop("target_name")
-        return found
 
     def row(self, line: TableLine, place: int, rows: Rows, language: str = "") -> Row:
         row = super().row(line, place, rows, language)

@@ -185,7 +185,7 @@ class DLEBench(RubricProtocol):
         """Return the numbers of the targets that are asked about one by one, or (0,) for one question about all."""
         if self.mode != "oracle" or criterion.concerns != "target" or sample.edited is None or self._is_set(sample):
             return (0,)
-        return _numbers(sample) or (0,)
+        return tuple(range(1, len(sample.targets) + 1)) or (0,)
 
     def _is_set(self, sample: Sample) -> bool:
         """Return True if the instruction is about all targets as one set, so that none can be judged by itself."""
@@ -279,11 +279,6 @@ def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together:
 def _named(samples: Sequence[Sample]) -> str:
     """Return the first five keys, and how many more there are."""
     return ", ".join(s.key for s in samples[:5]) + (f" and {len(samples) - 5} more" if len(samples) > 5 else "")
-
-
-def _numbers(sample: Sample) -> tuple[int, ...]:
-    """Return the numbers of a sample's targets, from 1."""
-    return tuple(range(1, len(sample.targets) + 1))
 
 
 def _sizes(sample: Sample) -> dict[str, float | None]:

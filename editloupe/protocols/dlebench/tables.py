@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from editloupe.files import read_toml
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
 from editloupe.stats import bootstrap
@@ -24,21 +26,12 @@ from editloupe.stats.table import Cell, Column, Row, Table, estimated, label_col
 if TYPE_CHECKING:
     import polars
 
-ALIASES: Final = {
-    "Change Material": ("material", "material alter", "material change", "change attribute material"),
-    "Change Color": ("color", "colour", "change colour", "color alter", "color change", "recolor", "recolour"),
-    "Change OCR": ("ocr", "text", "change text", "text change", "text alter"),
-    "Change Shape": ("shape", "shape change", "shape alter"),
-    "Removal Object": ("removal", "remove", "remove object", "object removal", "subject remove", "delete"),
-    "Replace Object": ("replace", "replacement", "object replacement", "subject replace", "object replace"),
-    "Change Count": ("count", "count change", "object count"),
-}
-"""Edit type → other spellings, in the order of the paper's Table 1."""
+_DATA: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in tables")
+EDIT_TYPES: Final = tuple(_DATA["edit_types"])
+"""In the order of the paper's Table 1."""
 
-edit_type_name: Final = Names(ALIASES)
+edit_type_name: Final = Names(_DATA["edit_types"])
 """Edit type in any spelling → the paper's name of it."""
-
-EDIT_TYPES: Final = tuple(ALIASES)
 
 AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
 """Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
@@ -95,8 +88,6 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
         return None
     names = [name for _, name in AREAS if any(_in(rows, name) for _, _, rows in shown)]
     without = max(sum(row["target_area"] is None for row in rows) for _, _, rows in shown)
-    have = "1 sample without a box is" if without == 1 else f"{without} samples without a box are"
-    left_out = f" {have} left out." if without else ""
     return Table(
         name="scale",
         title="Target area and score",
@@ -109,11 +100,7 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
         ),
         rows=tuple(_row(editor, metric, rows, names) for editor, metric, rows in shown),
         fixed=2,
-        caption=(
-            "Mean scores 0 to 100 by target area (share of the source image), judged of asked in brackets. Pearson's r "
-            f"of area and score: over sliding windows of {WINDOW} samples sorted by area, as in the paper's Figure 6, "
-            f"where p is too small since windows overlap; and over single samples with the area's logarithm.{left_out}"
-        ),
+        caption=_DATA["captions"]["areas"].format(window=WINDOW, without=without),
         plots=(
             *(
                 make(f"{name}-{number}-{metric.id.replace('_', '-')}", editor, metric, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
@@ -22,28 +21,17 @@ SHORTEN: Final = "shorten"
 """The role that shortens names."""
 
 
-class EdiValQuestion(StrEnum):
-    """What a model is asked. What shows other pictures is another question."""
-
-    ADDED = "newly_added"
-    REPLACED = "replaced"
-    ATTRIBUTE_CROP = "attribute_in_crop"
-    ATTRIBUTE_WHOLE = "attribute_in_image"
-    TEXT_CROP = "text_in_crop"
-    TEXT_WHOLE = "text_in_image"
-    BACKGROUND = "background"
-    SHORT_NAME = "short_name"
-
-
+SHORT_NAME: Final = "short_name"
 _TEMPLATES: Final = {
-    EdiValQuestion.ADDED: "added",
-    EdiValQuestion.REPLACED: "replaced",
-    EdiValQuestion.ATTRIBUTE_CROP: "attribute_crop",
-    EdiValQuestion.ATTRIBUTE_WHOLE: "attribute_whole",
-    EdiValQuestion.TEXT_CROP: "read_text",
-    EdiValQuestion.TEXT_WHOLE: "read_text",
-    EdiValQuestion.BACKGROUND: "background",
+    "newly_added": "added",
+    "replaced": "replaced",
+    "attribute_in_crop": "attribute_crop",
+    "attribute_in_image": "attribute_whole",
+    "text_in_crop": "read_text",
+    "text_in_image": "read_text",
+    "background": "background",
 }
+"""What a model is asked → the template. What shows other pictures is another question."""
 
 
 @dataclass(kw_only=True)
@@ -84,7 +72,7 @@ class Case(Eyes):
             for sights in self.see(*wanted)
         ]
 
-    def says(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: str) -> bool:
+    def says(self, question: str, views: tuple[Recipe, ...], **words: str) -> bool:
         """Return whether a model says yes. Raises NoValue where it has not answered."""
         anywhere = self.rules.yes == "anywhere"
         answer = self._ask(question, views, FreeText() if anywhere else YES_NO, words)
@@ -93,7 +81,7 @@ class Case(Eyes):
             raise NoValue("off_menu", f"{answer} is neither yes nor no")
         return said
 
-    def reads(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: Any) -> str:
+    def reads(self, question: str, views: tuple[Recipe, ...], **words: Any) -> str:
         """Return the text that a model reads. Raises NoValue where it has not answered."""
         answer = self._ask(question, views, FreeText(), words)
         if not isinstance(answer, Text):
@@ -105,10 +93,10 @@ class Case(Eyes):
         tasks = [
             Ask(
                 protocol=self.protocol,
-                metric=EdiValQuestion.SHORT_NAME.value,
+                metric=SHORT_NAME,
                 about=About.of(self.sample, part=f"name: {spelled(name)}"),
                 role=SHORTEN,
-                prompt=render("edival/short_name", object=one_line(spelled(name))),
+                prompt=render(f"edival/{SHORT_NAME}", object=one_line(spelled(name))),
                 answer=FreeText(max_words=10),
                 budget=self.budget,
             )
@@ -130,13 +118,11 @@ class Case(Eyes):
         region = box.scaled(picture.width, picture.height).clipped(**size).rounded_out()
         return Recipe(alias=alias, origin=picture, op="crop", region=region)
 
-    def _ask(
-        self, question: EdiValQuestion, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]
-    ) -> Answer:
+    def _ask(self, question: str, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]) -> Answer:
         in_one_line = {name: one_line(word) if isinstance(word, str) else word for name, word in words.items()}
         task = Ask(
             protocol=self.protocol,
-            metric=question.value,
+            metric=question,
             about=about_edit(self.sample, self.chain, self.index),
             prompt=render(f"edival/{_TEMPLATES[question]}", **in_one_line),
             views=views,

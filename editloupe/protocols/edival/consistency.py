@@ -22,13 +22,13 @@ from typing import Final, TypeAlias
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known, NoValue
+from editloupe.protocols.base import Known, NoValue, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import Eyes, measuring, picture_of, spelled
+from editloupe.protocols.edival.sights import Eyes, Sight, picture_of, spelled
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Task
+from editloupe.tasks import About, Measure, Task
 from editloupe.values import Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -86,16 +86,16 @@ def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known,
 def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
     """Return the detections that are needed and, where they are there, the measures of each turn."""
     for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
-        images, blocked = {"source": sample.source, "edited": picture_of(sample, turn)}, gap(sample, turn, rules)
-        measure = partial(measuring, protocol, about=About.of(sample, turn=turn), images=images, blocked=blocked)
-        yield measure(ALIGNMENT, args={"mask": "none"})
+        blocked, views = gap(sample, turn, rules), whole({"source": sample.source, "edited": picture_of(sample, turn)})
+        measure = partial(Measure, protocol=protocol, about=About.of(sample, turn=turn), views=views, blocked=blocked)
+        yield measure(metric=ALIGNMENT, measure=ALIGNMENT, args={"mask": "none"})
         tokens: dict[str, Json] = {} if rules.cc_tokens == "paper" else {"tokens": rules.cc_tokens}
         for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules):
             yield from eyes.tasks.values()
             boxes = {} if isinstance(places, NoValue) else places
             for name in names if blocked or places is boxes else ():
                 own = tokens if name in (OBJECTS, BACKGROUND) else {}
-                yield measure(name, args={**boxes, **own}, rests_on=tuple(eyes.found))
+                yield measure(metric=name, measure=name, args={**boxes, **own}, rests_on=tuple(eyes.found))
 
 
 class _Nothing(NoValue):
@@ -115,7 +115,7 @@ def _of_objects(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[str, 
     names = _phrases(pools.unchanged)
     if not names:
         raise _Nothing("every object was edited")
-    if boxes := _boxes(eyes, 0, names):
+    if boxes := _boxes(eyes.see(*((0, name) for name in names))):
         return {"boxes": boxes}
     one = len(names) == 1
     count = "the one unchanged object was not found" if one else f"none of the {len(names)} unchanged objects was found"
@@ -133,14 +133,13 @@ def _of_background(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[st
         raise _Nothing("the background was changed")
     added = {spelled(edit.new) for edit in chain.edits[:edits] if edit.edit_type == TEXT_CHANGE}
     names = _phrases("text" if rules.cc_rules == "paper" and spelled(name) in added else name for name in pools.ever)
-    eyes.look(*((picture, name) for picture in (0, turn) for name in names))
-    return {"source_boxes": _boxes(eyes, 0, names), "edited_boxes": _boxes(eyes, turn, names)}
+    seen = eyes.see(*((picture, name) for picture in (0, turn) for name in names))
+    return {"source_boxes": _boxes(seen[: len(names)]), "edited_boxes": _boxes(seen[len(names) :])}
 
 
-def _boxes(eyes: Eyes, picture: int, names: Iterable[str]) -> list[Json]:
-    """Return the boxes of phrases in a picture, in thousandths."""
-    found = [sight for sights in eyes.see(*((picture, name) for name in names)) for sight in sights]
-    return [[round(v * 1000, 3) for v in sight.box] for sight in found if sight.score >= FOUND_AT]
+def _boxes(found: Iterable[Iterable[Sight]]) -> list[Json]:
+    """Return the boxes of what is seen, in thousandths."""
+    return [[round(v * 1000, 3) for v in sight.box] for sights in found for sight in sights if sight.score >= FOUND_AT]
 
 
 def _phrases(names: Iterable[str]) -> list[str]:

@@ -16,15 +16,16 @@ Not covered: RAHF's plausibility and aesthetics, and the code's index of over-ex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from editloupe.answers import Record
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known
+from editloupe.protocols.base import Known, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import measuring, picture_of
+from editloupe.protocols.edival.sights import picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Real, Score
 from editloupe.tasks import About, Measure
 from editloupe.values import Json, Sample
@@ -57,23 +58,23 @@ def quality_metrics(quality: str) -> list[Metric]:
 
 
 def _change(metric: Metric) -> Metric:
-    return Metric(
-        id=metric.id + CHANGE,
-        name=f"{metric.name}, |change|",
-        short=f"|Δ {metric.short}|",
-        domain=metric.domain,
-        better=None,
-        source=metric.source,
-    )
+    name, short = f"{metric.name}, |change|", f"|Δ {metric.short}|"
+    return replace(metric, id=metric.id + CHANGE, name=name, short=short, better=None)
 
 
 def plan_quality(protocol: str, sample: Sample, quality: str, rules: Rules) -> Iterator[Measure]:
     """Return the measures of the base image and of the image after each turn."""
     for turn in range(len(sample.turns) + 1):
-        about, images = About.of(sample, turn=turn), {"image": picture_of(sample, turn)}
         for question in _ASKED[quality]:
-            args = _light(sample, turn, rules) if question == STATISTICS else _prompt(sample, turn, rules)
-            yield measuring(protocol, question, about, args, images, gap(sample, turn, rules))
+            yield Measure(
+                protocol=protocol,
+                metric=question,
+                about=About.of(sample, turn=turn),
+                measure=question,
+                args=_light(sample, turn, rules) if question == STATISTICS else _prompt(sample, turn, rules),
+                views=whole({"image": picture_of(sample, turn)}),
+                blocked=gap(sample, turn, rules),
+            )
 
 
 def _light(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:

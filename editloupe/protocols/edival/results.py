@@ -60,10 +60,6 @@ class EdiValResults(ResultFiles):
             yield replace(sample, extra={MODE: "multipass", **sample.extra})
             yield from () if prompts else _prompts(sample)
 
-    def kept(self, group: ResultGroup) -> Iterable[Sample]:
-        # Without outputs nobody knows which other samples were to be judged: the code leaves out those without one.
-        return [s for id_, s in group.samples.items() if group.known or id_ in group.judged]
-
     def parts(self, entry: ResultEntry, sample: Sample) -> Iterator[tuple[int, str, Mapping[str, Json]]]:
         chain, edits = read_chain(sample), int(entry.item)
         multi = chain.mode == "multipass"

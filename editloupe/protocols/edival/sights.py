@@ -40,8 +40,6 @@ class Sight:
     """In fractions, 0 to 1, of the picture's width and height."""
     score: float
     """0 to 1; higher is surer. 1 for a given box."""
-    label: str = ""
-    """The words of the phrase that the box matched."""
 
 
 @dataclass(kw_only=True)
@@ -60,22 +58,17 @@ class Eyes:
         """Note tasks as needed."""
         self.tasks |= {task.id: task for task in tasks}
 
-    def look(self, *wanted: tuple[int, str]) -> list[Finding | None]:
-        """Return the findings on phrases, each in the picture of its turn; None for what is noted as needed."""
+    def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
+        """Return what is seen of each phrase in the picture of its turn; what was not looked for is noted as needed.
+
+        Raises NoValue where one of them was not looked for yet, or could not be.
+        """
         findings = [self.known.finding(DETECTIONS, about_picture(self.sample, *one)) for one in wanted]
         for one, finding in zip(wanted, findings, strict=True):
             if finding is None:
                 self.note(detect(self.protocol, self.sample, *one))
             else:
                 self.found[finding.task_id] = None
-        return findings
-
-    def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
-        """Return what is seen of each phrase in the picture of its turn.
-
-        Raises NoValue where one of them was not looked for yet, or could not be.
-        """
-        findings = self.look(*wanted)
         if None in findings:
             raise NoValue(NOT_JUDGED)
         return [_sights(finding, *one) for finding, one in zip(findings, wanted, strict=True) if finding is not None]
@@ -112,28 +105,14 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
         return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
     args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
     blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
-    return measuring(protocol, DETECTIONS, about, args, {"image": picture}, None if picture else blocked)
-
-
-def measuring(
-    protocol: str,
-    measure: str,
-    about: About,
-    args: Mapping[str, Json],
-    images: Mapping[str, ImageRef | None],
-    blocked: tuple[Status, str] | None,
-    rests_on: tuple[str, ...] = (),
-) -> Measure:
-    """Return the task that takes a measure of images, by their aliases. Those that are missing are not shown."""
     return Measure(
         protocol=protocol,
-        metric=measure,
+        metric=DETECTIONS,
         about=about,
-        measure=measure,
+        measure=DETECTIONS,
         args=args,
-        views=whole(images),
-        rests_on=rests_on,
-        blocked=blocked,
+        views=whole({"image": picture}),
+        blocked=None if picture else blocked,
     )
 
 
@@ -144,10 +123,7 @@ def sights_of(finding: Finding) -> list[Sight] | None:
     if not isinstance(found, list | tuple):
         return None
     try:
-        return [
-            Sight(box=box_from_json(one["box"]).scaled(0.001, 0.001), score=float(one["score"]), label=str(one["label"]))
-            for one in found
-        ]
+        return [Sight(box=box_from_json(one["box"]).scaled(0.001, 0.001), score=float(one["score"])) for one in found]
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -95,31 +95,18 @@ class _Kind:
     chains: bool = False
 
 
-def _kinds() -> tuple[_Kind, ...]:
-    listed = read_toml(Path(__file__).with_name("tables.toml"), "the built-in tables")["tables"]
-    return tuple(_Kind(**{**one, "columns": [_Column(**column) for column in one["columns"]]}) for one in listed)
-
-
-_KINDS: Final = _kinds()
+_DATA: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in tables")
+_KINDS: Final = tuple(
+    _Kind(**{**one, "columns": [_Column(**column) for column in one["columns"]]}) for one in _DATA["tables"]
+)
 _OVERALL: Final = _KINDS[0]
 
 
 def tables() -> tuple[TableSpec | Callable[..., Any], ...]:
     """Return the scores by number of edits, then the tables of each mode and those on whole chains, then the ranks."""
-    by_edits = TableSpec(
-        title="Scores by number of edits",
-        name="scores-by-edits",
-        rows="turns",
-        order=("1", "2", "3"),
-        overall=False,
-        apart=True,
-        caption="Chains and complex prompts together, where the run has both; the tables below keep them apart.",
-    )
-    makers: list[Callable[..., Any]] = []
-    for mode in MODES:
-        makers += [partial(of_mode, kind=kind, mode=mode) for kind in _KINDS]
-        makers += [partial(of_mode, kind=kind, mode=mode, whole=True) for kind in _KINDS if kind.chains]
-    return (by_edits, *makers, beside_people)
+    each = ((mode, whole, kind) for mode in MODES for whole in (False, True) for kind in _KINDS if kind.chains or not whole)
+    makers = [partial(of_mode, kind=kind, mode=mode, whole=whole) for mode, whole, kind in each]
+    return (TableSpec.from_json(_DATA["by_edits"]), *makers, beside_people)
 
 
 def of_mode(frame: polars.DataFrame, *, kind: _Kind, mode: str, whole: bool = False) -> Table | None:

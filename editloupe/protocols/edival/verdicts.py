@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from editloupe.protocols.edival import instructions as of
-from editloupe.protocols.edival.case import Case, EdiValQuestion
+from editloupe.protocols.edival.case import Case
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Sight
 from editloupe.values import Box
@@ -58,7 +58,7 @@ def _add(case: Case) -> TurnVerdict:
             return _no("the reference is no longer seen after the edit")
         if not any(_beside(one.box, other.box, edit.position, rules.add_margin) for one in found for other in beside):
             return _no(f"the new object is seen, and not {_side(edit.position)} the reference")
-    if rules.add_gate and not case.says(EdiValQuestion.ADDED, case.pictures(), object=edit.new):
+    if rules.add_gate and not case.says("newly_added", case.pictures(), object=edit.new):
         return _no("a model does not see it newly there")
     return _yes("the new object is seen where it should be")
 
@@ -95,7 +95,7 @@ def _replace(case: Case) -> TurnVerdict:
         return _no("the old object is still seen")
     if not gone and not any(one.box.iou(other.box) > 0 for one in was for other in there):
         return _no("the new object is seen, and not in the place of the old one")
-    if not case.says(EdiValQuestion.REPLACED, case.pictures(), object=edit.target, new=edit.new):
+    if not case.says("replaced", case.pictures(), object=edit.target, new=edit.new):
         return _no("a model does not see the replacement")
     return _yes("the old object is gone and the new one is seen" if gone else "the new object is in its place")
 
@@ -149,7 +149,7 @@ def _count(case: Case) -> TurnVerdict:
 def _attribute(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
     if rules.attributes == "whole":
-        said = case.says(EdiValQuestion.ATTRIBUTE_WHOLE, case.pictures(), instruction=edit.sentence())
+        said = case.says("attribute_in_image", case.pictures(), instruction=edit.sentence())
     else:
         (before,) = case.seen(rules.crop_threshold, (case.before, edit.target))
         if not before:
@@ -159,13 +159,13 @@ def _attribute(case: Case) -> TurnVerdict:
             for alias, turn in (("Crop Before", case.before), ("Crop After", case.after))
         )
         attribute = "Color" if edit.edit_type == of.COLOR_ALTER else "Material"
-        said = case.says(EdiValQuestion.ATTRIBUTE_CROP, views, object=edit.target, attribute=attribute, new=edit.new)
+        said = case.says("attribute_in_crop", views, object=edit.target, attribute=attribute, new=edit.new)
     return _yes("a model sees the change") if said else _no("a model does not see the change")
 
 
 def _text(case: Case) -> TurnVerdict:
     edit, rules = case.edit, case.rules
-    question, views = EdiValQuestion.TEXT_WHOLE, case.pictures()[1:]
+    question, views = "text_in_image", case.pictures()[1:]
     if edit.target:
         turns = (case.before, case.after) if rules.text_object == "both" else (case.before,)
         before, *after = case.seen(rules.crop_threshold, *((turn, edit.target) for turn in turns))
@@ -173,8 +173,8 @@ def _text(case: Case) -> TurnVerdict:
             return _missed("the object", rules)
         if not all(after):
             return _no("the object is not seen after the edit")
-        question, views = EdiValQuestion.TEXT_CROP, (case.crop("Crop", case.after, before[0].box),)
-    read = case.reads(question, views, crop=question == EdiValQuestion.TEXT_CROP, no_text=NO_TEXT.upper())
+        question, views = "text_in_crop", (case.crop("Crop", case.after, before[0].box),)
+    read = case.reads(question, views, crop=question == "text_in_crop", no_text=NO_TEXT.upper())
     found, due = compared(read), compared(edit.new)
     if found.rstrip(".! ") == NO_TEXT != due:
         found = ""
@@ -192,7 +192,7 @@ def _background(case: Case) -> TurnVerdict:
             return _no(f"{name!r} is not seen after the edit")
         if not _of_size(found[:1], rules.background_largest):
             return _no(f"the box of {name!r} fills the image")
-    if not case.says(EdiValQuestion.BACKGROUND, case.pictures()[1:], background=edit.new):
+    if not case.says("background", case.pictures()[1:], background=edit.new):
         return _no("a model does not see the new background")
     return _yes("a model sees the new background")
 

@@ -154,7 +154,9 @@ class GIEBench(BaseProtocol):
             yield known(blocked=blocked)
             yield ask(prompt="", answer=YES_NO, blocked=blocked)
             return
-        form = shown(question, self._order(sample, question), letters=self.options.answer == "letters")
+        seed = None if self.options.shuffle_options == "no" else int(self.options.shuffle_options)
+        order = question.order(seed, about=sample.instruction)
+        form = shown(question, order, letters=self.options.answer == "letters")
         compares = self.options.original == "always" or question.compares
         images = sample.originals if compares else {}
         if sample.edited is not None:
@@ -184,7 +186,6 @@ class GIEBench(BaseProtocol):
         options = {option: getattr(self.options, option) for option in _TAKES.get(name, ())}
         masked = name in _TAKES
         mask = sample.masks.get("edit") if masked else None
-        images = {"source": sample.source, "edited": sample.edited, "mask": mask}
         no_mask: _Blocked = ("input_error", "the sample has no mask of the edited object")
         return Measure(
             protocol=self.name,
@@ -192,7 +193,7 @@ class GIEBench(BaseProtocol):
             about=About.of(sample),
             measure=name.removeprefix("unmasked_"),
             args={n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
-            views=whole(images),
+            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
         )
 
@@ -206,10 +207,6 @@ class GIEBench(BaseProtocol):
             return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
         value, findings = float(said.name == right.name), (given.task_id, key.task_id)
         return Score(**vars(About.of(sample)), metric=ACCURACY, value=value, findings=findings, dims=dims)
-
-    def _order(self, sample: Sample, question: MultipleChoice) -> tuple[int, ...]:
-        given = self.options.shuffle_options
-        return question.order(None if given == "no" else int(given), about=sample.instruction)
 
 
 def _question(sample: Sample) -> MultipleChoice | str:

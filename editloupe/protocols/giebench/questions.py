@@ -86,7 +86,7 @@ def read_question(columns: Mapping[str, Json]) -> MultipleChoice:
     if not isinstance(text, str) or not text.strip():
         raise QuestionError(f"{QUESTION!r} is {text!r}; expected a question")
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise QuestionError(f"{OPTIONS!r} is {_cut(given)}; expected a list of options")
+        raise QuestionError(f"{OPTIONS!r} is a {type(given).__name__}; expected a list of options")
     if not 2 <= len(given) <= MOST_OPTIONS:
         raise QuestionError(f"{OPTIONS!r} has {len(given)} of them; expected 2 to {MOST_OPTIONS}")
     options = []
@@ -135,8 +135,3 @@ def shown(question: MultipleChoice, order: Sequence[int], *, letters: bool) -> S
         ),
         key=Choice(name=names[position]),
     )
-
-
-def _cut(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

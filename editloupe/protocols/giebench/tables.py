@@ -6,9 +6,12 @@ Values that rest on other samples, such as MSE scaled by the least and the large
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from editloupe.files import read_toml
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
 from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
@@ -21,22 +24,11 @@ if TYPE_CHECKING:
 
 ACCURACY: Final = "accuracy"
 
-ALIASES: Final = {
-    "Add Object": (),
-    "Attribute Change": (),
-    "Color Change": ("colour change",),
-    "Layout Modification": (),
-    "Object Replacement": (),
-    "Remove Object": (),
-    "Scene / Background Change": ("scene change", "background change"),
-    "Size Change": (),
-    "Textual Edit": ("textual change",),
-}
-"""Edit type of the paper's tables → other names of it, in the order of its Table 2."""
+_DATA: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in tables")
+EDIT_TYPES: Final = tuple(_DATA["edit_types"])
+"""In the order of the paper's Table 2."""
 
-EDIT_TYPES: Final = tuple(ALIASES)
-
-edit_type_name: Final = Names(ALIASES)
+edit_type_name: Final = Names(_DATA["edit_types"])
 """Edit type in any spelling → the paper's name of it."""
 
 
@@ -46,19 +38,7 @@ def tables(measures: Iterable[Metric]) -> tuple[TableSpec | Callable[..., Any], 
     measures: the metrics of what is measured.
     """
     chosen = tuple(measures)
-    by_type = TableSpec(
-        title="Functional correctness: accuracy by edit type",
-        name="accuracy",
-        metrics=(ACCURACY,),
-        rows="edit_type",
-        columns="editor",
-        cell="macro",
-        order=EDIT_TYPES,
-        normalize=True,
-        transposed=True,
-        source="Table 2",
-        caption="The paper's Overall is the mean of all samples. It counts an abstention as wrong: abstain=wrong does so.",
-    )
+    by_type = replace(TableSpec.from_json(_DATA["accuracy"]), order=EDIT_TYPES)
     of_measures = [partial(preservation, metrics=chosen)] if chosen else []
     return (by_type, *of_measures)
 

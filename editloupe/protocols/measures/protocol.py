@@ -129,16 +129,14 @@ class Measures(BaseProtocol):
 
     def _measure(self, sample: Sample, name: str) -> Measure:
         use = self._mask(sample)
-        images = {"source": sample.source, "edited": sample.edited}
-        if use != "none" and MASK in sample.masks:
-            images["mask"] = sample.masks[MASK]
+        mask = sample.masks.get(MASK) if use != "none" else None
         return Measure(
             protocol=self.name,
             metric=name,
             about=About.of(sample),
             measure=name,
             args=self._args(name, use),
-            views=whole(images),
+            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             blocked=missing_output(sample),
         )
 

@@ -16,7 +16,6 @@ from editloupe.data.loaders.layout import path_part
 from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, Row, rejected
 from editloupe.data.tables import TableLine, shown
-from editloupe.protocols.unicbench.terms import LANGUAGES
 from editloupe.values import Json
 
 
@@ -28,15 +27,12 @@ class UnicData(Mapped):
         if not isinstance(key, str):
             raise RowError("row", f"key 'key': expected text, found {shown(key)}; give the row another key")
         path_part(key, "key")
-        # The other instruction belongs to the other sample.
         found = super().values(raw, line, place, rows, language)
-        found = {
-            k: v for k, v in found.items() if not (language and k in LANGUAGES) and (v is not None or k == "instruction")
-        }
+        found = {k: v for k, v in found.items() if v is not None or k == "instruction"}
         for name in ("task", "subtask"):
             if not isinstance(value := found.get(name), str) or not value.strip():
                 raise RowError("row", f"key {key!r}: {name!r}: expected its name, found {shown(value)}")
-        return found if language else {**found, "language": LANGUAGES[0]}
+        return found if language else {**found, "language": "en"}
 
     def row(self, line: TableLine, place: int, rows: Rows, language: str = "") -> Row:
         row = super().row(line, place, rows, language)

@@ -25,29 +25,22 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import Field
 
 from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output, whole
-from editloupe.protocols.unicbench.tables import tables
-from editloupe.protocols.unicbench.terms import LANGUAGES, OVERALL, REASONING, REASONING_ACCURACY, points_in
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output, some_of, whole
+from editloupe.protocols.unicbench.tables import OVERALL, REASONING, tables
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
 from editloupe.tasks import About, Ask, Budget, Task
-from editloupe.values import Sample
+from editloupe.values import Json, Sample
 
+LANGUAGES: Final = ("en", "cn")
+REASONING_ACCURACY: Final = "reasoning_accuracy"
 _PROMPTS: Final = {"en": "unicbench/judge", "cn": "unicbench/judge_cn"}
-
-
-def _languages(words: tuple[str, ...]) -> tuple[str, ...]:
-    if unknown := [word for word in words if word not in LANGUAGES]:
-        raise ValueError(f"unknown language {unknown[0]!r}; expected en, cn, or en,cn")
-    if not words:
-        raise ValueError("expected en, cn, or en,cn")
-    return tuple(word for word in LANGUAGES if word in words)
 
 
 class UnicBenchOptions(RubricOptions):
@@ -59,7 +52,7 @@ class UnicBenchOptions(RubricOptions):
     """A built-in rubric or your own .toml file, with scales."""
     prompt_language: Literal["en", "cn", "sample"] = "en"
     """Language of the questions. en: as in the paper, also for Chinese instructions. sample: that of the instruction."""
-    language: Annotated[Words, AfterValidator(_languages)] = LANGUAGES
+    language: Annotated[Words, some_of("language", LANGUAGES), Field(min_length=1)] = LANGUAGES
     """Comma-separated: en, cn. Samples of which language are asked about; one that names none is always."""
 
 
@@ -145,7 +138,7 @@ class UnicBench(RubricProtocol):
     def _task(self, sample: Sample, criterion: Criterion) -> Ask:
         images = sample.originals
         blocked = missing_output(sample)
-        points = points_in(sample.extra.get("reasoning_points")) if criterion.id == REASONING_ACCURACY else ()
+        points = _points(sample.extra.get("reasoning_points")) if criterion.id == REASONING_ACCURACY else ()
         if sample.edited is not None:
             images["Edited Image"] = sample.edited
             if criterion.id == REASONING_ACCURACY and not points:
@@ -169,6 +162,13 @@ class UnicBench(RubricProtocol):
             budget=self.budget,
             blocked=blocked,
         )
+
+
+def _points(value: Json) -> tuple[str, ...]:
+    """Return the reasoning points that a column holds; () where there are none, or not as texts."""
+    if not isinstance(value, list | tuple) or not all(isinstance(point, str) and point.strip() for point in value):
+        return ()
+    return tuple(map(str, value))
 
 
 def geometric_mean(values: Sequence[float]) -> float:

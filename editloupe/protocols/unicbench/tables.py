@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from editloupe.protocols.unicbench.terms import OVERALL, TASKS
+from editloupe.files import read_toml
 from editloupe.scores import Metric
 from editloupe.stats.pivot import Figure, Rows, coverage, grouped, mean, pivot
 from editloupe.stats.spec import TableSpec
@@ -19,15 +20,14 @@ from editloupe.stats.table import Cell, Table
 if TYPE_CHECKING:
     import polars
 
+REASONING: Final = "Reasoning Editing"
+"""The task whose rows have reasoning points, and are asked Reasoning Accuracy."""
+TASKS: Final = ("Attribute Editing", "Object Editing", "Scene Editing", REASONING)
+"""In the order of the paper's tables."""
+OVERALL: Final = "overall"
+"""Id of the geometric mean of the metrics that apply to a sample."""
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
-_COVERAGE: Final = (
-    "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so "
-    "that editors with missing outputs stand on fewer samples."
-)
-_JENSEN: Final = (
-    "Overall is the mean of the samples' geometric means, and so at most the geometric mean of the columns (Jensen)."
-)
-_By: TypeAlias = Literal["task", "subtask"]
+_CAPTIONS: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in captions")
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -45,9 +45,7 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
     )
 
 
-def _means(
-    frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str, by: _By | None = None
-) -> Table | None:
+def _means(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str, by: str = "") -> Table | None:
     """Return means by language, task or subtask, and editor; None without rows.
 
     frame: one judge's scores, with the dimensions of the protocol.   source: the paper's table.   ours: behind the title.
@@ -55,16 +53,8 @@ def _means(
     rows = frame.to_dicts()
     shown = [metric for metric in metrics if any(row["metric"] == metric.id for row in rows)]
     shorts = {metric.short for metric in shown}
-    if by:
-        how = ["Read Judged and Overall as in Scores by editor."]
-    else:
-        how = [
-            "95 % intervals, resampled by source image.",
-            _COVERAGE,
-            _JENSEN if any(metric.id == OVERALL for metric in shown) else "",
-            "IF and NC both count extra edits." if {"IF", "NC"} <= shorts else "",
-            "RA is asked of Reasoning Editing alone." if "RA" in shorts else "",
-        ]
+    told = {"overall": any(m.id == OVERALL for m in shown), "extra": {"IF", "NC"} <= shorts, "reasoning": "RA" in shorts}
+    how = ["again"] if by else ["judged", *(name for name, holds in told.items() if holds)]
     names = ("language", *([by] if by else []), "editor")
     lines = grouped(rows, *names)
     known = {"language": tuple(_NAMES), "task": TASKS}
@@ -74,13 +64,13 @@ def _means(
         f"Scores by {by or 'editor'}{ours}",
         dict(sorted(lines.items(), key=lambda line: [its.index(v) for its, v in zip(order, line[0], strict=True)])),
         [
-            *(Figure(m.short, partial(_mean, drawn=by is None), {"metric": m.id}, {"metric": m.id}) for m in shown),
+            *(Figure(m.short, partial(_mean, drawn=not by), {"metric": m.id}, {"metric": m.id}) for m in shown),
             Figure("Judged", coverage, keys={"metric": "all"}),
         ],
         by=names,
         shown={"language": _NAMES},
         at_once=6,
-        caption=(f"Means over samples, on the scale of the metrics, as in the paper's {source}.", *how),
+        caption=(_CAPTIONS["means"].format(source=source), *(_CAPTIONS[name] for name in how)),
     )
 
 

@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from editloupe.answers import LabelRule, Record, RecordOf, fold
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.measures.base import open_measure
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options, Paper, missing_output, whole
+from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options, Paper, missing_output, some_of, whole
 from editloupe.protocols.unicverify.alignment import WEIGHT, PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.tables import CLASSES, HALLUCINATION, NO_EDIT, NORMAL, tables
 from editloupe.replies import one_line
@@ -53,6 +53,7 @@ EDIT_CLASS: Final = "edit_class"
 ALIGNMENT: Final = "alignment_accuracy"
 DIFFERENCES: Final = "differences"
 SSIM: Final = "ssim"
+_WAYS: Final = ("lmm", DIFFERENCES, SSIM)
 
 _ORDER: Final = (NO_EDIT, HALLUCINATION, NORMAL)
 """The classes by their values, from 0."""
@@ -78,13 +79,6 @@ PAIRS_ANSWER: Final = RecordOf(
 )
 
 
-def _methods(words: tuple[str, ...]) -> tuple[str, ...]:
-    known = ("lmm", DIFFERENCES, SSIM)
-    if unknown := [word for word in words if word not in known]:
-        raise ValueError(f"unknown way to find No Edit {unknown[0]!r}; expected some of {', '.join(known)}")
-    return tuple(name for name in known if name in words)
-
-
 class UnicVerifyOptions(Options):
     """What a run may set."""
 
@@ -95,7 +89,7 @@ class UnicVerifyOptions(Options):
     """Who says which atomic tasks are the same: the parser, or equal texts (strict). none: nobody parses."""
     w: Annotated[float, Field(ge=0)] = WEIGHT
     """Eq. 6: what an extra task costs, in tasks."""
-    no_edit: Annotated[Words, AfterValidator(_methods)] = ("lmm", DIFFERENCES, SSIM)
+    no_edit: Annotated[Words, some_of("way to find No Edit", _WAYS)] = _WAYS
     """Ways to find No Edit that the report compares, comma-separated: lmm, differences, ssim."""
 
 
@@ -317,7 +311,4 @@ def reference_of(sample: Sample) -> str | None:
         raise DataError(f"sample {sample.key!r}: {REFERENCE} is {given!r}; expected what was really done, as a text")
     if human_class(sample) == NO_EDIT:
         return None
-    for text in (given, sample.instruction):
-        if text is not None and text.strip():
-            return text
-    return None
+    return next((text for text in (given, sample.instruction) if text is not None and text.strip()), None)

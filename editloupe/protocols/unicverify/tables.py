@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from editloupe.stats.pivot import Figure, Rows, class_table, grouped, mean, pivot, rows_of
+from editloupe.files import read_toml
+from editloupe.stats.pivot import Figure, Rows, class_table, grouped, mean, pivot, rows_of, sentences
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
@@ -21,7 +23,8 @@ CLASSES: Final = (NORMAL, NO_EDIT, HALLUCINATION)
 """In the order of the paper's Table 5."""
 
 _AGAINST: Final = {"people": "what people wrote", "instruction": "the editor's instruction"}
-_INTERVALS: Final = "With 95 % intervals, resampled by source image; (judged/asked)."
+_CAPTIONS: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in captions")
+_INTERVALS: Final = _CAPTIONS["intervals"]
 
 
 def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -35,7 +38,7 @@ def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[
         metrics=tuple(means),
         rows="class",
         order=CLASSES,
-        caption="Class: people's where the data has it, else the judge's.",
+        caption=_CAPTIONS["by_class"],
     )
     compared = partial(no_edit, methods=options.no_edit)
     return by_class, confusion, partial(accuracy, options=options), compared
@@ -49,7 +52,7 @@ def confusion(frame: polars.DataFrame) -> Table | None:
     every = rows_of(frame, "edit_class")
     rows = [row for row in every if row.get("human_class") is not None]
     titles = "Classes: people's in rows, the judge's in columns", "People say"
-    caption = f"Pairs. Right: percent of those with a class from the judge.{_unclassed(every)} {_INTERVALS}"
+    caption = sentences(_CAPTIONS["confusion"], _unclassed(every), _INTERVALS)
     return class_table("confusion", *titles, rows, CLASSES, truth="human_class", caption=caption)
 
 
@@ -62,7 +65,7 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
     if not rows:
         return None
     people = any(row.get("human_class") is not None for row in rows)
-    column = "human_class" if people else "class"
+    column, whose = ("human_class", "as people say") if people else ("class", "as judged")
     against = Counter(row["reference"] for row in rows if row[column] is not None and row["value"] is not None)
     held = " and ".join(f"{count} against {_AGAINST[name]}" for name, count in against.items()) or "none has a value"
     matched = {"lmm": "by the parser", "strict": "by equal texts"}[options.matching]
@@ -78,9 +81,10 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
         by=("editor", "scale"),
         shown={"scale": {1: "×1", 10: "×10"}},
         caption=(
-            f"Mean of Eq. 6 with w = {options.w:g}, at most 1, not clamped below; {held}; tasks matched {matched}; classes "
-            f"{'as people say' if people else 'as judged'}.{_unclassed(rows, column)} It is not defined where the "
-            f"reference has no task, as in No Edit. The paper's Table 5 runs to 10 and does not say how. {_INTERVALS}",
+            _CAPTIONS["accuracy"].format(w=options.w, held=held, matched=matched, whose=whose),
+            _unclassed(rows, column),
+            _CAPTIONS["undefined"],
+            _INTERVALS,
         ),
     )
 
@@ -118,7 +122,7 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str]) -> Table | None:
         ],
         by=("way",),
         shown={"way": _WAYS},
-        caption=(f"Against {'people' if people else 'the LMM'}.{left} {_INTERVALS}",),
+        caption=(f"Against {'people' if people else 'the LMM'}.", left, _INTERVALS),
     )
 
 
@@ -150,4 +154,4 @@ def _unclassed(rows: Rows, column: str = "human_class") -> str:
     """Return how many pairs are not in a table of classes, since they have none; "" if all are.   rows: one a pair."""
     count = sum(row.get(column) is None for row in rows)
     whose = "people's" if column == "human_class" else "a"
-    return f" Pairs without {whose} class are not counted: {count}." if count else ""
+    return f"Pairs without {whose} class are not counted: {count}." if count else ""
