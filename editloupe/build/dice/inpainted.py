@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -21,7 +20,6 @@ from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging.color_names import leading
-from editloupe.measures.base import Models
 from editloupe.models import prepare
 from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
@@ -104,13 +102,14 @@ class Inpainted(PhotoSet):
 
     noun, unit = "pair", "image"
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self.inpainter: Inpainter = models.get("inpaint", options.inpainter)
+    def open(self) -> None:
+        """Read what the path holds."""
+        super().open()
+        self.inpainter: Inpainter = self.models.get("inpaint", self.options.inpainter)
         prepare(self.inpainter)
         self.passes = {
             "read": "the image can be read",
-            "objects": f"an object of at least {100 * options.least_area:g} % of the image",
+            "objects": f"an object of at least {100 * self.options.least_area:g} % of the image",
             "inpainted": "the inpainter answers",
         }
 
