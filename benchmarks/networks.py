@@ -102,8 +102,8 @@ def detector_rows(folder: Path, device: Device, *, callers: Sequence[int], side:
 
     def detector(max_batch: int, box_threshold: float) -> TransformersDetector:
         """A detector with a batcher of its own: one copy of the network in memory serves all."""
-        made = TransformersDetector(weights, device=device.name, box_threshold=box_threshold, max_batch=max_batch)
-        made._loaded = loaded
+        made = TransformersDetector(weights, device=device.name, box_threshold=box_threshold)
+        made._loaded, made._batcher.max_batch = loaded, max_batch
         return made
 
     # A random network is sure of hundreds of boxes, and their words take long to read.
@@ -141,8 +141,8 @@ def upscaler_rows(path: Path, device: Device, *, callers: Sequence[int], side: i
             (y.float().clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
 
     def ours(batch: int) -> Callable[[RGB], object]:
-        one = NetworkUpscaler(path, digest="", device=device.name, max_batch=batch)
-        one._loaded = network
+        one = NetworkUpscaler(path, digest="", device=device.name)
+        one._loaded, one._batcher.max_batch = network, batch
         return lambda rgb: one(rgb, 4)
 
     ways = beside("the network called in a loop", plain, ours, crops, callers)

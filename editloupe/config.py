@@ -246,7 +246,7 @@ class RunConfig(_Strict):
     editor: str | None = None
     """Image editor: drawing, 'cmd:PROGRAM {input} {output} {instruction}', or NAME:… of a package."""
     segmenter: str | None = None
-    """Segmenter that makes masks of boxes: a folder or hub id of SAM or SAM 2. Default: SAM from the local cache."""
+    """Segmenter that makes masks of boxes: a folder or hub id of SAM. Default: SAM from the local cache."""
     picture_budget: Number | None = Field(default=None, gt=0)
     """Image tokens of localize_differences as a share of what the pair costs. Default: 0.5."""
 

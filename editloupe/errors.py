@@ -12,16 +12,12 @@ once, where they are met, with `from`.
 from __future__ import annotations
 
 import difflib
-import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
 _ALIKE: Final = 0.65
 """Ratio of equal letters from which two names are near; below it, `beams` would be `boxes`."""
-_RARE: Final = 0.25
-"""Weight of a word from which it makes two names near: no more than two of the known names have it."""
 
 
 class EditLoupeError(Exception):
@@ -212,17 +208,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that `name` may be meant as; "" if none is near.
+    """Return the known name that `name` may be meant as; "" if none is near."""
 
-    A word in common counts for more than letters do, and the more the fewer names have it: of `max_run_cost` it is
-    `max_cost`.
-    """
-    words = {one: {w.removesuffix("s") for w in re.split(r"[\W_]+", one.casefold()) if w} for one in (name, *known)}
-    often = Counter(word for one in words if one != name for word in words[one])
-    best, found = 0.0, ""
-    for other in (one for one in words if one != name):
-        shared = sum(1 / often[word] ** 2 for word in words[name] & words[other])
-        letters = difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
-        if (shared >= _RARE or letters >= _ALIKE) and shared + letters > best:
-            best, found = shared + letters, other
-    return found
+    def alike(other: str) -> float:
+        return difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
+
+    best = max((one for one in known if one != name), key=alike, default="")
+    return best if alike(best) >= _ALIKE else ""

@@ -10,9 +10,9 @@ import ast
 import asyncio
 import logging
 import math
-import operator
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import fmean
+from types import CodeType
 from typing import Any, Final
 
 from editloupe.errors import BackendError, ConfigError, DataError
@@ -22,10 +22,6 @@ from editloupe.scores import Metric, MetricSet, Score
 from editloupe.values import Json, Sample
 
 _LOG: Final = logging.getLogger("editloupe")
-_BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
-_FUNCTIONS: Final[Mapping[str, Callable[..., float]]] = {"min": min, "max": max}
 
 
 class Reward:
@@ -37,18 +33,20 @@ class Reward:
         Names are metrics by id or short name, each 0 to 1 and 1 the best. Raises ConfigError for anything else in it.
         """
         self.metrics, self.expression = tuple(metrics), expression
-        self._known = MetricSet(id="", metrics=self.metrics)
-        self._tree: ast.expr | None = None
-        self._used = {metric.id for metric in self.metrics}
-        """Ids of the metrics that the reward needs."""
+        self._code: CodeType | None = None
+        self._names: dict[str, str] = {}
+        """Name in the expression → id of the metric."""
         if expression is not None:
             try:
-                self._tree = ast.parse(expression.strip(), mode="eval").body
+                tree = ast.parse(expression.strip(), mode="eval")
             except (SyntaxError, ValueError) as error:
                 raise ConfigError(
                     f"--reward {expression!r}: cannot be read ({error}); expected 0.7 * IF + 0.3 * VC"
                 ) from error
-            self._used = set(self._metrics_of(self._tree))
+            self._read(tree.body)
+            self._code = compile(tree, "--reward", "eval")
+        self._used = {*self._names.values()} if self._code else {metric.id for metric in self.metrics}
+        """Ids of the metrics that the reward needs."""
 
     def of(self, scores: Sequence[Score]) -> dict[str, Json]:
         """Return {"value": 0 to 1 or None, "why": the reasons for None, "scores": metric → 0 to 1 or None}.
@@ -68,51 +66,44 @@ class Reward:
                 reasons.append(f"{metric.id}: {reason}")
         value: float | None = None
         if not reasons:
-            value = fmean(v for v in values.values() if v is not None) if self._tree is None else self._value(values)
+            value = (
+                fmean(v for v in values.values() if v is not None)
+                if self._code is None
+                else self._value(self._code, values)
+            )
         if value is not None and not 0 <= value <= 1:
             reasons.append(f"{self.expression} gives {value:.4g}; expected 0 to 1")
             value = None
         return {"value": value, "why": "; ".join(reasons) or None, "scores": dict(values)}
 
-    def _metrics_of(self, node: ast.expr) -> Iterator[str]:
-        """Yield the ids of the metrics that an expression names. Raises ConfigError for what it may not hold."""
+    def _read(self, node: ast.expr) -> None:
+        """Note the metrics that an expression names. Raises ConfigError for what it may not hold, before it is computed."""
         match node:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
                 return
             case ast.Name(id=name):
-                yield self._known.metric(name).id
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                yield from self._metrics_of(left)
-                yield from self._metrics_of(right)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                yield from self._metrics_of(operand)
-            case ast.Call(func=ast.Name(id=name), args=[_, *_] as inner, keywords=[]) if name in _FUNCTIONS:
-                for one in inner:
-                    yield from self._metrics_of(one)
+                self._names[name] = MetricSet(id="", metrics=self.metrics).metric(name).id
+                return
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
+                inner = [node.left, node.right]
+            case ast.UnaryOp(op=ast.USub()):
+                inner = [node.operand]
+            case ast.Call(func=ast.Name(id="min" | "max"), args=[_, _, *_], keywords=[]):
+                inner = node.args
             case _:
                 raise ConfigError(
                     f"--reward {self.expression!r}: {ast.unparse(node)!r} is not allowed; "
                     "expected metrics, numbers, + - * /, min(…) and max(…)"
                 )
+        for one in inner:
+            self._read(one)
 
-    def _value(self, values: Mapping[str, float | None]) -> float | None:
+    def _value(self, code: CodeType, values: Mapping[str, float | None]) -> float:
+        known = {name: values[id_] for name, id_ in self._names.items()}
         try:
-            return self._computed(self._tree, values)
+            return float(eval(code, {"__builtins__": {}, "min": min, "max": max}, known))
         except (ZeroDivisionError, OverflowError):
             return math.nan
-
-    def _computed(self, node: Any, values: Mapping[str, float | None]) -> float:
-        match node:
-            case ast.Constant(value=int() | float() as number):
-                return float(number)
-            case ast.Name(id=name):
-                found = values[self._known.metric(name).id]
-                return math.nan if found is None else found
-            case ast.BinOp(left=left, op=op, right=right):
-                return _BINARY[type(op)](self._computed(left, values), self._computed(right, values))
-            case ast.UnaryOp(operand=operand):
-                return -self._computed(operand, values)
-        return _FUNCTIONS[node.func.id](*(self._computed(one, values) for one in node.args))
 
 
 def _no_reward(metric: Metric, scores: Sequence[Score]) -> str | None:

@@ -14,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -565,13 +564,7 @@ def in_one(instructions: Sequence[str]) -> str:
 
 def sample_key(editor: str, id: str) -> str:
     """Return `id`, or `EDITOR/id` with an editor. A "/" in the editor's name becomes %2F, so that keys differ."""
-    return f"{_in_key(editor)}/{id}" if editor else id
-
-
-@lru_cache(maxsize=1024)
-def _in_key(editor: str) -> str:
-    """Return an editor's name as keys have it. A large run asks for a few names very often."""
-    return editor.replace("%", "%25").replace("/", "%2F")
+    return f"{editor.replace('%', '%25').replace('/', '%2F')}/{id}" if editor else id
 
 
 def box_from_json(value: Json) -> Box:

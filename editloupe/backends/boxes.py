@@ -21,14 +21,10 @@ from typing import Final, TypeAlias
 from editloupe.answers import BOX_RULE
 from editloupe.backends.base import Traits
 from editloupe.chat import Message, Reply, Request, TextPart, ToolCall
-from editloupe.data.images import ImagePolicy
 from editloupe.errors import ConfigError
 from editloupe.values import Json, finite
 
-Sizes: TypeAlias = Mapping[str, tuple[int, int]]
-"""Image name in small letters → (width, height) in px, as the image is sent."""
 Numbers: TypeAlias = tuple[float, ...]
-Convert: TypeAlias = Callable[[Numbers, str], Numbers]
 
 DEFAULT: Final = "thousandths"
 BBOX_RULE: Final = (
@@ -88,17 +84,39 @@ def checked(name: str) -> str:
     return name
 
 
-def sizes_of(request: Request, policy: ImagePolicy) -> dict[str, tuple[int, int]]:
-    """Return the sizes in px in which the images of a request are sent, by name."""
-    images = (part for message in request.messages for part in message.images)
-    return {part.alias.lower(): policy.size(part.image.width, part.image.height) for part in images}
-
-
 def in_dialect(traits: Traits, request: Request, ask: Callable[[Request], Reply]) -> Reply:
     """Return the reply to a request that is asked in the model's dialect, with its boxes in thousandths again."""
-    sizes = sizes_of(request, traits.image_policy)
-    reply = ask(outgoing(request, traits.boxes, sizes))
-    return incoming(reply, traits.boxes, sizes, answer=answer_image(request, sizes))
+    return incoming(ask(outgoing(request, traits)), request, traits)
+
+
+def outgoing(request: Request, traits: Traits) -> Request:
+    """Return the request in a model's dialect. A box of an image that it does not show stays as it is."""
+    if traits.boxes == DEFAULT:
+        return request
+    talk = _Talk(request, traits)
+    schemas = (json.loads(talk.worded(json.dumps(tool.parameters, ensure_ascii=False))) for tool in request.tools)
+    tools = tuple(replace(tool, parameters=schema) for tool, schema in zip(request.tools, schemas, strict=True))
+    return replace(request, messages=tuple(map(talk.message, request.messages)), tools=tools)
+
+
+def incoming(reply: Reply, request: Request, traits: Traits) -> Reply:
+    """Return the reply to a request with its boxes in thousandths: native calls, calls as text, and those of an answer.
+
+    `raw` and `tokens` stay what the model wrote.
+    """
+    if traits.boxes == DEFAULT:
+        return reply
+    talk = _Talk(request, traits, back=True)
+    return replace(reply, text=talk.spoken(reply.text), tool_calls=tuple(map(talk.call, reply.tool_calls)))
+
+
+def converted(box: Numbers, dialect: str, size: tuple[int, int] | None, *, back: bool = False) -> Numbers:
+    """Convert a box from thousandths into a dialect, or back. It stays where the dialect needs an unknown size."""
+    if dialect == "thousandths_yx":
+        return box[1], box[0], box[3], box[2]
+    if dialect == DEFAULT or size is None:
+        return box
+    return tuple(round(at * 1000 / side if back else at * side / 1000) for at, side in zip(box, size * 2, strict=True))
 
 
 def box_numbers(given: Json) -> Numbers | None:
@@ -126,135 +144,95 @@ def _number(given: object) -> float | None:
         return None
 
 
-def answer_image(request: Request, sizes: Sizes) -> str | None:
-    """Return the image in which the answer gives boxes, by the rule in the first message; None without one of `sizes`."""
-    found = _ANSWER.search(_form(request)[1])
-    name = str(ast.literal_eval(found[1])) if found else ""
-    return name if name.lower() in sizes else None
+class _Talk:
+    """A conversation that is rendered to its model's dialect, or back."""
 
+    def __init__(self, request: Request, traits: Traits, *, back: bool = False) -> None:
+        self._dialect, self._back, policy = traits.boxes, back, traits.image_policy
+        shown = (part for message in request.messages for part in message.images)
+        self._sizes = {part.alias.lower(): policy.size(part.image.width, part.image.height) for part in shown}
+        """Image name in small letters → (width, height) in px, as the image is sent."""
+        self._first = next((message for message in request.messages if message.role == "user"), None)
+        last = self._first.parts[-1] if self._first and len(self._first.parts) > 1 else None
+        self._form = last.text if isinstance(last, TextPart) else ""
+        """How to reply: the last of several texts of the user's first message. Before it stands the user's instruction."""
+        rule = _ANSWER.search(self._form)
+        name = str(ast.literal_eval(rule[1])) if rule else ""
+        self._answer = name if name.lower() in self._sizes else None
+        """The image in which the answer gives boxes, by the rule in the form."""
+        self._asked: dict[str, str] = {}
+        """Boxes of calls, as they are recorded and as they were written."""
 
-def outgoing(request: Request, dialect: str, sizes: Sizes) -> Request:
-    """Return the request in a dialect. A box of an image that `sizes` does not know stays as it is."""
-    if dialect == DEFAULT:
-        return request
-    answer, (first, form) = answer_image(request, sizes), _form(request)
-    asked: dict[str, str] = {}
+    def message(self, message: Message) -> Message:
+        parts = (replace(p, text=self._text(p.text, message)) if isinstance(p, TextPart) else p for p in message.parts)
+        return replace(message, parts=tuple(parts), tool_calls=tuple(map(self.call, message.tool_calls)))
 
-    def convert(box: Numbers, image: str) -> Numbers:
-        spoken = converted(box, dialect, sizes.get(image.strip().lower()))
-        # What a tool repeats of a call is written as the call was, also where it does not name the image.
-        asked[_written(box)] = _written(spoken)
-        return spoken
-
-    def rendered(text: str, message: Message) -> str:
+    def _text(self, text: str, message: Message) -> str:
         if message.role == "assistant":
-            return _spoken(text, convert, answer)
-        # Before the form the first message holds the user's instruction.
-        if message.role == "system" or (message is first and text != form):
+            return self.spoken(text)
+        if message.role == "system" or (message is self._first and text != self._form):
             return text
-        observed = message is not first and text.startswith(("Observation of ", "Not run, since it could not be read"))
-        return _worded(_observed(text, dialect, sizes, asked) if observed else text, dialect)
+        observed = message is not self._first and text.startswith(
+            ("Observation of ", "Not run, since it could not be read")
+        )
+        return self.worded(self._observed(text) if observed else text)
 
-    def turned(message: Message) -> Message:
-        calls = tuple(_call(call, convert) for call in message.tool_calls)
-        parts = (replace(p, text=rendered(p.text, message)) if isinstance(p, TextPart) else p for p in message.parts)
-        return replace(message, parts=tuple(parts), tool_calls=calls)
+    def _convert(self, box: Numbers, image: str) -> Numbers:
+        new = converted(box, self._dialect, self._sizes.get(image.strip().lower()), back=self._back)
+        # What a tool repeats of a call is written as the call was, also where it does not name the image.
+        self._asked[_written(box)] = _written(new)
+        return new
 
-    schemas = (json.loads(_worded(json.dumps(tool.parameters, ensure_ascii=False), dialect)) for tool in request.tools)
-    tools = tuple(replace(tool, parameters=schema) for tool, schema in zip(request.tools, schemas, strict=True))
-    return replace(request, messages=tuple(map(turned, request.messages)), tools=tools)
+    def call(self, call: ToolCall) -> ToolCall:
+        box, target = box_numbers(call.arguments.get("bbox")), call.arguments.get("target_image")
+        if box is None:
+            return call
+        new = self._convert(box, target if isinstance(target, str) else "")
+        return replace(call, arguments={**call.arguments, "bbox": [int(v) if v == int(v) else v for v in new]})
 
+    def spoken(self, text: str) -> str:
+        """Return a model's text with the boxes of its calls and of its answer converted, and all else as it was."""
 
-def incoming(reply: Reply, dialect: str, sizes: Sizes, *, answer: str | None = None) -> Reply:
-    """Return the reply with its boxes in thousandths: native calls, calls as text, and those of an answer.
+        def in_image(image: str, found: re.Match[str]) -> str:
+            return f"{found[1]}{_written(self._convert(_numbers(found[2]), image))}"
 
-    answer: the `answer_image` of the request.   `raw` and `tokens` stay what the model wrote.
-    """
-    if dialect == DEFAULT:
-        return reply
+        def in_call(call: str) -> str:
+            target = _TARGET.search(call)
+            return _IN_CALL.sub(partial(in_image, target[1] if target else ""), call)
 
-    def convert(box: Numbers, image: str) -> Numbers:
-        return converted(box, dialect, sizes.get(image.strip().lower()), back=True)
+        pieces = _BLOCK.split(text)
+        pieces[1::2] = ["".join(map(in_call, _NEXT_CALL.split(block))) for block in pieces[1::2]]
+        if self._answer is not None:
+            pieces[::2] = [_IN_ANSWER.sub(partial(in_image, self._answer), piece) for piece in pieces[::2]]
+        return "".join(pieces)
 
-    calls = tuple(_call(call, convert) for call in reply.tool_calls)
-    return replace(reply, text=_spoken(reply.text, convert, answer), tool_calls=calls)
+    def _observed(self, text: str) -> str:
+        """Return an observation with its boxes in the dialect."""
+        names = re.compile("|".join(re.escape(repr(name)) for name in self._sizes) or "(?!)", re.IGNORECASE)
+        above = names.search(text.partition("\n")[2].partition("\n")[0])
 
+        def replaced(found: re.Match[str]) -> str:
+            px, box = found[1] or "", found[2]
+            if px and self._dialect == "pixels":
+                return found[0]
+            named = names.search(found.string, found.end()) or above
+            if not px and not named and box in self._asked:
+                return self._asked[box]
+            size = self._sizes[str(ast.literal_eval(named[0])).lower()] if named else None
+            return px + _written(converted(_numbers(box), self._dialect, size))
 
-def converted(box: Numbers, dialect: str, size: tuple[int, int] | None, *, back: bool = False) -> Numbers:
-    """Convert a box from thousandths into a dialect, or back. It stays where the dialect needs an unknown size."""
-    if dialect == "thousandths_yx":
-        return box[1], box[0], box[3], box[2]
-    if dialect == DEFAULT or size is None:
-        return box
-    return tuple(round(at * 1000 / side if back else at * side / 1000) for at, side in zip(box, size * 2, strict=True))
-
-
-def _form(request: Request) -> tuple[Message | None, str]:
-    """Return the first message of the user, and its form: the last of several texts."""
-    first = next((message for message in request.messages if message.role == "user"), None)
-    last = first.parts[-1] if first and len(first.parts) > 1 else None
-    return first, last.text if isinstance(last, TextPart) else ""
-
-
-def _call(call: ToolCall, convert: Convert) -> ToolCall:
-    box, target = call.arguments.get("bbox"), call.arguments.get("target_image")
-    known = box_numbers(box)
-    if known is None:
-        return call
-    new = convert(known, target if isinstance(target, str) else "")
-    return replace(call, arguments={**call.arguments, "bbox": [int(v) if v == int(v) else v for v in new]})
-
-
-def _spoken(text: str, convert: Convert, answer: str | None) -> str:
-    """Return a model's text with the boxes of its calls and of its answer converted, and all else as it was."""
-
-    def in_image(image: str, found: re.Match[str]) -> str:
-        return f"{found[1]}{_written(convert(_numbers(found[2]), image))}"
-
-    def in_call(call: str) -> str:
-        target = _TARGET.search(call)
-        return _IN_CALL.sub(partial(in_image, target[1] if target else ""), call)
-
-    pieces = _BLOCK.split(text)
-    for at, piece in enumerate(pieces):
-        if at % 2:
-            pieces[at] = "".join(map(in_call, _NEXT_CALL.split(piece)))
-        elif answer is not None:
-            pieces[at] = _IN_ANSWER.sub(partial(in_image, answer), piece)
-    return "".join(pieces)
-
-
-def _observed(text: str, dialect: str, sizes: Sizes, asked: Mapping[str, str]) -> str:
-    """Return an observation with its boxes in the dialect. asked: a call's boxes, as they were written."""
-    names = re.compile("|".join(re.escape(repr(name)) for name in sizes) or "(?!)", re.IGNORECASE)
-    above = names.search(text.partition("\n")[2].partition("\n")[0])
-
-    def replaced(found: re.Match[str]) -> str:
-        px, box = found[1] or "", found[2]
-        if px and dialect == "pixels":
-            return found[0]
-        named = names.search(found.string, found.end()) or above
-        if not px and not named and box in asked:
-            return asked[box]
-        size = sizes[str(ast.literal_eval(named[0])).lower()] if named else None
-        return px + _written(converted(_numbers(box), dialect, size))
-
-    if dialect == "pixels":
-        text = _PX_ADVICE.sub("", text)
-    lines = text.split("\n")
-    for at, line in enumerate(lines):
+        lines = (_PX_ADVICE.sub("", text) if self._dialect == "pixels" else text).split("\n")
         # Behind the mark stand the model's own words.
-        ours, mark, theirs = line.partition(" Looking for: ")
-        lines[at] = _BOX.sub(replaced, ours) + mark + theirs
-    return "\n".join(lines)
+        parted = (line.partition(" Looking for: ") for line in lines)
+        return "\n".join(_BOX.sub(replaced, ours) + mark + theirs for ours, mark, theirs in parted)
 
-
-def _worded(text: str, dialect: str) -> str:
-    """Return one of our texts with what it says of boxes in the dialect's words."""
-    for plain, words in zip(_PLAIN, DIALECTS[dialect], strict=True):
-        text = text.replace(plain, words)
-    # An image may have more px a side than 1000; the tool checks the range itself, for each image its own.
-    return text.replace('"maximum": 1000, ', "") if dialect == "pixels" and DIALECTS[dialect][1] in text else text
+    def worded(self, text: str) -> str:
+        """Return one of our texts with what it says of boxes in the dialect's words."""
+        for plain, words in zip(_PLAIN, DIALECTS[self._dialect], strict=True):
+            text = text.replace(plain, words)
+        # An image may have more px a side than 1000; the tool checks the range itself, for each image its own.
+        in_px = self._dialect == "pixels" and DIALECTS[self._dialect][1] in text
+        return text.replace('"maximum": 1000, ', "") if in_px else text
 
 
 def _numbers(text: str) -> Numbers:

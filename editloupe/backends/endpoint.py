@@ -19,7 +19,7 @@ from editloupe.backends.base import BackendURI, Traits, check_parameters
 from editloupe.backends.boxes import DEFAULT as DEFAULT_BOXES
 from editloupe.backends.boxes import checked as checked_boxes
 from editloupe.backends.keys import scrub
-from editloupe.errors import ConfigError, Unavailable
+from editloupe.errors import BackendError, ConfigError, Rejected, Unavailable
 
 CONNECT_TIMEOUT_S: Final = 4.0
 """To connect, in the look before a run too: a mistyped host is told within 5 s."""
@@ -129,7 +129,17 @@ Anthropic's 5 MB and Google's 20 MB are counted in base64.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Place:
+    """Who is asked, as messages on failures say it."""
+
+    where: str
+    """The head of every message, such as "https://…/v1, model 'm'"."""
+    key_hint: str = "check the key that the provider's class reads"
+    """What to do where the key is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint(Place):
     """A backend's URI, read."""
 
     provider: Provider
@@ -143,13 +153,6 @@ class Endpoint:
     """Where requests go; shown and recorded as the endpoint."""
     key: str = field(repr=False)
     """The key; "" where none is sent."""
-    key_hint: str
-    """What to do where the key is refused."""
-
-    @property
-    def where(self) -> str:
-        """The head of every message, such as "https://…/v1, model 'm'"."""
-        return f"{self.url}, model {self.uri.model!r}"
 
     @property
     def connect_s(self) -> float:
@@ -159,6 +162,17 @@ class Endpoint:
     def scrub(self, text: str) -> str:
         """Take the key out of a text, however it is spelt there."""
         return scrub(text, (self.key,))
+
+    def ours(self, error: Exception) -> BackendError:
+        """Return an error of an SDK as one of ours. Some wrap whatever their HTTP client raises."""
+        cause = error.__cause__ or error
+        if isinstance(cause, BackendError):
+            # The two would hold each other, and with them a backend.
+            error.__cause__ = None
+            return cause
+        if type(cause).__module__.startswith("http"):
+            return self.unreachable(cause)
+        return Rejected(f"{self.where}: the SDK refuses the request ({type(cause).__name__}: {self.scrub(str(cause))})")
 
     def unreachable(self, error: BaseException) -> Unavailable:
         """Return an error of the HTTP library as ours."""
@@ -203,7 +217,10 @@ def read_endpoint(uri: BackendURI, provider: Provider) -> Endpoint:
         **{**_TAKES.get(urlsplit(url).hostname or "", {}), **given},
     )
     uri, seconds = replace(uri, params=lasting), params.timeout_s
-    return Endpoint(provider=provider, traits=traits, timeout_s=seconds, uri=uri, url=url, key=key, key_hint=key_hint)
+    where = f"{url}, model {uri.model!r}"
+    return Endpoint(
+        where=where, key_hint=key_hint, provider=provider, traits=traits, timeout_s=seconds, uri=uri, url=url, key=key
+    )
 
 
 def _key(uri: BackendURI, params: Parameters, provider: Provider, url: str) -> tuple[str, str]:

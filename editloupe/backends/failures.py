@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, Protocol
+from typing import Final
 
-from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint
+from editloupe.backends.endpoint import TOO_LONG_ADVICE, Endpoint, Place
 from editloupe.backends.payload import Scrub, at, clean_text, cleaned, loads, one_line
 from editloupe.chat import Request
 from editloupe.errors import BackendError, ContextTooLong, RateLimited, Rejected, Unavailable
@@ -217,15 +217,6 @@ def _seconds(value: str, unit_s: float = 1.0) -> float | None:
 # What comes of it
 
 
-class Place(Protocol):
-    """Who failed, an endpoint or a model of another library: the head of messages, and the cure of a refused key."""
-
-    @property
-    def where(self) -> str: ...
-    @property
-    def key_hint(self) -> str: ...
-
-
 class Failed(BackendError):
     """A failed answer, taken apart and without the key: before an SDK makes an error of it that holds the request."""
 
@@ -288,16 +279,20 @@ def failure(
 ) -> BackendError:
     """Return a failed answer as one of our errors, with what to do about it.
 
-    request: what was asked, whose words an answer may repeat.   answered: whether the endpoint has answered before, after
+    told: with the status 0 where a library raised without one.   request: what was asked, whose words an answer may repeat.
+      answered: whether the endpoint has answered before, after
     which no sentence alone, and no address that was right, stops a run.   hint: on its address.
     """
     messages = request.messages if request is not None else ()
     own = " ".join(re.findall(r"\w+", " ".join(message.text for message in messages).casefold()))
-    status, message = told.status, f"{endpoint.where}: HTTP {told.status}" + (f", {told.shown}" if told.words else "")
+    status, said_ = told.status, [f"HTTP {told.status}"] * (told.status > 0) + [told.shown] * bool(told.words)
+    message = f"{endpoint.where}: {', '.join(said_)}"
 
     def rejected(cure: str, *, for_all: bool = False, kind: type[Rejected] = Rejected) -> Rejected:
         return kind(f"{message}; {cure}" if cure else message, status=status, for_all=for_all)
 
+    if not status:
+        return rejected("")
     if _is_account(told, own=own, answered=answered):
         return rejected(_ACCOUNT, for_all=True)
     if status == 429:

@@ -16,22 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from editloupe.backends import payload, retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.batch.base import Batches, InBatches
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import Failed, failed, failure, is_filtered, parse_answer
+from editloupe.backends.failures import Failed, parse_answer
 from editloupe.backends.payload import at, count, items_at, text_at
-from editloupe.backends.remote import ParameterRefused
 from editloupe.backends.transport import bounded
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import BackendError, ConfigError, MissingExtra, Rejected, Unavailable
+from editloupe.errors import ConfigError, MissingExtra, Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
-
-T = TypeVar("T")
 
 GOOGLE: Final = Provider(
     traits=Traits(
@@ -89,60 +86,26 @@ class GoogleBackend(InBatches):
     """A Gemini model."""
 
     def __init__(self, endpoint: Endpoint, client: Any, http: Any, *, policy: retry.RetryPolicy) -> None:
-        super().__init__(
-            endpoint.uri,
-            endpoint.url,
-            endpoint.traits,
-            address=endpoint.url,
-            close=http.close,
-            tool_images="beside the function responses, in the same content",
-            policy=policy,
-        )
-        self._client, self._at = client, endpoint
+        place = "beside the function responses, in the same content"
+        super().__init__(endpoint, hint=_ADDRESS_HINT, close=http.close, policy=policy, tool_images=place)
+        self._client = client
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         system, contents = _contents(request, partial(_parts, images=images, traits=self.traits))
-        return lambda refused: self._asked(request, system, contents, refused)
-
-    def _asked(self, request: Request, system: Any, contents: list[Any], refused: frozenset[str]) -> Reply:
         model = self._uri.model
-        sent, config = _config(model, request, refused)
-        config |= {"system_instruction": system, "should_return_http_response": True}
 
-        def call() -> bytes:
-            found = self._client.models.generate_content(model=model, contents=contents, config=config)
-            return ((found.sdk_http_response.body if found.sdk_http_response else None) or "").encode("utf-8", "replace")
+        def ask(refused: frozenset[str]) -> Reply:
+            config = _config(model, request, refused)[1]
+            config |= {"system_instruction": system, "should_return_http_response": True}
 
-        return self._replied(request, sent, lambda: self._ours(call), answered=self._first.answered)
+            def call() -> bytes:
+                found = self._client.models.generate_content(model=model, contents=contents, config=config)
+                body = found.sdk_http_response.body if found.sdk_http_response else None
+                return (body or "").encode("utf-8", "replace")
 
-    def _replied(self, request: Request, sent: dict[str, Json], body: Callable[[], bytes], *, answered: bool) -> Reply:
-        """Return the reply of an answer. Raises BackendError and ParameterRefused."""
-        where = self._at
-        try:
-            answer = parse_answer(body(), where, _ADDRESS_HINT, answered=answered)
-        except Failed as error:
-            if is_filtered(error.told):
-                return Reply(text=error.told.shown, finish="filter", sent=sent)
-            if names := error.told.refuses(_NAMES, sent):
-                # "Function calling with a response mime type": the schema is what can be left out.
-                raise ParameterRefused(*(names - {"tools"} if "answer_schema" in names else names)) from error
-            raise failure(error.told, where, request=request, answered=answered, hint=_ADDRESS_HINT) from error
-        return _reply(answer, sent, where, tokens=request.top_logprobs is not None)
+            return self._replied(request, refused, lambda: self._ours(call), answered=self._first.answered)
 
-    def _ours(self, call: Callable[[], T]) -> T:
-        """Return what a call of the SDK returns. Raises BackendError for whatever it raises."""
-        where = self._at
-        try:
-            return call()
-        except BackendError:
-            raise
-        except Exception as error:
-            # What the SDK raises is no closed list: its own errors, those of two HTTP libraries, pydantic's.
-            error.args = tuple(payload.clean_text(str(one), where.scrub) for one in error.args)
-            if type(error).__module__.startswith("http"):
-                raise where.unreachable(error) from error
-            words = payload.one_line(f"{type(error).__name__}: {where.scrub(str(error))}")
-            raise Rejected(f"{where.where}: the SDK refuses the request ({words})") from error
+        return ask
 
     def batches(self, folder: Path) -> Batches:
         """Return the batch endpoint."""
@@ -156,21 +119,17 @@ class GoogleBackend(InBatches):
         system, contents = _contents(request, partial(_parts, images=images, traits=self.traits, picture=picture))
         return compact_bytes(_rest(system, contents, _config(self._uri.model, request, refused)[1]))
 
-    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
-        sent = _config(self._uri.model, request, refused)[0]
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        return _config(self._uri.model, request, refused)[0]
 
-        def told() -> bytes:
-            if not 200 <= status < 300:
-                raise failed(status, body, {}, self._at.scrub)
-            return body
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        found = parse_answer(answer, self._at, _ADDRESS_HINT, answered=answered)
+        return _reply(found, sent, self._at, tokens=request.top_logprobs is not None)
 
-        return self._replied(request, sent, told, answered=True)
-
-    def _translated(self, call: Callable[[], T]) -> T:
-        try:
-            return self._ours(call)
-        except Failed as error:
-            raise failure(error.told, self._at, answered=False, hint=_ADDRESS_HINT) from error
+    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        names = failed.told.refuses(_NAMES, self._sent(request, refused))
+        # "Function calling with a response mime type": the schema is what can be left out.
+        return names - {"tools"} if "answer_schema" in names else names
 
 
 # Request → wire

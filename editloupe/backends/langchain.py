@@ -27,10 +27,10 @@ from editloupe.backends.base import BackendURI, Traits, parse_uri
 from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, read_parameters
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
-from editloupe.backends.remote import ParameterRefused, Remote
+from editloupe.backends.remote import Remote
 from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, ContextTooLong, Rejected, Unavailable
+from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
 
 _MOST: Final = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
@@ -88,8 +88,6 @@ class LangChainLMM(Remote):
     Raises TypeError where `model` is no chat model.
     """
 
-    key_hint: Final = "check the key that the provider's class reads"
-
     def __init__(
         self,
         model: BaseChatModel,
@@ -107,13 +105,17 @@ class LangChainLMM(Remote):
         uri = parse_uri(f"langchain/{self._scrub('_'.join((name or _own_name(model)).split()))}")
         place = address or f"LangChain's {type(model).__name__}, at its own address"
         super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
-        self.where = f"{self.uri} ({self.endpoint})"
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
 
     def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
         messages = convert_to_messages([self._message(message, images) for message in spoken])
-        return lambda refused: self._asked(request, messages, refused)
+
+        def ask(refused: frozenset[str]) -> Reply:
+            answered = self._first.answered
+            return self._replied(request, refused, lambda: self._answer(request, messages, refused), answered=answered)
+
+        return ask
 
     def _message(self, message: Message, images: ImageStore) -> dict[str, Any]:
         """Return the message in the form that LangChain converts for any class."""
@@ -128,46 +130,53 @@ class LangChainLMM(Remote):
         more = {"tool_calls": calls or None, "tool_call_id": message.tool_call_id}
         return {"role": message.role, "content": content, **more}
 
-    def _asked(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> Reply:
-        model, sent = self._sampled(request, refused)
-        asked: Any = model
+    def _sampled(self, request: Request, refused: frozenset[str]) -> BaseChatModel:
+        """Return a copy of the model with the request's sampling. What is not asked for stays."""
+        wanted, fields = payload.sampling_of(request, set()), _fields(self._model)
+        # A refused bound is left to the class: some must have one.
+        asked = (fields.keys() & wanted.keys()) - ({"max_tokens"} & refused)
+        return self._model.model_copy(update={fields[n]: None if n in refused else wanted[n] for n in asked})
+
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        model, fields = self._sampled(request, refused), _fields(self._model)
+        sent: dict[str, Json] = {"model": self._scrub(_model_name(model))}
+        sent |= {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
+        dropped: list[Json] = [ours for ours in payload.sampling_of(request, set()) if ours not in fields]
+        if request.tools:
+            choice = "auto" if request.calls_allowed or "tool_choice" in refused else "none"
+            sent |= {"tools": [tool.to_json() for tool in request.tools], "tool_choice": choice}
+            # No class takes a schema beside tools in the same way as another.
+            dropped += ["answer_schema"] if request.answer_schema else []
+        elif request.answer_schema is not None and "answer_schema" not in refused:
+            sent["answer_schema"] = dict(request.answer_schema)
+        return {**sent, **({"dropped": dropped} if dropped else {})}
+
+    def _answer(self, request: Request, messages: list[BaseMessage], refused: frozenset[str]) -> AIMessage:
+        sent: Any = self._sent(request, refused)
+        asked: Any = self._sampled(request, refused)
         try:
-            if request.tools:
-                choice = "auto" if request.calls_allowed or "tool_choice" in refused else "none"
-                sent |= {"tools": [tool.to_json() for tool in request.tools], "tool_choice": choice}
+            if "tools" in sent:
                 tools = [{"type": "function", "function": tool} for tool in sent["tools"]]
-                asked = model.bind_tools(tools, **({} if choice == "auto" else {"tool_choice": choice}))
-                # No class takes a schema beside tools in the same way as another.
-                sent["dropped"] += ["answer_schema"] if request.answer_schema else []
-            elif request.answer_schema is not None and "answer_schema" not in refused:
-                sent["answer_schema"] = schema = dict(request.answer_schema)
-                strict = {"strict": True} if "strict" in inspect.signature(model.with_structured_output).parameters else {}
-                asked = model.with_structured_output({"title": "answer", **schema}, include_raw=True, **strict)
+                asked = asked.bind_tools(tools, **({"tool_choice": "none"} if sent["tool_choice"] == "none" else {}))
+            elif schema := sent.get("answer_schema"):
+                strict = {"strict": True} if "strict" in inspect.signature(asked.with_structured_output).parameters else {}
+                asked = asked.with_structured_output({"title": "answer", **schema}, include_raw=True, **strict)
             # Inside the loop's graph it is decided whether traces are sent.
             with tracing(None if var_child_runnable_config.get() else False):
                 found = asked.invoke(messages)
         except Exception as error:  # noqa: BLE001 - each provider's library raises its own
-            return self._failed(error, sent, request)
+            raise self._failed(error) from None
         message, parsed = (found["raw"], found["parsed"]) if isinstance(found, Mapping) else (found, None)
         if isinstance(parsed, Mapping) and not message.text:
             # A class that takes the answer as a call of a tool with the schema.
             message = message.model_copy(update={"content": json.dumps(parsed), "tool_calls": []})
-        message = AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
-        raw = payload.cleaned(message.model_dump(), self._scrub)
-        return replace(_reply(message), raw=raw, sent={name: value for name, value in sent.items() if value != []})
+        return AIMessage(**payload.cleaned(message.model_dump(), self._scrub, cut_images=False))  # type: ignore[arg-type]
 
-    def _sampled(self, request: Request, refused: frozenset[str]) -> tuple[BaseChatModel, dict[str, Any]]:
-        """Return a copy of the model with the request's sampling, and what to record. What is not asked for stays."""
-        wanted, fields = payload.sampling_of(request, set()), _fields(self._model)
-        # A refused bound is left to the class: some must have one.
-        asked = (fields.keys() & wanted.keys()) - ({"max_tokens"} & refused)
-        model = self._model.model_copy(update={fields[n]: None if n in refused else wanted[n] for n in asked})
-        made = {ours: value for ours, field in fields.items() if (value := getattr(model, field)) is not None}
-        dropped = [ours for ours in wanted if ours not in fields]
-        return model, {"model": self._scrub(_model_name(model)), **made, "dropped": dropped}
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        return replace(_reply(answer), raw=payload.cleaned(answer.model_dump(), self._scrub), sent=sent)
 
-    def _failed(self, error: Exception, sent: Mapping[str, Json], request: Request) -> Reply:
-        """Return the Reply for a prompt refused for its content. Raises ParameterRefused, or the error as one of ours."""
+    def _failed(self, error: Exception) -> BackendError:
+        """Return an error of any provider's library as one of ours."""
         # Most classes raise what their own library raised, or put it behind an error of their own.
         chain = [one for one in (error, error.__cause__ or error.__context__) if one is not None]
         found = next((one for one in chain if _status(one)), error)
@@ -175,24 +184,23 @@ class LangChainLMM(Remote):
         words = body or "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in chain))
         headers = getattr(getattr(found, "response", None), "headers", {})
         told = failures.said(status or 0, payload.cleaned(words, self._scrub), headers)
-        message = f"{self.where}: {told.shown}"
-        if failures.is_filtered(told):
-            return Reply(text=told.words, finish="filter", raw=payload.cleaned(body, self._scrub), sent=sent)
+        message = f"{self._at.where}: {told.shown}"
         if any(isinstance(one, ContextOverflowError) for one in chain):
-            raise ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status) from None
+            return ContextTooLong(f"{message}; {TOO_LONG_ADVICE}", status=status)
         kinds = " ".join(f"{type(one).__module__[:4]}.{type(one).__name__}" for one in chain)
         if status is None and ("http" in kinds or any(isinstance(one, OSError | json.JSONDecodeError) for one in chain)):
             how: Any = "unreached" if "Connect" in kinds else "late" if "Timeout" in kinds else "broken"
-            raise Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how) from None
-        answered = self._first.answered
-        ours = failures.failure(told, self, request=request, answered=answered) if status else Rejected(message)
+            return Unavailable(f"{message}; {UNREACHABLE_ADVICE}", lost=told.shown, how=how)
+        return failures.Failed(told, payload.cleaned(body, self._scrub))
+
+    def _named(self, failed: failures.Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        told, sent = failed.told, self._sent(request, refused)
+        ours = failures.failure(told, self._at, request=request, answered=self._first.answered)
         named = told.refuses({**_FIELDS, "tools": ("tools",)}, sent)
         # In whatever words the schema or the forbidden tools are refused, it is asked once more without.
-        if not named and type(ours) is Rejected and not ours.for_all and status in (None, 400, 404, 422):
+        if not named and type(ours) is Rejected and not ours.for_all and told.status in (0, 400, 404, 422):
             named = frozenset(name for name in ("answer_schema", "tool_choice") if sent.get(name) not in (None, "auto"))
-        if named:
-            raise ParameterRefused(*named) from None
-        raise ours from None
+        return named
 
 
 def _reply(message: AIMessage) -> Reply:

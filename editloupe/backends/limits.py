@@ -36,43 +36,31 @@ class Seen:
 
 
 class ConnectionLimit:
-    """The connections of one endpoint: they double with each wave of answers until a call is refused for its rate.
+    """The connections of one endpoint: they grow by half with each wave of answers until a call is refused for its rate.
 
     Then they halve, at most once a wave, and grow by one a wave. Where the endpoint names a wait, all callers pause until
-    then. One goes alone at first; each answer lets half a call more go beside it.
+    then, and come back one by one.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST) -> None:
-        self._limit, self._most = float(start), most
-        self._fixed, self._doubling = False, True
-        self._under_way = 0
+        self._limit, self._most, self._fast = float(start), most, True
         self._halved_at = self._opens_at = -math.inf
-        self._width = math.inf
-        """Calls at once since the last pause."""
-        self._trouble_since: float | None = None
-        self._asking = 0
-        """Callers that ask, or wait to ask again."""
+        self.answered_at = -math.inf
+        """When the endpoint last answered anybody, by the caller's clock."""
+        self.under_way = self.throttled = self.retried = 0
+        """As `Seen` has them."""
         self._free = threading.Condition()
-        self.throttled = 0
-        """How often the endpoint refused a call for its rate."""
-        self.retried = 0
-        """How often a call was made again, for whatever reason."""
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return max(1, int(min(self._limit, self._width)))
-
-    @property
-    def under_way(self) -> int:
-        """How many calls are under way now."""
-        return self._under_way
+        return max(1, int(self._limit))
 
     def seen(self) -> Seen:
         """Return how things are now."""
         return Seen(
             limit=self.limit,
-            under_way=self._under_way,
+            under_way=self.under_way,
             opens_in_s=max(0.0, self._opens_at - time.monotonic()),
             throttled=self.throttled,
             retried=self.retried,
@@ -83,39 +71,21 @@ class ConnectionLimit:
         with self._free:
             self.retried += 1
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Take note of one who asks until it has an answer or gives up: with the last of them, a trouble ends."""
-        with self._free:
-            self._asking += 1
-        try:
-            yield
-        finally:
-            with self._free:
-                self._asking -= 1
-                self._trouble_since = self._trouble_since if self._asking else None
-
-    def trouble_since(self, now: float) -> float:
-        """Return since when the endpoint has answered nobody; `now` where this failure is the first."""
-        with self._free:
-            self._trouble_since = now if self._trouble_since is None else self._trouble_since
-            return self._trouble_since
-
     def fix(self, connections: int) -> None:
-        """Set the limit, 1 or more, for good, whatever the endpoint says."""
-        self._limit, self._fixed = float(connections), True
+        """Begin with so many connections, 1 or more, and never have more."""
+        self._limit, self._most = float(connections), connections
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
-        """Set the limit for a while; afterward it is what it was before. None changes nothing."""
-        before = self._limit, self._fixed
+        """Fix the limit for a while; afterward it is what it was before. None changes nothing."""
+        before = self._limit, self._most
         if connections is not None:
             self.fix(connections)
         try:
             yield
         finally:
             if connections is not None:
-                self._limit, self._fixed = before
+                self._limit, self._most = before
 
     @contextmanager
     def call(
@@ -140,10 +110,10 @@ class ConnectionLimit:
             raise
         else:
             with self._free:
-                self._answered(full=full)
+                self._answered(clock(), full=full)
         finally:
             with self._free:
-                self._under_way -= 1
+                self.under_way -= 1
                 self._free.notify()
 
     def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
@@ -151,31 +121,31 @@ class ConnectionLimit:
         waited = False
         while True:
             with self._free:
-                while self._under_way >= self.limit:
+                while self.under_way >= self.limit:
                     waited = True
                     self._free.wait(LOOK_S)
                     check_stop()
                 left = self._opens_at - clock()
                 if left <= 0:
-                    self._under_way += 1
-                    return waited or self._under_way >= self.limit
+                    self.under_way += 1
+                    return waited or self.under_way >= self.limit
             wait(left)
 
     def _failed(self, error: BackendError, began: float, now: float, patience_s: float) -> None:
         if isinstance(error, RateLimited):
             self.throttled += 1
             # Calls of before the last change say nothing of the limit that is.
-            if not self._fixed and began >= self._halved_at:
-                self._limit, self._doubling, self._halved_at = max(1.0, self._limit / 2), False, now
+            if began >= self._halved_at:
+                self._limit, self._fast, self._halved_at = max(1.0, self._limit / 2), False, now
         if error.retry_after_s and error.retry_after_s <= patience_s:
-            self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
+            self._opens_at = max(self._opens_at, now + error.retry_after_s)
+            self._limit, self._fast = 1.0, True
 
-    def _answered(self, *, full: bool) -> None:
-        self._trouble_since = None
-        self._width = self._width + 0.5 if self._width < self._limit else math.inf
-        if full and not self._fixed:
-            # One more for each answer is twice as many with each wave of them.
-            self._limit = min(self._most, self._limit + (1.0 if self._doubling else 1 / self._limit))
+    def _answered(self, now: float, *, full: bool) -> None:
+        self.answered_at = now
+        if full:
+            # Half a call more for each answer is half as many again with each wave of them.
+            self._limit = min(self._most, self._limit + (0.5 if self._fast else 1 / self._limit))
 
 
 class FirstCall:

@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.backends import openai_wire as wire
 from editloupe.backends import retry
 from editloupe.backends.base import BackendURI, Traits
 from editloupe.backends.batch.base import Batches, InBatches
 from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_endpoint
-from editloupe.backends.failures import NO_IMAGES, Failed, failed, failure, is_filtered
+from editloupe.backends.failures import NO_IMAGES, Failed, failure
 from editloupe.backends.payload import ImageURLs, at, items_at, loads
-from editloupe.backends.remote import TOOL_IMAGES, ParameterRefused
+from editloupe.backends.remote import TOOL_IMAGES
 from editloupe.backends.retry import RetryPolicy
 from editloupe.backends.transport import bounded
 from editloupe.chat import Reply, Request
@@ -33,8 +33,6 @@ from editloupe.values import ImageRef, Json
 
 if TYPE_CHECKING:
     import openai
-
-T = TypeVar("T")
 
 LOOK_S: Final = 2.0
 """Most seconds for a server's list of models before its first question."""
@@ -73,8 +71,8 @@ class OpenAIBackend(InBatches):
     """A model behind a chat completions endpoint."""
 
     def __init__(self, endpoint: Endpoint, sdk: openai.OpenAI, *, policy: RetryPolicy) -> None:
-        super().__init__(endpoint.uri, endpoint.url, endpoint.traits, address=endpoint.url, close=sdk.close, policy=policy)
-        self._sdk, self._at = sdk, endpoint
+        super().__init__(endpoint, hint=wire.BASE_URL_HINT, close=sdk.close, policy=policy)
+        self._sdk = sdk
         self._reads: list[Json] | None = None
         """What its list of models says that it reads, once it was asked."""
         self._image_urls = ImageURLs(self.traits.image_policy)
@@ -92,9 +90,9 @@ class OpenAIBackend(InBatches):
     def _listed(self, timeout_s: float) -> Mapping[str, Json]:
         """Return what the endpoint's list of models says of this one. Raises BackendError."""
         try:
-            listed = items_at(loads(self._sent("get", "/models", options={"timeout": timeout_s})), "data")
+            listed = items_at(loads(self._call("get", "/models", options={"timeout": timeout_s})), "data")
         except Failed as error:
-            raise failure(error.told, self._at, answered=self._first.answered, hint=wire.BASE_URL_HINT) from None
+            raise failure(error.told, self._at, answered=self._first.answered, hint=self._hint) from None
         except ValueError as error:
             raise Rejected(f"{self._at.where}: /models is not JSON") from error
         model = self._uri.model
@@ -119,9 +117,14 @@ class OpenAIBackend(InBatches):
         made = self._pieces(request, images, inside=inside)
 
         def ask(refused: frozenset[str]) -> Reply:
-            if inside and TOOL_IMAGES in refused:
-                return self._asked(request, self._pieces(request, images, inside=False), refused, inside=False)
-            return self._asked(request, made, refused, inside=inside)
+            moved = inside and TOOL_IMAGES in refused
+            pieces = self._pieces(request, images, inside=False) if moved else made
+            sent, options = self._sent(request, refused), {"headers": {"content-type": "application/json"}}
+
+            def call() -> bytes:
+                return self._call("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
+
+            return self._replied(request, refused, call, answered=self._first.answered)
 
         return ask
 
@@ -148,67 +151,23 @@ class OpenAIBackend(InBatches):
         self, request: Request, images: ImageStore, refused: frozenset[str], picture: Callable[[ImageRef], object] | None
     ) -> bytes:
         pieces = self._pieces(request, images, inside=self._inside(refused))
-        return wire.body_of(wire.parameters_of(self._uri.model, request, refused), pieces)
+        return wire.body_of(self._sent(request, refused), pieces)
 
-    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
-        sent = wire.parameters_of(self._uri.model, request, refused)
-        try:
-            if not 200 <= status < 300:
-                raise failed(status, body, {}, self._at.scrub)
-            return wire.read_reply(body, sent, self._at, tokens=request.top_logprobs is not None, answered=True)
-        except Failed as error:
-            return self._declined(error, request, sent, inside=self._inside(refused))
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        return wire.parameters_of(self._uri.model, request, refused)
 
-    def _translated(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except Exception as error:  # noqa: BLE001 - as in `_sent`
-            ours = self._ours(error)
-            hint = "the address has batches (/files and /batches)"
-            raise (failure(ours.told, self._at, answered=False, hint=hint) if isinstance(ours, Failed) else ours) from None
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        return wire.read_reply(answer, sent, self._at, tokens=request.top_logprobs is not None, answered=answered)
 
-    def _asked(self, request: Request, pieces: list[bytes], refused: frozenset[str], *, inside: bool) -> Reply:
-        sent = wire.parameters_of(self._uri.model, request, refused)
-        options = {"headers": {"content-type": "application/json"}}
-        try:
-            body = self._sent("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
-            tokens, answered = request.top_logprobs is not None, self._first.answered
-            return wire.read_reply(body, sent, self._at, tokens=tokens, answered=answered)
-        except Failed as error:
-            return self._declined(error, request, sent, inside=inside)
-
-    def _sent(self, verb: str, path: str, **options: Any) -> bytes:
+    def _call(self, verb: str, path: str, **options: Any) -> bytes:
         """Return the body of an answer. Raises BackendError: Failed for one that is a failure."""
-        try:
-            return bytes(getattr(self._sdk, verb)(path, cast_to=bytes, **options))
-        except Exception as error:  # noqa: BLE001 - whatever the SDK and its HTTP library meet
-            # The error itself does not go on: it holds the request, and the key.
-            raise self._ours(error) from None
+        return self._ours(lambda: bytes(getattr(self._sdk, verb)(path, cast_to=bytes, **options)))
 
-    def _ours(self, error: Exception) -> BackendError:
-        """Return an error of the SDK as one of ours. Up to 2 it wraps whatever its HTTP client raises."""
-        import openai
-
-        cause = error.__cause__ or error
-        if isinstance(cause, BackendError):
-            # The two would hold each other, and with them this backend.
-            error.__cause__ = None
-            return cause
-        if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIConnectionError):
-            return Rejected(f"{self._at.where}: {type(cause).__name__}: {self._at.scrub(str(cause))}")
-        return self._at.unreachable(cause)
-
-    def _declined(self, error: Failed, request: Request, sent: Mapping[str, Json], *, inside: bool) -> Reply:
-        """Return the Reply for a request that is refused for its content. Raises ParameterRefused, else BackendError."""
-        told = error.told
-        if is_filtered(told):
-            return Reply(text=told.shown, finish="filter", raw=error.raw, sent=sent)
-        from_tools = [message for message in request.messages if message.role == "tool"]
-        if names := wire.refused(told, sent, unused=not from_tools):
-            raise ParameterRefused(*names) from error
-        hint, answered = wire.BASE_URL_HINT, self._first.answered
-        found = failure(told, self._at, request=request, answered=answered, hint=hint)
-        in_tools = inside and any(message.images for message in from_tools)
-        if in_tools and told.status in (400, 415, 422, 500) and not found.for_all:
-            raise ParameterRefused(TOOL_IMAGES) from error
-        raise found from error
+    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        told, from_tools = failed.told, [message for message in request.messages if message.role == "tool"]
+        if names := wire.refused(told, self._sent(request, refused), unused=not from_tools):
+            return names
+        # In whatever words, an answer to pictures in a tool's message may mean them.
+        maybe = self._inside(refused) and any(message.images for message in from_tools)
+        stops = failure(told, self._at, request=request, answered=self._first.answered).for_all
+        return frozenset({TOOL_IMAGES} if maybe and told.status in (400, 415, 422, 500) and not stops else ())

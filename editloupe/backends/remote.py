@@ -8,11 +8,12 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from editloupe.backends import boxes, retry
 from editloupe.backends.base import BackendURI, Traits
-from editloupe.backends.endpoint import connect_to
+from editloupe.backends.endpoint import Place, connect_to
+from editloupe.backends.failures import Failed, failure, is_filtered
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.backends.limits import FirstCall, limit_of
 from editloupe.backends.payload import items_at
@@ -47,7 +48,8 @@ class Remote(ABC):
     """A model behind an address. Thread-safe; HTTP clients are shared.
 
     uri: provider, model and address; with the box dialect and the image limit of `traits` it is the judge's identity.
-    place: what is shown and recorded as the endpoint.   address: to which `reach` connects; None for none.   close: closes
+    place: what is shown and recorded as the endpoint.   at, hint: who failed, and what messages say of the address; None
+    for the uri at its place.   address: to which `reach` connects; None for none.   close: closes
     the connections.   tool_images: where the pictures of a tool's message stand on the wire, for `Reply.sent`.
     """
 
@@ -59,6 +61,8 @@ class Remote(ABC):
         place: str,
         traits: Traits,
         *,
+        at: Place | None = None,
+        hint: str = "",
         address: str | None = None,
         close: Callable[[], None] = lambda: None,
         tool_images: str = "",
@@ -74,6 +78,7 @@ class Remote(ABC):
         self._uri, self.endpoint = replace(uri, params=params), place
         self.traits = traits if traits.image_tokens else replace(traits, image_tokens=image_tokens_of(uri.model))
         self._tool_images = tool_images
+        self._at, self._hint = at or Place(where=f"{self.uri} ({place})"), hint
         self._address, self._policy, self._lock = address, policy, threading.Lock()
         self._refused: frozenset[str] = frozenset()
         self._first = FirstCall()
@@ -124,8 +129,7 @@ class Remote(ABC):
         is to stop.
         """
         self._check_pictures(request, images)
-        outgoing, sizes = self._outgoing(request)
-        ask = self._ready(outgoing, images)
+        ask = self._ready(boxes.outgoing(request, self.traits), images)
         with self._first.turn() as alone:
             if alone:
                 self._look()
@@ -135,23 +139,16 @@ class Remote(ABC):
                 limit=limit_of(self.endpoint),
                 final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
             )
-        return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request, sizes)
+        return self._received(replace(reply, sent={**reply.sent, "attempts": attempts}), request)
 
-    def _outgoing(self, request: Request) -> tuple[Request, boxes.Sizes]:
-        """Return a request in the model's convention of boxes, and the sizes of its images as sent."""
-        sizes = boxes.sizes_of(request, self.traits.image_policy)
-        return boxes.outgoing(request, self.traits.boxes, sizes), sizes
-
-    def _received(self, reply: Reply, request: Request, sizes: boxes.Sizes) -> Reply:
+    def _received(self, reply: Reply, request: Request) -> Reply:
         """Return a reply in our own convention of boxes, and with where pictures of tools stood."""
         sent: dict[str, Json] = dict(reply.sent)
         if any(message.role == "tool" and message.images for message in request.messages):
             inside = self.traits.tool_result_images and TOOL_IMAGES not in self._refused
             moved = "in the tool's message" if inside else "in a user's message behind it"
             sent["tool_images"] = self._tool_images or moved
-        return boxes.incoming(
-            replace(reply, sent=sent), self.traits.boxes, sizes, answer=boxes.answer_image(request, sizes)
-        )
+        return boxes.incoming(replace(reply, sent=sent), request, self.traits)
 
     def _look(self) -> None:
         """Look at the endpoint before its first question. Raises BackendError where it cannot answer any."""
@@ -224,3 +221,30 @@ class Remote(ABC):
 
         It is given the names of what to leave out, and raises ParameterRefused for further ones.
         """
+
+    @abstractmethod
+    def _sent(self, request: Request, refused: frozenset[str]) -> dict[str, Json]:
+        """Return what is recorded of a request as sent."""
+
+    @abstractmethod
+    def _parsed(self, answer: Any, request: Request, sent: dict[str, Json], *, answered: bool) -> Reply:
+        """Return the reply of an answer. Raises BackendError: Failed where a failure stands in it."""
+
+    @abstractmethod
+    def _named(self, failed: Failed, request: Request, refused: frozenset[str]) -> frozenset[str]:
+        """Return what a failed answer refuses of what was sent and can be left out, by our names."""
+
+    def _replied(self, request: Request, refused: frozenset[str], answer: Callable[[], Any], *, answered: bool) -> Reply:
+        """Return the reply of an answer to a request without what is refused. Raises BackendError and ParameterRefused.
+
+        answer: returns it, and may raise Failed.   answered: whether the endpoint has answered before.
+        """
+        sent = self._sent(request, refused)
+        try:
+            return self._parsed(answer(), request, sent, answered=answered)
+        except Failed as error:
+            if is_filtered(error.told):
+                return Reply(text=error.told.shown, finish="filter", raw=error.raw, sent=sent)
+            if names := self._named(error, request, refused):
+                raise ParameterRefused(*names) from error
+            raise failure(error.told, self._at, request=request, answered=answered, hint=self._hint) from error

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, cast
 
 from typer import Argument
 
-from editloupe import plugins
+from editloupe import models, plugins
 from editloupe.cli import options
 from editloupe.cli.options import opt, words
 from editloupe.cli.output import Form, as_json, fail, note, print_json, say, table
 from editloupe.config import pairs
 from editloupe.errors import ConfigError, ToolError, ToolFailed
-from editloupe.tools.base import BUILT_IN_TOOLS, Describes, Prepares, Tool, open_toolbox, spec
+from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json, finite_json
@@ -98,13 +98,8 @@ def _show(name: str, settings: ToolSettings) -> None:
         default = "required" if argument in required else json.dumps(schema.get("default"))
         rows.append((argument, str(schema.get("type", "any")), default, str(schema.get("description", ""))))
     table("Argument", "Type", "Default", "What it is", rows=rows)
-    for line in _works_with(tool):
+    for line in works_with(tool):
         say(line)
-
-
-def _works_with(tool: Tool) -> list[str]:
-    """Return what a tool says of the weights it works with."""
-    return list(tool.describe()) if isinstance(tool, Describes) else []
 
 
 def _serve(root: Path, names: tuple[str, ...] | None, settings: ToolSettings) -> int:
@@ -126,8 +121,7 @@ def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, s
         arguments = _arguments(tool, arg)
         arguments |= _assumed(tool, arguments, names)
         session.open(dict(zip(names, images, strict=True)))
-        if isinstance(tool, Prepares):
-            tool.prepare()
+        models.prepare(tool)
         began = time.perf_counter()
         shown = session.call(name, arguments)
         seconds = time.perf_counter() - began
@@ -139,7 +133,7 @@ def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, s
         pictures: list[Json] = [{"name": picture.name or None, "path": str(path)} for picture, path in written]
         told: dict[str, Json] = {"tool": shown.tool, "version": shown.version, "arguments": arguments}
         told |= {"text": shown.observation.text, "data": dict(shown.observation.data), "images": pictures}
-        print_json({**told, "works_with": list(_works_with(tool)), "seconds": round(seconds, 4)}, indent=2)
+        print_json({**told, "works_with": list(works_with(tool)), "seconds": round(seconds, 4)}, indent=2)
         return 0
     say(shown.observation.text)
     for picture, path in written:
@@ -149,7 +143,7 @@ def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, s
         )
         size = f"{picture.image.width}×{picture.image.height} px"
         say(f"{path}  {picture.name or 'plain, not shown to a judge'}: {size}; {places}")
-    note(f"{', '.join([name, *_works_with(tool)])}: {seconds:.2f} s")
+    note(f"{', '.join([name, *works_with(tool)])}: {seconds:.2f} s")
     if used := [f"{key} = {value!r}" for key, value in arguments.items() if str(value) in session.images]:
         note(", ".join(used))
     return 0

@@ -39,15 +39,9 @@ _FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "PPM")
 _READABLE: Final = "PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or PPM"
 _HEIC_BRANDS: Final = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 # EXIF orientation (1 is upright) → what makes the image upright.
-_UPRIGHT: Final = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+_TURN: Final = Image.Transpose
+_UPRIGHT: Final = {2: _TURN.FLIP_LEFT_RIGHT, 3: _TURN.ROTATE_180, 4: _TURN.FLIP_TOP_BOTTOM, 5: _TURN.TRANSPOSE,
+                   6: _TURN.ROTATE_270, 7: _TURN.TRANSVERSE, 8: _TURN.ROTATE_90}  # fmt: skip
 # What Pillow's plug-ins raise on bytes that are cut off or changed.
 _DAMAGE: Final = (
     OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, IndexError, KeyError, TypeError,
@@ -174,8 +168,9 @@ def _layers(data: bytes, name: str, max_pixels: int) -> tuple[Image.Image, Image
             deepest = max(image.tag_v2.get(258, (8,))) if isinstance(image, TiffImageFile) else 8
             if odd := "fractions" if image.mode == "F" else "numbers of 32 bits" if deepest > 16 else "":
                 raise ImageError(f"{name}: its pixels are {odd}; save it with 8 or 16 bits a channel")
-            if image.format == "PNG":
-                _scale_clear(image, bits=data[24])
+            # The number of bits stands in byte 24. Pillow leaves such a color at the file's levels, and not at the pixels'.
+            if image.format == "PNG" and image.mode in ("L", "RGB") and data[24] != 8 and "transparency" in image.info:
+                raise ImageError(f"{name}: names a transparent color of {data[24]} bits; save it with an alpha channel")
             color, alpha = _split(image)
             color, converted = _to_srgb(color, image.info.get("icc_profile"))
             # Pillow copies on conversion, also where there is nothing to convert.
@@ -214,18 +209,6 @@ def _lacks_lines(image: Image.Image, data: bytes) -> bool:
 def _has_16_bits(image: Image.Image) -> bool:
     """Return True if a file that is not decoded yet holds 16 bits a channel, also where Pillow's mode does not show it."""
     return image.mode.startswith("I") or any(";16" in str(tile.args) for tile in getattr(image, "tile", ()))
-
-
-def _scale_clear(png: Image.Image, *, bits: int) -> None:
-    """Bring the one transparent color that a PNG may name to the levels of its pixels; Pillow leaves it as it is.
-
-    bits: a channel, in the file.
-    """
-    clear = png.info.get("transparency")
-    if png.mode == "RGB" and bits == 16 and isinstance(clear, tuple):
-        png.info["transparency"] = tuple(level >> 8 for level in clear)
-    elif png.mode == "L" and bits < 8 and isinstance(clear, int):
-        png.info["transparency"] = clear * 255 // (2**bits - 1)
 
 
 def _split(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import stat
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -22,8 +20,6 @@ Kind: TypeAlias = Literal[
 probe that is not as it was built."""
 _LONGEST: Final = 1000
 """Characters of a message."""
-_PLAIN: Final = re.compile(r"\w[\w .-]*(?:/\w[\w .-]*)*", re.ASCII)
-"""Names that every system writes alike, and that lead upwards nowhere."""
 IMAGE_ENDINGS: Final = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic",
      ".heif", ".ppm", ".pgm", ".pnm")
@@ -52,8 +48,6 @@ class Folder:
         self._store = store
         self._real = root.resolve()
         self._read: dict[str, ImageRef | RowError] = {}
-        self._inside: dict[Path, bool] = {}
-        """Sub-folder → whether it lies in this folder, links followed."""
 
     def image(self, name: str) -> ImageRef:
         """Return the image that `name` (relative to the folder) leads to. Raises RowError."""
@@ -76,11 +70,6 @@ class Folder:
     def file(self, name: str) -> Path:
         """Return the path of an existing file. Raises RowError: refused name, or no such file."""
         path = self.root / name
-        if not (_PLAIN.fullmatch(name) and self._is_own(path)):
-            self._check(name, path)
-        return path
-
-    def _check(self, name: str, path: Path) -> None:
         absolute = bool(PureWindowsPath(name).drive) or name.startswith(("/", "\\"))
         fault = "holds a zero byte" if "\0" in name else "is absolute" if absolute else ""
         if fault := fault or ("holds '..'" if ".." in PureWindowsPath(name).parts else ""):
@@ -88,7 +77,7 @@ class Folder:
             raise RowError("outside_folder", f"file name {name!r} {fault}; expected {expected}")
         try:
             real, there = path.resolve(), path.exists()
-        except (OSError, RuntimeError) as error:  # a name too long, a ring of links
+        except (OSError, RuntimeError, ValueError) as error:  # a name too long, a ring of links
             problem = getattr(error, "strerror", None) or error
             raise RowError("missing_file", f"{path}: cannot be opened: {problem}", path=path) from error
         if not real.is_relative_to(self._real):
@@ -96,14 +85,13 @@ class Folder:
             raise RowError("outside_folder", f"{path} is a link that leads outside {self.root}; {cure}", path=path)
         if not there:
             raise RowError("missing_file", f"{path}: no such file; expected an image", path=path)
+        return path
 
-    def _is_own(self, path: Path) -> bool:
-        """Return whether a path is that of a plain file in this folder, and no link: then it need not be followed."""
+    def has(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
         try:
-            if path.parent not in self._inside:
-                self._inside[path.parent] = path.parent.resolve().is_relative_to(self._real)
-            return self._inside[path.parent] and stat.S_ISREG(path.lstat().st_mode)
-        except (OSError, RuntimeError):
+            return self.file(name).is_file()
+        except RowError:
             return False
 
     def images(self, below: str = "", *, deep: bool = False) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Final
+from typing import Any, Final
 
 from editloupe.errors import DataError, EditLoupeError, MissingExtra
 from editloupe.files import read_bytes
@@ -63,9 +63,12 @@ def _saved(id_: str, revision: str | None, split: str | None) -> Path:
     try:
         commit = str(HfApi().dataset_info(id_, revision=revision).sha)
         known = [str(name) for name in datasets.get_dataset_split_names(id_, revision=commit)]
-        chosen = _chosen(id_, known, split)
-        if not (folder := _folder(id_, commit, chosen)).is_dir():
-            _save(datasets.load_dataset(id_, split=chosen, revision=commit), folder, id_, commit, chosen)
+        name = known[0] if split is None and len(known) == 1 else split
+        if name not in known:
+            what = "has several splits" if name is None else f"has no split {name!r}"
+            raise DataError(f"hf://{id_} {what}; name one of {', '.join(known)}, as in hf://{id_}:{known[0]}")
+        if not (folder := _folder(id_, commit, name)).is_dir():
+            _save(datasets.load_dataset(id_, split=name, revision=commit), folder, id_, commit, name)
         return folder
     except EditLoupeError:
         raise
@@ -81,26 +84,13 @@ def _saved(id_: str, revision: str | None, split: str | None) -> Path:
         ) from error
 
 
-def _chosen(id_: str, known: Sequence[str], split: str | None) -> str:
-    """Return the split that is meant. Raises DataError."""
-    if split is None and len(known) == 1:
-        return known[0]
-    if split is None or split not in known:
-        what = "has several splits" if split is None else f"has no split {split!r}"
-        raise DataError(
-            f"hf://{id_} {what}; name one of {', '.join(known)}, as in hf://{id_}:{known[0] if known else 'test'}"
-        )
-    return split
-
-
-def _save(split: object, folder: Path, id_: str, commit: str, name: str) -> None:
+def _save(split: Any, folder: Path, id_: str, commit: str, name: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Under another name until it is whole, so that a download that was stopped is never taken for data.
     part = Path(mkdtemp(prefix=".part-", dir=folder.parent))
     try:
-        split.save_to_disk(str(part))  # type: ignore[attr-defined]
-        origin = {"dataset": id_, "revision": commit, "split": name}
-        (part / ORIGIN).write_text(json.dumps(origin) + "\n", encoding="utf-8")
+        split.save_to_disk(str(part))
+        (part / ORIGIN).write_text(json.dumps({"dataset": id_, "revision": commit, "split": name}) + "\n", encoding="utf-8")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

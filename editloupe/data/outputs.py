@@ -6,10 +6,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 from editloupe.data.folders import ImageFile, RowError, open_folder
 from editloupe.data.images import ImageStore
@@ -25,11 +27,20 @@ _PART: Final = re.compile(r"\{([^{}]*)\}")
 _SHOWN: Final = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileNames:
-    """How the files of an editor are called, without ending."""
+def _texts(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
-    patterns: Sequence[str]
+
+Texts: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+"""Texts in a mapping file, where one stands without a list."""
+
+
+class FileNames(BaseModel):
+    """How the files of an editor are called, without ending: the section [outputs] of a mapping file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    names: Texts = ("{id}",)
     """"{id}", "results/{source}", …; one of them holds for a whole folder."""
     first: str = ""
     """Of the output of turn 1, where that is called otherwise."""
@@ -40,11 +51,13 @@ class FileNames:
     where: str = ""
     """The same in words, for messages."""
 
-    def __post_init__(self) -> None:
-        for pattern in self.patterns:
+    @field_validator("names")
+    @classmethod
+    def _have_parts(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in names:
             if not _PART.search(pattern) or re.search("[{}]", _PART.sub("", pattern)):
-                why = "names the same file for every row" if "{" not in pattern else "has a bracket without its other half"
-                raise ConfigError(f"file name pattern {pattern!r} {why}; expected {{id}} or the like")
+                raise ValueError(f"{pattern!r} needs a part in braces, such as {{id}}")
+        return names
 
     def plain(self, file: str) -> str:
         """Return a path without ending, so that equal names compare equal."""
@@ -74,32 +87,24 @@ class FileNames:
         return self.plain(_PART.sub(lambda match: parts[match[1]] or "", pattern))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matched:
-    """Rows with their outputs, one for each row and editor."""
-
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...] = ()
-
-
-def with_outputs(rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, names: FileNames) -> Matched:
+def with_outputs(
+    rows: Sequence[Row], editors: Mapping[str, Path], *, store: ImageStore, names: FileNames, notes: list[str]
+) -> list[Row]:
     """Return each named row once for each editor, with the file of which `names` gives the path as `edited`.
 
-    editors: folder by the editor's name.
+    editors: folder by the editor's name.   notes: added to.
     The names of a row of several turns end in "_turn_1", "_turn_2" and so on, unless the pattern has {edited} or {turn}.
     A turn without a file gets None. Raises DataError where a folder has no image or none that fits, ConfigError
     where two patterns point at different files or a pattern has an unknown part.
     """
     known = {*PARTS, *(name for row in rows for name in row.names)}
-    for pattern in names.patterns:
+    for pattern in names.names:
         if rows and (unknown := [part for part in _PART.findall(pattern) if part not in known]):
             listed = ", ".join(f"{{{part}}}" for part in (*PARTS, *sorted(known.difference(PARTS))))
             raise ConfigError(f"file name pattern {pattern!r}: unknown part {{{unknown[0]}}}; expected {listed}")
     found = [_of_editor(rows, editor, path, store, names) for editor, path in editors.items()]
-    return Matched(
-        rows=tuple(chain.from_iterable(its for its, _ in found)),
-        notes=tuple(note for _, note in found),
-    )
+    notes.extend(note for _, note in found)
+    return [row for its, _ in found for row in its]
 
 
 def _of_editor(rows: Sequence[Row], editor: str, path: Path, store: ImageStore, names: FileNames) -> tuple[list[Row], str]:
@@ -135,10 +140,10 @@ def _best(
 ) -> tuple[str, list[list[str | None]]]:
     """Return the pattern that finds most files, and the names that it gives to the turns of each row."""
     if not any(isinstance(row, DataRow) for row in rows):
-        return names.patterns[0], [[] for _ in rows]  # each row says why it is rejected
+        return names.names[0], [[] for _ in rows]  # each row says why it is rejected
     tried: list[tuple[str, list[list[str | None]]]] = []
     repeated, expected = [], dict[str, None]()
-    for pattern in names.patterns:
+    for pattern in names.names:
         wanted = [names.of(row, index, pattern) for index, row in enumerate(rows)]
         given = [name for its in wanted for name in its if name is not None]
         expected |= dict.fromkeys(given[:3])

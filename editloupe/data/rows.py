@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pydantic import Field
 from editloupe.data.boxes import FORMATS, Quad, inside, read_quads, to_px
 from editloupe.data.folders import Folder, ImageFile, Kind, RowError
 from editloupe.data.human import NO_RATER, Ratings, human_column
-from editloupe.data.probes import changed_since, is_probe
+from editloupe.data.sealed import changed_since, seal_of, stated_seal
 from editloupe.data.tables import TableLine, shown
 from editloupe.values import (
     Box,
@@ -130,7 +129,7 @@ class DataRow:
     hints: tuple[str, ...] = ()
     """Names to make an id from where the row has none, the best first."""
     built: Mapping[str, Json] | None = None
-    """The line itself, whose digest has to be that of the row and its files; None for a row that is no probe."""
+    """The line itself, whose seal has to be that of the row and its files; None for a row without one."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Texts of the row by the name under which a pattern of file names may ask for them (`data.outputs`)."""
 
@@ -173,7 +172,7 @@ def read_row(
         said["id"] = cells.identifier()
         said["editor"] = cells.text("editor") or ""
         said["edit_type"] = cells.text("edit_type")
-        built = line.values if is_probe(line.values) else None
+        built = None if stated_seal(line.values) is None else line.values
         return cells.row(bbox_format, line=line.number, built=built, **said)
     except RowError as error:
         return RejectedRow(**said, line=line.number, kind=error.kind, message=str(error), file=error.path)
@@ -262,15 +261,13 @@ class _Cells:
         human: dict[str, dict[str, str | float]] = {}
         for column, value in self.values.items():
             if (label := human_column(column)) is None:
-                extra |= {} if column in own else {column: _storable(value)}
+                extra |= {} if column in own else {column: value}
             elif (rating := self.rating(column, value)) is not None:
                 human.setdefault(label[0], {})[label[1]] = rating
         return extra, human
 
     def identifier(self) -> str:
         value = self.values.get("id")
-        if isinstance(value, float) and not math.isfinite(value):
-            return ""
         value = int(value) if isinstance(value, float) and value.is_integer() else value
         if isinstance(value, bool) or not isinstance(value, str | int | None):
             raise self.wrong("id", "text or a whole number", value)
@@ -323,17 +320,6 @@ class _Cells:
         if (number := finite(value)) is None:
             raise self.wrong(column, "a label or a finite number", value)
         return number
-
-
-def _storable(value: Json) -> Json:
-    """Return a column that only travels along as JSON: a number that is not finite is null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {k: _storable(v) for k, v in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_storable(v) for v in value]
-    return value
 
 
 def named(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -418,7 +404,7 @@ def _sample(row: DataRow, dataset: str) -> Sample:
     if row.built is not None:
         images = {"source": source, "edited": edits[-1], "reference": reference, "mask": masks.get("edit")}
         files = {f"{role}_file_name": ref.sha256 for role, ref in images.items() if ref is not None}
-        if problem := changed_since(row.built, files):
+        if problem := changed_since(stated_seal(row.built) or "", seal_of(row.built, files)):
             raise RowError("changed_probe", f"{row.id}: {problem}")
     return Sample(
         id=row.id,

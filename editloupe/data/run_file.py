@@ -31,8 +31,6 @@ def read_run_file(folder: Path) -> dict[str, Any]:
         raise ConfigError(no_run(folder)) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text; expected JSON, as editloupe judge writes it. {_RESTORE}") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not JSON: {error}. {_RESTORE}") from error
     schema = info.get("schema") if isinstance(info, dict) else None

@@ -228,16 +228,18 @@ def lazily(file: Path) -> polars.LazyFrame:
 
 
 def _as_json(value: object) -> Json:
-    """Return a Parquet value as JSON. NaN stays, so that the reader of the column can refuse or drop it."""
-    if value is None or isinstance(value, bool | int | float | str):
+    """Return a Parquet value as JSON. NaN, by which pandas writes that nothing is there, becomes null."""
+    if value is None or isinstance(value, bool | int | str):
         return value
+    if isinstance(value, float | decimal.Decimal):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(k): _as_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(v) for v in value]
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    return float(value) if isinstance(value, decimal.Decimal) else str(value)
+    return str(value)
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import cv2
@@ -15,9 +15,9 @@ from editloupe.data.images import RGB
 from editloupe.imaging.alignment import Alignment, shown
 from editloupe.imaging.color import Tone, estimate_tone
 from editloupe.imaging.drift import estimate_drift
-from editloupe.imaging.orientation import UPRIGHT, find_orientation
-from editloupe.imaging.placement import ALIKE, find_placement, is_better, places_alike
-from editloupe.imaging.register import STILL, Floats, register
+from editloupe.imaging.orientation import UPRIGHT, Orientation, find_orientation
+from editloupe.imaging.placement import find_placement, places_alike
+from editloupe.imaging.register import STILL, Floats, Gray, register
 from editloupe.values import Box
 
 WORKING_PIXELS: Final = 1_050_000
@@ -29,6 +29,10 @@ _RIM_PX = 4
 _WHOLE_LEAVES = 0.7
 _LEAST_PART = 0.05
 """Share of image 1; a smaller common part is a thing that was found again, and no other frame."""
+_ALIKE = 0.55
+"""Share of the places from which two pictures lie on each other."""
+_GAIN = 0.1
+"""More places than before must be alike once image 2 is taken for another frame."""
 _SURE = 0.9
 _LARGE = 0.05
 """A motion that changes lengths by more than 5 % is right where 90 % of the places are then alike. Where fewer are, it may
@@ -60,74 +64,57 @@ def align(
     images are filled there from around before anything is estimated.
     turns: False takes image 2 as it lies, mirrored or turned as it may be.
     """
+    orientation, size_2 = UPRIGHT, _size(image_2)
     copies = _as_wholes(image_1, image_2, masks_1, masks_2, max_pixels)
-    size_2 = _size(image_2)
-    if equal(copies.first, copies.whole_second):
-        return _aligned(copies, STILL, size_2=size_2)
-    if turns:
-        orientation = find_orientation(luma(copies.first), luma(copies.whole_second))
-        if orientation != UPRIGHT:
-            upright = align(
-                image_1,
-                orientation.undone(image_2),
-                masks_1=masks_1,
-                masks_2=[orientation.box_undone(box, size_2) for box in masks_2],
-                max_pixels=max_pixels,
-                turns=False,
-            )
-            return replace(upright, size_2=size_2, orientation=orientation)
+    if turns and not equal(copies.first, copies.second):
+        orientation = find_orientation(luma(copies.first), luma(copies.second))
+    if orientation != UPRIGHT:
+        masks_2 = [orientation.inverse.box(box, size_2) for box in masks_2]
+        image_2 = orientation.inverse.applied(image_2)
+        copies = _as_wholes(image_1, image_2, masks_1, masks_2, max_pixels)
+    if equal(copies.first, copies.second):
+        return _aligned(copies, STILL, _size(image_1), size_2, orientation)
     matrix = copies.motion()
     alike = copies.alike(matrix)
-    if alike < ALIKE or (alike < _SURE and float(np.abs(matrix[:, :2] - STILL[:, :2]).max()) > _LARGE):
+    if alike < _ALIKE or (alike < _SURE and float(np.abs(matrix[:, :2] - STILL[:, :2]).max()) > _LARGE):
         placed = _as_placed(image_1, image_2, masks_1, masks_2, max_pixels)
-        if placed is not None and is_better(alike, placed.alike(STILL)):
+        if placed is not None and placed.alike(STILL) > alike + _GAIN:
             copies, matrix = placed, placed.motion()
-    return _aligned(copies, matrix, size_2=size_2)
+    return _aligned(copies, matrix, _size(image_1), size_2, orientation)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Copies:
-    """Copies of what both images show, of one size, before a motion is sought."""
+    """Copies of what both images show, at one scale, before a motion is sought."""
 
     first: RGB
-    whole_second: RGB
-    """Image 2 at the scale of the first copy."""
+    second: RGB
+    """All of image 2."""
     cut: Floats
-    """2×3: px of the first copy to px of `whole_second`."""
-    masked: NDArray[np.uint8] | None
-    """h×w of `first`: 255 under a mask; None where none is."""
-    masked_second: NDArray[np.uint8] | None
-    """h×w of `whole_second`: the same."""
+    """2×3: px of the first copy to px of the second; `STILL` where both show wholes."""
+    masked: Gray
+    """h×w of `first`: 255 under a mask, 0 elsewhere."""
+    masked_second: Gray
+    """h×w of `second`: the same."""
     part: Box
-    size_1: tuple[int, int]
     base: Floats
     """As `Alignment` has them."""
 
-    @property
-    def placed(self) -> bool:
-        return self.cut is not STILL
-
-    def second(self, matrix: Floats) -> RGB:
-        """Return h×w×3 of image 2 in the frame of `first`, moved by a 2×3 motion: one interpolation in all."""
-        height, width = self.first.shape[:2]
-        return _moved(self.whole_second, self._way(matrix), width=width, height=height)
-
-    def masked_on(self, matrix: Floats) -> NDArray[np.uint8] | None:
-        """Return the masks of image 2 in the same frame."""
-        height, width = self.first.shape[:2]
-        masked = self.masked_second
-        return None if masked is None else _moved(masked, self._way(matrix), width=width, height=height)
+    def moved(self, picture: NDArray[np.uint8], matrix: Floats) -> NDArray[np.uint8]:
+        """Return a picture in px of `second` in the frame of `first`, after a 2×3 motion: one interpolation in all."""
+        way = self.cut if matrix is STILL else matrix if self.cut is STILL else _after(self.cut, matrix)
+        if way is STILL:
+            return picture
+        flags, border = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+        return np.asarray(cv2.warpAffine(picture, way, _size(self.first), flags=flags, borderMode=border), dtype=np.uint8)
 
     def motion(self) -> Floats:
         """Return the motion that lays image 2 best onto the first copy."""
-        return register(luma(self.first), luma(self.second(STILL)))
+        return register(luma(self.first), luma(self.moved(self.second, STILL)))
 
     def alike(self, matrix: Floats) -> float:
         """Return the share of the places that are alike after a motion."""
-        return places_alike(luma(self.first), luma(self.second(matrix)))
-
-    def _way(self, matrix: Floats) -> Floats:
-        return self.cut if matrix is STILL else matrix if self.cut is STILL else _after(self.cut, matrix)
+        return places_alike(luma(self.first), luma(self.moved(self.second, matrix)))
 
 
 def _as_wholes(image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequence[Box], max_pixels: int) -> _Copies:
@@ -137,130 +124,102 @@ def _as_wholes(image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequ
     one at every edge, and resampling only one of them, since each resampling leaves a beat of sharper and softer edges.
     """
     (w1, h1), (w2, h2) = _size(image_1), _size(image_2)
-    width, height = (w1, h1) if w1 * h1 <= w2 * h2 else (w2, h2)
-    if width * height > max_pixels:
+    size = (w1, h1) if w1 * h1 <= w2 * h2 else (w2, h2)
+    if size[0] * size[1] > max_pixels:
         factor = _reduction(w1 * h1, max_pixels)
-        width, height = max(1, round(w1 / factor)), max(1, round(h1 / factor))
-    second = resize(image_2, width=width, height=height)
-    masked_1, masked_2 = (
-        _drawn(boxes, size, width=width, height=height) for boxes, size in ((masks_1, (w1, h1)), (masks_2, (w2, h2)))
-    )
-    return _filled_where_masked(
-        _Copies(
-            first=resize(image_1, width=width, height=height),
-            whole_second=second,
-            cut=STILL,
-            masked=masked_1,
-            masked_second=masked_2,
-            part=Box.whole(width=w1, height=h1),
-            size_1=(w1, h1),
-            base=_scaling(w2 / width, h2 / height),
-        )
+        size = (max(1, round(w1 / factor)), max(1, round(h1 / factor)))
+    part = Box.whole(width=w1, height=h1)
+    # What is filled in one of them alone would pass for a change.
+    masked = np.maximum(_drawn(masks_1, part, size), _drawn(masks_2, Box.whole(width=w2, height=h2), size))
+    return _Copies(
+        first=_filled(resize(image_1, width=size[0], height=size[1]), masked),
+        second=_filled(resize(image_2, width=size[0], height=size[1]), masked),
+        cut=STILL,
+        masked=masked,
+        masked_second=masked,
+        part=part,
+        base=_scaling(w2 / size[0], h2 / size[1]),
     )
 
 
 def _as_placed(
     image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequence[Box], max_pixels: int
 ) -> _Copies | None:
-    """Return copies of the part of image 1 that image 2 shows too; None where no such part is found."""
-    (w1, h1), (w2, h2) = _size(image_1), _size(image_2)
+    """Return copies of the part of image 1 that image 2 shows too, and of image 2; None where no such part is found."""
     found = find_placement(luma(image_1), luma(image_2))
     if found is None:
         return None
-    common = _inside(found, (w1, h1), (w2, h2))
-    if common is None or common.area < _LEAST_PART * w1 * h1:
+    (w1, h1), (w2, h2) = _size(image_1), _size(image_2)
+    seen = shown(found, (w1, h1), (w2, h2))
+    if seen.area < _LEAST_PART * w1 * h1:
         return None
+    x0, y0 = math.ceil(seen.x0 - _EVEN), math.ceil(seen.y0 - _EVEN)
+    part = Box(x0, y0, math.floor(seen.x1 + _EVEN), math.floor(seen.y1 + _EVEN))
     zoom = math.hypot(found[0, 0], found[1, 0])
     # As fine as the coarser image, and no larger than what is compared at all.
-    scale = min(1.0, zoom, math.sqrt(max_pixels / common.area))
-    width, height = max(1, round(common.width * scale)), max(1, round(common.height * scale))
-    x0, y0, x1, y1 = common.ints()
-    reduced = min(1.0, scale / zoom)
-    whole = resize(image_2, width=max(1, round(w2 * reduced)), height=max(1, round(h2 * reduced)))
-    there = (whole.shape[1] / w2, whole.shape[0] / h2)
-    to_image_1 = _after(np.array([[1.0, 0, x0], [0, 1, y0]]), _scaling(common.width / width, common.height / height))
-    base = _after(found, to_image_1)
-    masked_1 = _drawn([box.shifted(-x0, -y0) for box in masks_1], (x1 - x0, y1 - y0), width=width, height=height)
-    return _filled_where_masked(
-        _Copies(
-            first=resize(image_1[y0:y1, x0:x1], width=width, height=height),
-            whole_second=whole,
-            cut=_after(_scaling(*there), base),
-            masked=masked_1,
-            masked_second=_drawn(masks_2, (w2, h2), width=whole.shape[1], height=whole.shape[0]),
-            part=common,
-            size_1=(w1, h1),
-            base=base,
-        )
+    scale = min(1.0, zoom, math.sqrt(max_pixels / part.area))
+    size, size_2 = (
+        (max(1, round(width * reduced)), max(1, round(height * reduced)))
+        for width, height, reduced in ((part.width, part.height, scale), (w2, h2, scale / zoom))
     )
-
-
-def _filled_where_masked(copies: _Copies) -> _Copies:
-    """Return the copies with both filled where either is masked: what is filled in one alone would pass for a change."""
-    if copies.masked is None and copies.masked_second is None:
-        return copies
-    height, width = copies.first.shape[:2]
-    there = None if copies.masked_second is None else _moved(copies.masked_second, copies.cut, width=width, height=height)
-    masked = _either(copies.masked, there)
-    back = np.asarray(cv2.invertAffineTransform(copies.cut), dtype=np.float64)
-    size = (copies.whole_second.shape[1], copies.whole_second.shape[0])
-    on_second = None if masked is None else _moved(masked, back, width=size[0], height=size[1])
-    masked_second = _either(copies.masked_second, on_second)
-    return replace(
-        copies,
-        first=_filled(copies.first, masked),
-        whole_second=_filled(copies.whole_second, masked_second),
+    to_part = _scaling(part.width / size[0], part.height / size[1])
+    base = _after(found, _after(np.array([[1.0, 0, x0], [0, 1, y0]]), to_part))
+    masked, masked_second = _drawn(masks_1, part, size), _drawn(masks_2, Box.whole(width=w2, height=h2), size_2)
+    here = image_1[y0 : int(part.y1), x0 : int(part.x1)]
+    return _Copies(
+        first=_filled(resize(here, width=size[0], height=size[1]), masked),
+        second=_filled(resize(image_2, width=size_2[0], height=size_2[1]), masked_second),
+        cut=_after(_scaling(size_2[0] / w2, size_2[1] / h2), base),
         masked=masked,
         masked_second=masked_second,
+        part=part,
+        base=base,
     )
 
 
-def _aligned(copies: _Copies, matrix: Floats, *, size_2: tuple[int, int]) -> Alignment:
+def _drawn(boxes: Sequence[Box], part: Box, size: tuple[int, int]) -> Gray:
+    """Return a part of an image at a size (width, height): 255 under the boxes, which are in px of the image, else 0."""
+    drawn = np.zeros(size[::-1], dtype=np.uint8)
+    for box in boxes:
+        there = box.shifted(-part.x0, -part.y0).scaled(size[0] / part.width, size[1] / part.height)
+        x0, y0, x1, y1 = there.ints()
+        drawn[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
+    return drawn
+
+
+def _aligned(
+    copies: _Copies, matrix: Floats, size_1: tuple[int, int], size_2: tuple[int, int], orientation: Orientation
+) -> Alignment:
     """Return the alignment by a motion of the copies, with tone and drift."""
-    first, second = copies.first, copies.second(matrix)
-    height, width = first.shape[:2]
-    valid = _valid(matrix, drifted=False, width=width, height=height)
+    first, second, masked = copies.first, copies.moved(copies.second, matrix), copies.masked
+    if copies.masked_second.any():
+        masked = np.maximum(masked, copies.moved(copies.masked_second, matrix))
+    valid = _valid(matrix, drifted=False, size=_size(first))
     tone, drift, toned = Tone(), None, first
     if not equal(first, second):
         x0, y0, x1, y1 = valid.ints()
         tone = estimate_tone(first[y0:y1, x0:x1], second[y0:y1, x0:x1])
         toned = tone.rounded(first)
         drift = estimate_drift(luma(toned), luma(second))
-    masked_2 = copies.masked_on(matrix)
     if drift is not None:
-        second = drift.undone(second)
-        masked_2 = None if masked_2 is None else drift.undone(masked_2)
-        valid = _valid(matrix, drifted=True, width=width, height=height)
-    masked = _either(copies.masked, masked_2)
+        second, masked = drift.undone(second), drift.undone(masked)
+        valid = _valid(matrix, drifted=True, size=_size(first))
     return Alignment(
         first=first,
         second=second,
-        size_1=copies.size_1,
+        size_1=size_1,
         size_2=size_2,
         part=copies.part,
-        placed=copies.placed,
+        placed=copies.cut is not STILL,
         base=copies.base,
+        orientation=orientation,
         tone=tone,
         toned=toned,
         matrix=matrix,
         drift=drift,
         valid=valid,
-        masked=np.zeros((height, width), dtype=np.bool_) if masked is None else _grown(masked) > 0,
+        masked=_grown(masked) > 0,
     )
-
-
-def _inside(matrix: Floats, size_1: tuple[int, int], size_2: tuple[int, int]) -> Box | None:
-    """Return the upright box of image 1, in whole px, all of which lies inside image 2; None where there is none.
-
-    matrix: px of image 1 to px of image 2, with a small turn at most.
-    """
-    (w1, h1), (w2, h2) = size_1, size_2
-    back = cv2.invertAffineTransform(matrix)
-    corners = np.array([[0, 0], [w2, 0], [0, h2], [w2, h2]], dtype=np.float64) - 0.5
-    lt, rt, lb, rb = corners @ back[:, :2].T + back[:, 2] + 0.5
-    x0, x1 = max(0, math.ceil(max(lt[0], lb[0]) - _EVEN)), min(w1, math.floor(min(rt[0], rb[0]) + _EVEN))
-    y0, y1 = max(0, math.ceil(max(lt[1], rt[1]) - _EVEN)), min(h1, math.floor(min(lb[1], rb[1]) + _EVEN))
-    return Box(x0, y0, x1, y1) if x1 > x0 and y1 > y0 else None
 
 
 def _after(outer: Floats, inner: Floats) -> Floats:
@@ -273,19 +232,9 @@ def _scaling(x: float, y: float) -> Floats:
     return np.array([[x, 0, (x - 1) / 2], [0, y, (y - 1) / 2]])
 
 
-def _moved(picture: NDArray[np.uint8], matrix: Floats, *, width: int, height: int) -> NDArray[np.uint8]:
-    """Return width×height px of a picture: at (x, y) what was at matrix · (x, y, 1). The border is repeated."""
-    if matrix is STILL:
-        return picture
-    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    return np.asarray(
-        cv2.warpAffine(picture, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE), dtype=np.uint8
-    )
-
-
-def _size(rgb: RGB) -> tuple[int, int]:
+def _size(picture: NDArray[np.uint8]) -> tuple[int, int]:
     """Return (width, height) in px."""
-    return rgb.shape[1], rgb.shape[0]
+    return picture.shape[1], picture.shape[0]
 
 
 def _reduction(pixels: int, most: int) -> float:
@@ -298,37 +247,16 @@ def _reduction(pixels: int, most: int) -> float:
     return whole if (factor / whole) ** 2 >= _WHOLE_LEAVES else factor
 
 
-def _drawn(boxes: Sequence[Box], size: tuple[int, int], *, width: int, height: int) -> NDArray[np.uint8] | None:
-    """Return h×w uint8: 255 under the boxes, which are px of an image of `size` (width, height), and 0 elsewhere.
-
-    None where no px lies under a box.
-    """
-    if not boxes:
-        return None
-    drawn = np.zeros((height, width), dtype=np.uint8)
-    for box in boxes:
-        x0, y0, x1, y1 = box.scaled(width / size[0], height / size[1]).ints()
-        drawn[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = 255
-    return drawn if drawn.any() else None
-
-
-def _either(one: NDArray[np.uint8] | None, other: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
-    """Return what lies under either of two masks of one size; None stands for an empty one."""
-    if one is None or other is None or one is other:
-        return other if one is None else one
-    return np.maximum(one, other)
-
-
-def _grown(masked: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _grown(masked: Gray) -> Gray:
     side = 2 * _RIM_PX + 1
     return np.asarray(cv2.dilate(masked, np.ones((side, side), dtype=np.uint8)), dtype=np.uint8)
 
 
-def _filled(rgb: RGB, masked: NDArray[np.uint8] | None) -> RGB:
+def _filled(rgb: RGB, masked: Gray) -> RGB:
     """Return the picture with its masks and their rims filled smoothly from around; the picture itself for no mask."""
-    if masked is None:
+    if not masked.any():
         return rgb
-    height, width = masked.shape
+    width, height = _size(rgb)
     grown = _grown(masked)
     factor = min(1.0, _FILL_SIDE / max(width, height))
     size = (max(1, round(width * factor)), max(1, round(height * factor)))
@@ -338,14 +266,14 @@ def _filled(rgb: RGB, masked: NDArray[np.uint8] | None) -> RGB:
     return np.where(grown[..., None] > 0, filled, rgb).astype(np.uint8)
 
 
-def _valid(matrix: Floats, *, drifted: bool, width: int, height: int) -> Box:
+def _valid(matrix: Floats, *, drifted: bool, size: tuple[int, int]) -> Box:
     """Return what the copies share, without the rim that interpolation made of pixels from beyond the border."""
-    seen = shown(matrix, width=width, height=height)
+    seen = shown(matrix, size, size)
     # On the other sides a motion brings near what only the second image shows.
     margin = _MARGIN_PX * (drifted or matrix is not STILL)
     x0, y0 = math.ceil(seen.x0) + margin, math.ceil(seen.y0) + margin
     x1, y1 = math.floor(seen.x1) - margin, math.floor(seen.y1) - margin
-    return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)).clipped(width=width, height=height)
+    return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)).clipped(width=size[0], height=size[1])
 
 
 def equal(first: RGB, second: RGB) -> bool:
@@ -353,7 +281,7 @@ def equal(first: RGB, second: RGB) -> bool:
     return first.shape == second.shape and all(np.array_equal(first[::n], second[::n]) for n in (_ROWS_APART, 1))
 
 
-def luma(rgb: RGB) -> NDArray[np.uint8]:
+def luma(rgb: RGB) -> Gray:
     """Return h×w of h×w×3 uint8 RGB: ITU-R 601, in whole levels."""
     return np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 

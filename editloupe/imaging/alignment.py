@@ -90,24 +90,16 @@ class Alignment:
         return not np.array_equal(self.matrix, STILL)
 
     @property
-    def shift(self) -> tuple[float, float]:
-        """(dx, dy) in px of image 1: how far the middle of the picture moved; (0, 0) where no motion was accepted."""
-        height, width = self.first.shape[:2]
-        middle = np.array([(width - 1) / 2, (height - 1) / 2, 1.0])
-        dx, dy = self.matrix @ middle - middle[:2]
-        sx, sy = self.scale
-        return float(dx / sx), float(dy / sy)
-
-    @property
     def motion(self) -> Motion:
         """The motion of the whole picture that was undone, in px of image 1. Another frame is no motion: see `placed`."""
         sx, sy = self.scale
         linear = self.matrix[:, :2] * np.array([[1.0, sy / sx], [sx / sy, 1.0]])
-        (w, h), middle = (self.part.width, self.part.height), np.array(self.shift)
+        center = (np.array(self.first.shape[1::-1]) - 1) / 2
+        (w, h), middle = (self.part.width, self.part.height), (self.matrix @ (*center, 1.0) - center) / (sx, sy)
         corners = np.array([[x, y] for x in (-w / 2, w / 2) for y in (-h / 2, h / 2)])
         moved = corners @ (linear - np.eye(2)).T + middle
         return Motion(
-            shift=self.shift,
+            shift=(float(middle[0]), float(middle[1])),
             zoom=(float(np.hypot(*linear[:, 0])), float(np.hypot(*linear[:, 1]))),
             degrees=math.degrees(math.atan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])),
             most=float(np.hypot(*moved.T).max()),
@@ -154,26 +146,29 @@ class Alignment:
         (left, top), (right, bottom) = ((round(float(x), 1), round(float(y), 1)) for x, y in (there.min(0), there.max(0)))
         found = Box(left, top, max(right, left + 1), max(bottom, top + 1)).rounded_out()
         inside = found.intersection(Box.whole(width=w2, height=h2))
-        return None if inside is None else self.orientation.box_applied(inside, (w2, h2))
+        return None if inside is None else self.orientation.box(inside, (w2, h2))
 
     @property
     def laid_2(self) -> tuple[int, int]:
         """(width, height) of image 2 in px, once a turn is undone."""
-        return self.orientation.laid(self.size_2)
+        return self.size_2 if self.orientation.quarters % 2 == 0 else self.size_2[::-1]
 
     def common(self) -> Box:
         """Return the part of image 1, in its px, that image 2 shows as well."""
         height, width = self.first.shape[:2]
         sx, sy = self.scale
-        seen = shown(self.matrix, width=width, height=height)
+        seen = shown(self.matrix, (width, height), (width, height))
         return seen.scaled(1 / sx, 1 / sy).shifted(self.part.x0, self.part.y0)
 
 
-def shown(matrix: Floats, *, width: int, height: int) -> Box:
-    """Return the upright box of the first copy all of whose places lie inside the second."""
-    inverse = cv2.invertAffineTransform(matrix)
-    corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], dtype=np.float64) - 0.5
+def shown(matrix: Floats, size_1: tuple[int, int], size_2: tuple[int, int]) -> Box:
+    """Return the upright box of one picture all of whose places lie inside another, at least a px large.
+
+    matrix: 2×3, px of the first picture to px of the second, with a small turn at most.   Sizes are (width, height).
+    """
+    (w1, h1), (w2, h2), inverse = size_1, size_2, cv2.invertAffineTransform(matrix)
+    corners = np.array([[0, 0], [w2, 0], [0, h2], [w2, h2]], dtype=np.float64) - 0.5
     (lt, rt, lb, rb) = corners @ inverse[:, :2].T + inverse[:, 2] + 0.5
-    x0, x1 = max(0.0, lt[0], lb[0]), min(float(width), rt[0], rb[0])
-    y0, y1 = max(0.0, lt[1], rt[1]), min(float(height), lb[1], rb[1])
+    x0, x1 = max(0.0, lt[0], lb[0]), min(float(w1), rt[0], rb[0])
+    y0, y1 = max(0.0, lt[1], rt[1]), min(float(h1), lb[1], rb[1])
     return Box(x0, y0, max(x0 + 1, x1), max(y0 + 1, y1))

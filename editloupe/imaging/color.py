@@ -90,11 +90,7 @@ class Tone:
 
     def rounded(self, rgb: RGB) -> RGB:
         """Return H×W×3 uint8 RGB, toned, as uint8."""
-        if self.curves is None:
-            return rgb
-        mixed = rgb if self.mix is None else cv2.transform(rgb, self.mix)
-        table = np.rint(self.curves).astype(np.uint8).reshape(1, 256, 3)
-        return np.asarray(cv2.LUT(mixed, table), dtype=np.uint8)
+        return rgb if self.curves is None else np.rint(self.applied(rgb)).astype(np.uint8)
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:

@@ -21,7 +21,7 @@ from editloupe.imaging.color import Tone
 from editloupe.imaging.orientation import UPRIGHT
 from editloupe.imaging.rank import median
 from editloupe.imaging.regions import STRONG, Object, apart, find_objects, joined
-from editloupe.imaging.residual import Map, Planes, Residual, halved, planes, residual, unexplained
+from editloupe.imaging.residual import Map, Residual, halved, residual, unexplained
 from editloupe.imaging.significance import significance
 from editloupe.values import Box, cached_property
 
@@ -85,10 +85,10 @@ class Differences:
 
     regions: tuple[Region, ...] = ()
     """The places that differ, strongest first; where much changed, at most five."""
-    half_levels: Map
-    """(h+1)//2×(w+1)//2 float32, 0..255: how much each place differs, at half the size of `alignment.first`."""
-    half_changed: NDArray[np.uint8]
-    """The same size: 1 at the regions' pixels, else 0."""
+    levels: Map
+    """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
+    changed: NDArray[np.bool_]
+    """h×w: the regions' pixels."""
     threshold: float = 0.0
     """Levels that a place of ordinary texture must reach."""
     changed_share: float = 0.0
@@ -104,22 +104,6 @@ class Differences:
     """Median difference in levels outside the regions; None where less than 15 % of what was compared lies there."""
     restyled: bool = False
     """True where `noise` exceeds what any delivery of a picture was seen to leave, and the noisier picture's own grain."""
-
-    @cached_property
-    def levels(self) -> Map:
-        """h×w float32, 0..255: how much each place differs, in the frame of `alignment.first`."""
-        return self._doubled(self.half_levels, cv2.INTER_LINEAR)
-
-    @cached_property
-    def changed(self) -> NDArray[np.bool_]:
-        """h×w: the regions' pixels."""
-        return self._doubled(self.half_changed, cv2.INTER_NEAREST).view(np.bool_)
-
-    def _doubled(self, half: NDArray[Any], how: int) -> NDArray[Any]:
-        """Return a half-size map in the frame of `alignment.first`, whose odd last row or column was repeated."""
-        height, width = self.alignment.first.shape[:2]
-        size = (2 * half.shape[1], 2 * half.shape[0])
-        return np.asarray(cv2.resize(half, size, interpolation=how), dtype=half.dtype)[:height, :width]
 
     @property
     def tone(self) -> Tone:
@@ -188,8 +172,8 @@ def localize(
     identical = equal(image_1, image_2)
     if identical or compared_px < LEAST_COMPARED_PX:
         return Differences(
-            half_levels=np.zeros(shown.shape, dtype=np.float32),
-            half_changed=np.zeros(shown.shape, dtype=np.uint8),
+            levels=np.zeros((height, width), dtype=np.float32),
+            changed=np.zeros((height, width), dtype=np.bool_),
             compared_px=compared_px,
             identical=identical,
             alignment=alignment,
@@ -211,8 +195,8 @@ def localize(
         found = found[:_MOST]
     return Differences(
         regions=tuple(r for _, r in found),
-        half_levels=levels,
-        half_changed=_drawn(found, levels),
+        levels=_doubled(levels, cv2.INTER_LINEAR)[:height, :width],
+        changed=_doubled(_drawn(found, levels), cv2.INTER_NEAREST)[:height, :width] > 0,
         threshold=STRONG * weighed.noise,
         changed_share=changed_share,
         compared_px=compared_px,
@@ -246,6 +230,10 @@ def _drawn(found: Sequence[_Found], levels: Map) -> NDArray[np.uint8]:
     return changed
 
 
+def _doubled(half: NDArray[Any], how: int) -> NDArray[Any]:
+    return np.asarray(cv2.resize(half, (2 * half.shape[1], 2 * half.shape[0]), interpolation=how), dtype=half.dtype)
+
+
 def _rest(found: Sequence[_Found], left: Residual, levels: Map) -> float | None:
     """Return the median difference outside the regions in levels; None where hardly anything lies there."""
     outside = left.shown & (cv2.dilate(_drawn(found, levels), np.ones((_RIM, _RIM), dtype=np.uint8)) == 0)
@@ -261,17 +249,12 @@ def _shown(alignment: Alignment) -> NDArray[np.bool_]:
     return np.asarray(halved(alignment.masked.astype(np.uint8) * 255) == 0)
 
 
-def _compared(alignment: Alignment) -> tuple[Planes, Planes]:
+def _compared(alignment: Alignment) -> tuple[RGB, RGB]:
     """Return the aligned copies in one tone; where image 2 shows nothing, image 1 stands for it."""
-    toned = alignment.toned
-    first = planes(toned)
-    height, width = toned.shape[:2]
+    second = alignment.toned.copy()
     x0, y0, x1, y1 = alignment.valid.ints()
-    if (x0, y0, x1, y1) == (0, 0, width, height):
-        return first, planes(alignment.second)
-    both = toned.copy()
-    both[y0:y1, x0:x1] = alignment.second[y0:y1, x0:x1]
-    return first, planes(both)
+    second[y0:y1, x0:x1] = alignment.second[y0:y1, x0:x1]
+    return alignment.toned, second
 
 
 def _region(found: Object, left: Residual, levels: Map, alignment: Alignment) -> Region:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,8 +22,6 @@ _CAP = 25.0
 """Levels; a larger difference counts no more: it is an edit, not a drift."""
 _RIDGE = 0.5
 """(Levels per px)²: a cell with no more structure than sensor noise has keeps no drift."""
-_BAND = 64
-"""Rows that are drawn back at a time: a displacement for every pixel at once would take the most memory of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +40,23 @@ class Drift:
         """Root mean square displacement in px of the picture."""
         return float(np.sqrt((self.cells**2).sum(axis=2).mean()))
 
-    def rows(self, y0: int, y1: int) -> NDArray[np.float32]:
-        """Return (y1 − y0)×width×2 float32: the displacements of the rows from y0 up to y1, cubic between cells."""
-        rows = self.cells.shape[0]
-        across = cv2.resize(self.cells, (self.width, rows), interpolation=cv2.INTER_CUBIC)
-        # Resizing the identity gives the weights of each cell row in each picture row.
-        weights = cv2.resize(np.eye(rows, dtype=np.float32), (rows, self.height), interpolation=cv2.INTER_CUBIC)
-        return np.asarray(np.tensordot(weights[y0:y1], across.reshape(rows, self.width, 2), axes=1), dtype=np.float32)
+    @property
+    def field(self) -> NDArray[np.float32]:
+        """height×width×2: (dx, dy) of every pixel, cubic between cells."""
+        return np.asarray(cv2.resize(self.cells, (self.width, self.height), interpolation=cv2.INTER_CUBIC), np.float32)
 
     def undone(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the picture with the drift undone, h×w or h×w×3 uint8: at (x, y) what was at (x + dx, y + dy).
 
         The border is repeated.
         """
-        drawn = np.empty_like(picture)
-        for y0 in range(0, self.height, _BAND):
-            y1 = min(self.height, y0 + _BAND)
-            place = self.rows(y0, y1)
-            x = place[..., 0] + np.arange(self.width, dtype=np.float32)
-            y = place[..., 1] + np.arange(y0, y1, dtype=np.float32)[:, None]
-            drawn[y0:y1] = cv2.remap(picture, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-        return drawn
+        return np.asarray(_drawn_back(picture, self.field, cv2.INTER_CUBIC), dtype=np.uint8)
 
     def over(self, *, x0: int, y0: int, x1: int, y1: int) -> NDArray[np.float64]:
         """Return (dx, dy): the mean displacement over a box of the picture, integer corners, clipped to it."""
         y0, y1 = min(max(0, y0), self.height - 1), max(1, min(y1, self.height))
         x0, x1 = min(max(0, x0), self.width - 1), max(1, min(x1, self.width))
-        return np.asarray(self.rows(y0, y1)[:, x0:x1].mean(axis=(0, 1)), dtype=np.float64)
+        return np.asarray(self.field[y0:y1, x0:x1].mean(axis=(0, 1)), dtype=np.float64)
 
 
 def estimate_drift(first: Gray, second: Gray) -> Drift | None:
@@ -88,24 +77,14 @@ def estimate_drift(first: Gray, second: Gray) -> Drift | None:
     before = _misfit(error)
     for step in range(_STEPS):
         scale = max(1.0, 1.4826 * median(np.abs(error[::3, ::3])))
-        # 1 / (1 + (error / (2 scale))²)², in place: a further map costs more than what is computed in it.
-        weight = error / np.float32(2 * scale)
-        weight *= weight
-        weight += 1
-        weight *= weight
-        np.divide(1, weight, out=weight)
-        wx, wy = weight * gx, np.multiply(weight, gy, out=weight)
-        product = np.empty_like(error)
-        xx, xy, yy, xt, yt = (
-            _cell_mean(np.multiply(v, w, out=product), grid)
-            for v, w in ((wx, gx), (wx, gy), (wy, gy), (wx, error), (wy, error))
-        )
+        weight = 1 / (1 + (error / np.float32(2 * scale)) ** 2) ** 2
+        wx, wy = weight * gx, weight * gy
+        xx, xy, yy, xt, yt = (_cell_mean(v * w, grid) for v, w in ((wx, gx), (wx, gy), (wy, gy), (wx, error), (wy, error)))
         # The ridge pulls the whole displacement, not only this step, toward zero.
-        xx, yy = xx + _RIDGE, yy + _RIDGE
-        xt, yt = xt + _RIDGE * field[..., 0], yt + _RIDGE * field[..., 1]
-        determinant = xx * yy - xy * xy
-        step_xy = np.stack([(yy * xt - xy * yt) / determinant, (xx * yt - xy * xt) / determinant], axis=2)
-        field = np.asarray(np.clip(field - step_xy, -_MOST_PX / 2, _MOST_PX / 2), dtype=np.float32)
+        left = np.stack([xx + _RIDGE, xy, xy, yy + _RIDGE], axis=2).reshape(*xx.shape, 2, 2)
+        right = np.stack([xt, yt], axis=2) + _RIDGE * field
+        moved = field - np.linalg.solve(left, right[..., None])[..., 0]
+        field = np.asarray(np.clip(moved, -_MOST_PX / 2, _MOST_PX / 2), dtype=np.float32)
         if step == 0 and float(np.abs(field).max()) < _LEAST_PX / 2:
             return None
         error = _error(a, b, field)
@@ -118,15 +97,19 @@ def estimate_drift(first: Gray, second: Gray) -> Drift | None:
 
 def _error(a: NDArray[np.float32], b: NDArray[np.float32], field: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return h×w: what differs once `b` is drawn back by the field, without a global offset."""
-    height, width = a.shape
     if field.any():
-        dense = cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC)
-        x = dense[..., 0] + np.arange(width, dtype=np.float32)
-        y = dense[..., 1] + np.arange(height, dtype=np.float32)[:, None]
-        b = np.asarray(cv2.remap(b, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), dtype=np.float32)
+        dense = cv2.resize(field, a.shape[::-1], interpolation=cv2.INTER_CUBIC)
+        b = np.asarray(_drawn_back(b, dense, cv2.INTER_LINEAR), dtype=np.float32)
     error = b - a
     error -= np.float32(median(error[::4, ::4]))
     return error
+
+
+def _drawn_back(picture: NDArray[Any], field: NDArray[Any], how: int) -> NDArray[Any]:
+    """Return a picture with a displacement undone: at (x, y) what was at (x + dx, y + dy). The border is repeated."""
+    height, width = field.shape[:2]
+    x, y = field[..., 0] + np.arange(width, dtype=np.float32), field[..., 1] + np.arange(height, dtype=np.float32)[:, None]
+    return cv2.remap(picture, x, y, how, borderMode=cv2.BORDER_REPLICATE)
 
 
 def _misfit(error: NDArray[np.float32]) -> float:

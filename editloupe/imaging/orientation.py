@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.images import RGB
 from editloupe.imaging.geometry import CELLS
 from editloupe.imaging.rank import median
 from editloupe.imaging.register import SMALLEST_SIDE
@@ -40,36 +39,23 @@ class Orientation:
     quarters: int = 0
     """Quarter turns clockwise, 0 to 3."""
 
-    def applied(self, values: Map) -> Map:
-        """Return an h×w array over the first picture as it lies in the second."""
+    @property
+    def inverse(self) -> Orientation:
+        """What undoes it. A mirrored picture is undone as it was made, whatever the turn."""
+        return self if self.mirrored else Orientation(quarters=-self.quarters % 4)
+
+    def applied(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return an h×w or h×w×3 array over the first picture as it lies in the second."""
         return np.ascontiguousarray(np.rot90(values[:, ::-1] if self.mirrored else values, -self.quarters))
 
-    def undone(self, rgb: RGB) -> RGB:
-        """Return the second picture, H×W×3, as the first one lies; itself where nothing was turned."""
-        if self == UPRIGHT:
-            return rgb
-        back = np.rot90(rgb, self.quarters)
-        return np.ascontiguousarray(back[:, ::-1] if self.mirrored else back)
-
-    def laid(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Return the (width, height) of one picture as the other one lies."""
-        return size if self.quarters % 2 == 0 else size[::-1]
-
-    def box_applied(self, box: Box, size: tuple[int, int]) -> Box:
-        """Return a box of the undone second picture, `size` (width, height) large, in the second picture itself."""
+    def box(self, box: Box, size: tuple[int, int]) -> Box:
+        """Return a box of a picture, `size` (width, height) large, where it lies in the second."""
         width, height = size
         if self.mirrored:
             box = Box(width - box.x1, box.y0, width - box.x0, box.y1)
         for _ in range(self.quarters):
             box, width, height = Box(height - box.y1, box.x0, height - box.y0, box.x1), height, width
         return box
-
-    def box_undone(self, box: Box, size: tuple[int, int]) -> Box:
-        """Return a box of the second picture, `size` (width, height) large, in the undone one."""
-        width, height = size
-        for _ in range(self.quarters):
-            box, width, height = Box(box.y0, width - box.x1, box.y1, width - box.x0), height, width
-        return Box(width - box.x1, box.y0, width - box.x0, box.y1) if self.mirrored else box
 
     @property
     def in_words(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 import cv2
 import numpy as np
@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 from editloupe.imaging.geometry import cells_covered
 from editloupe.imaging.register import SMALLEST_SIDE, Floats, Gray
 
-ALIKE: Final = 0.55
-"""Share of the places from which two pictures lie on each other."""
-_GAIN = 0.1
-"""More places than before must be alike once one picture is laid onto the other."""
 _MOST_SIDE = 420
 """px; longest side of the copies on which key points are sought."""
 _MOST_POINTS = 1200
@@ -90,11 +86,6 @@ def places_alike(first: Gray, second: Gray) -> float:
     least: NDArray[np.float64] = _CORRELATED * np.sqrt(spread_a * spread_b)
     alike: list[bool] = (product > least)[shows].tolist()
     return sum(alike) / len(alike)
-
-
-def is_better(before: float, after: float) -> bool:
-    """Return True if laying one picture onto the other made clearly more of their places alike."""
-    return after > before + _GAIN
 
 
 def _step(gray: Gray) -> float:

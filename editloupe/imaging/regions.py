@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.imaging.residual import Map
-from editloupe.imaging.significance import EvidenceMap
+from editloupe.imaging.significance import SCALES
 from editloupe.values import Box
 
 STRONG: Final = 12.0
@@ -52,10 +52,10 @@ class Object:
     """The evidence summed over the changed pixels."""
 
 
-def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
+def find_objects(evidence: Sequence[Map]) -> list[Object]:
     """Return the connected places in h×w maps of evidence, the most significant first.
 
-    evidence: from the finest scale to the widest.
+    evidence: one map for each of `SCALES`.
     """
     total, mask = _significant(evidence)
     reach = max(3, round(_JOIN * min(total.shape))) | 1
@@ -69,29 +69,34 @@ def find_objects(evidence: Sequence[EvidenceMap]) -> list[Object]:
         values = total[here]
         if values[own].max(initial=0.0) < STRONG:
             continue
-        ys, xs = np.flatnonzero(own.any(axis=1)), np.flatnonzero(own.any(axis=0))
-        tight = (slice(ys[0], ys[-1] + 1), slice(xs[0], xs[-1] + 1))
-        box = Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)
-        found.append(Object(box=box, changed=_closed(own[tight]), significance=float(values[own].sum(dtype=np.float64))))
+        found.append(_object(own, x, y, float(values[own].sum(dtype=np.float64))))
     return sorted(found, key=_order)
+
+
+def _object(mask: NDArray[np.bool_], x0: float, y0: float, significance: float) -> Object:
+    """Return the object that an h×w mask shows, whose first px lies at (x0, y0)."""
+    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)
+    left, top, right, bottom = box.ints()
+    return Object(box=box.shifted(x0, y0), changed=_closed(mask[top:bottom, left:right]), significance=significance)
 
 
 def _order(o: Object) -> tuple[float, ...]:
     return (-o.significance, *o.box)
 
 
-def _significant(evidence: Sequence[EvidenceMap]) -> tuple[Map, NDArray[np.bool_]]:
+def _significant(evidence: Sequence[Map]) -> tuple[Map, NDArray[np.bool_]]:
     """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbor spilled."""
-    total = np.zeros_like(evidence[0].values)
+    total = np.zeros_like(evidence[0])
     mask = np.zeros(total.shape, dtype=bool)
     least = np.empty_like(total)
-    for e in evidence:
+    for values, reach in zip(evidence, SCALES, strict=True):
         # Compared with the finer scales as well: what those place exactly, a wide average only smears.
-        np.maximum(total, e.values, out=total)
-        around = 2 * max(_LEAST_RADIUS, round(2.5 * e.reach)) + 1
+        np.maximum(total, values, out=total)
+        around = 2 * max(_LEAST_RADIUS, round(2.5 * reach)) + 1
         cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
         least *= np.float32(_OF_PEAK)
-        mask |= e.values > np.maximum(WEAK, least, out=least)
+        mask |= values > np.maximum(WEAK, least, out=least)
     return total, mask
 
 
@@ -163,11 +168,8 @@ def apart(found: Object, levels: Map, *, most_gap: float) -> list[Object]:
 
 def _part(whole: Object, mask: NDArray[np.bool_], levels: Map) -> Object:
     """Return what lies in h×w `mask` of an object's box. Its evidence is shared out by the levels."""
-    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    changed = mask[ys[0] : ys[-1] + 1, xs[0] : xs[-1] + 1]
-    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1).shifted(whole.box.x0, whole.box.y0)
     share = float(levels[mask].sum()) / float(levels[whole.changed].sum())
-    return Object(box=box, changed=_closed(changed), significance=share * whole.significance)
+    return _object(mask, whole.box.x0, whole.box.y0, share * whole.significance)
 
 
 def _belong(a: Box, b: Box, *, most_gap: float) -> bool:

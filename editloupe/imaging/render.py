@@ -42,11 +42,6 @@ def crop(rgb: RGB, box: Box) -> RGB:
     return rgb[y0:y1, x0:x1].copy()
 
 
-def masked(rgb: RGB, boxes: Sequence[Box]) -> RGB:
-    """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted white."""
-    return filled(rgb, boxes, (255, 255, 255))
-
-
 def filled(rgb: RGB, boxes: Sequence[Box], color: tuple[int, int, int]) -> RGB:
     """Return a copy of H×W×3 uint8 RGB with the boxes (px, rounded outward, clipped) painted in one color."""
     picture = rgb.copy()
@@ -65,12 +60,6 @@ def display_scale(width: float, height: float, *, long_side: int = LONG_SIDE) ->
     if longest > long_side:
         return long_side / longest
     return float(max(1, min(math.ceil(SHORT_SIDE / min(width, height)), math.floor(long_side / longest))))
-
-
-def scaled(rgb: RGB, factor: float) -> RGB:
-    """Return H×W×3 uint8 RGB times `factor`: Lanczos to enlarge, area averaging to reduce."""
-    height, width = rgb.shape[:2]
-    return resize(rgb, width=max(1, round(width * factor)), height=max(1, round(height * factor)))
 
 
 def side_by_side(left: RGB, right: RGB, *, titles: tuple[str, str] | None = None) -> tuple[RGB, Box, Box]:
@@ -116,8 +105,10 @@ def _written(
 
 def with_boxes(rgb: RGB, boxes: Sequence[Box]) -> RGB:
     """Return a copy with numbered boxes (1, 2, …), scaled to be looked at (`display_scale`); the first lies on top."""
-    picture = scaled(rgb, display_scale(rgb.shape[1], rgb.shape[0]))
-    factors = picture.shape[1] / rgb.shape[1], picture.shape[0] / rgb.shape[0]
+    height, width = rgb.shape[:2]
+    scale = display_scale(width, height)
+    picture = resize(rgb, width=max(1, round(scale * width)), height=max(1, round(scale * height)))
+    factors = picture.shape[1] / width, picture.shape[0] / height
     return outlined(picture, {number: box.scaled(*factors) for number, box in enumerate(boxes, start=1)})
 
 

@@ -54,8 +54,6 @@ class Residual:
     """
     color_activity: Map
     """The same of Cr and Cb."""
-    blurs: tuple[float, float]
-    """Standard deviations in px by which each picture was blurred to be equally sharp."""
     grain: float
     """Noise in levels of Y that the noisier picture shows for itself, whatever the other one is."""
     color_grain: float
@@ -73,28 +71,14 @@ class Residual:
         return np.asarray(np.minimum(np.maximum(light, color, out=light), 255, out=light), dtype=np.float32)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planes:
-    """A picture as it is compared, in planes of uint8. Half size is (H+1)//2×(W+1)//2."""
-
-    light: _Plane
-    """Luma, H×W."""
-    half_light: _Plane
-    """Luma at half size."""
-    red: _Plane
-    """Cr at half size."""
-    blue: _Plane
-    """Cb at half size."""
-
-
-def planes(rgb: RGB) -> Planes:
-    """Return the planes of H×W×3 uint8 RGB.
+def _planes(rgb: RGB) -> tuple[_Plane, tuple[_Plane, ...]]:
+    """Return luma of H×W×3 uint8 RGB, and Y, Cr and Cb at half size.
 
     Luma is kept at full size, where a blur shows. Color is coarse in every compressed picture.
     """
     ycc = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2YCrCb), dtype=np.uint8)
-    half_light, red, blue = (np.asarray(plane, dtype=np.uint8) for plane in cv2.split(halved(ycc)))
-    return Planes(light=np.asarray(cv2.extractChannel(ycc, 0), dtype=np.uint8), half_light=half_light, red=red, blue=blue)
+    halves = tuple(np.asarray(plane, dtype=np.uint8) for plane in cv2.split(halved(ycc)))
+    return np.asarray(cv2.extractChannel(ycc, 0), dtype=np.uint8), halves
 
 
 def halved(values: _Plane) -> _Plane:
@@ -106,35 +90,33 @@ def halved(values: _Plane) -> _Plane:
     return np.asarray(cv2.resize(values, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
-def residual(first: Planes, second: Planes, shown: NDArray[np.bool_]) -> Residual:
+def residual(first: RGB, second: RGB, shown: NDArray[np.bool_]) -> Residual:
     """Return what differs between two pictures of one size and one tone, aligned.
 
     shown: h×w of the half size, False where they are not compared: nothing differs there, and no grain is measured.
     """
-    blurs = sharpness_match(first.light, second.light)
+    (full_1, halves_1), (full_2, halves_2) = _planes(first), _planes(second)
+    both = (halves_1, halves_2)
+    blurs = sharpness_match(full_1, full_2)
     one, other = (
-        halved(_blurred(p.light, sigma)) if sigma else p.half_light for p, sigma in zip((first, second), blurs, strict=True)
+        halved(_blurred(full, sigma)) if sigma else halves[0]
+        for full, halves, sigma in zip((full_1, full_2), both, blurs, strict=True)
     )
-    matched = ((one, other), _matched(first.red, second.red), _matched(first.blue, second.blue))
+    matched = ((one, other), *(_matched(*colors) for colors in zip(halves_1[1:], halves_2[1:], strict=True)))
     pairs = matched if shown.all() else tuple((one, np.where(shown, other, one)) for one, other in matched)
     light, red, blue = (_minus(*pair) for pair in pairs)
-    activity = np.minimum(_activity(first.half_light), _activity(second.half_light))
-    colors = [_activity(p.red) for p in (first, second)]
-    for color, p in zip(colors, (first, second), strict=True):
-        color += _activity(p.blue)
-    # Color is derived from the same pixels, so light's edges disturb it too, if less.
-    color_activity = np.minimum(colors[0], colors[1], out=colors[0])
-    color_activity += activity / 8
+    activity = np.minimum(_activity(halves_1[0]), _activity(halves_2[0]))
+    color_activity = np.minimum(*(_activity(halves[1]) + _activity(halves[2]) for halves in both))
     return Residual(
         planes=pairs,
         light=light,
         red=red,
         blue=blue,
         activity=activity,
-        color_activity=color_activity,
-        blurs=blurs,
-        grain=max(_grain(p.half_light, shown) for p in (first, second)),
-        color_grain=max(_grain(plane, shown) for p in (first, second) for plane in (p.red, p.blue)),
+        # Color is derived from the same pixels, so light's edges disturb it too, if less.
+        color_activity=color_activity + activity / 8,
+        grain=max(_grain(halves[0], shown) for halves in both),
+        color_grain=max(_grain(plane, shown) for halves in both for plane in halves[1:]),
         shown=shown,
     )
 

@@ -56,21 +56,11 @@ _SLIP = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceMap:
-    """One scale's statistic over the picture."""
-
-    values: Map
-    """h×w float32 of the half size, ≥ 0, in units of its own noise: the largest of light and the two colors."""
-    reach: float
-    """Standard deviation of the averaging, in px of the map."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SignificanceMaps:
     """The evidence at all scales, and the noise it is measured in."""
 
-    evidence: tuple[EvidenceMap, ...]
-    """From the finest scale to the widest."""
+    evidence: tuple[Map, ...]
+    """h×w of the half size at each of `SCALES`, ≥ 0, in units of its own noise: the largest of light and the two colors."""
     noise: float
     """Levels of light at the finest scale and a typical place."""
     color_noise: float
@@ -95,11 +85,7 @@ def significance(residual: Residual) -> SignificanceMaps:
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
         for one, other in zip(largest, means, strict=True):
             np.maximum(one, other, out=one)
-    return SignificanceMaps(
-        evidence=tuple(EvidenceMap(values=v, reach=sigma) for v, sigma in zip(largest, SCALES, strict=True)),
-        noise=noise,
-        color_noise=color_noise,
-    )
+    return SignificanceMaps(evidence=tuple(largest), noise=noise, color_noise=color_noise)
 
 
 def unchanged(residual: Residual) -> NDArray[np.bool_]:
@@ -151,11 +137,12 @@ def _mode(values: NDArray[np.float32]) -> float:
 
 def _means(plane: Map, calibration: _Calibration, floor: float) -> tuple[Sequence[Map], float]:
     """Return the statistic of one plane at each scale, and the finest one's typical noise in levels."""
-    values = np.asarray(plane - np.float32(median(_sampled(plane, calibration.shown, 4))))
+    measured = _places(calibration.shown, 4)
+    values = np.asarray(plane - np.float32(median(_at(plane, measured, 4))))
     noise = calibration.noise(values, floor=floor, of_gradient=_OF_GRADIENT)
     finest = _mean_size(values, SCALES[0])
     finest_noise = calibration.noise(finest, floor=floor / 2, of_gradient=_OF_GRADIENT)
-    typical = median(_sampled(finest_noise, calibration.shown, 4))
+    typical = median(_at(finest_noise, measured, 4))
     means = [np.divide(finest, finest_noise, out=finest)]
     # In place from here on: these maps are the most that is in memory at once.
     np.clip(np.divide(values, noise, out=values), -_CLIP, _CLIP, out=values)
@@ -238,15 +225,9 @@ def _places(shown: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
     return places if places.any() else np.ones_like(places)
 
 
-def _sampled(values: NDArray[Number], shown: NDArray[np.bool_], step: int) -> NDArray[Number]:
-    """Return the values of those places, row by row."""
-    return _at(values, _places(shown, step), step)
-
-
 def _at(values: NDArray[Number], places: NDArray[np.bool_], step: int) -> NDArray[Number]:
     """Return the values of `places` among every `step`-th row and column, row by row."""
-    grid = values[::step, ::step]
-    return grid.ravel() if places.all() else grid[places]
+    return values[::step, ::step][places]
 
 
 def _cells(places: NDArray[np.bool_]) -> NDArray[np.intp]:

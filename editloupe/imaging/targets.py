@@ -6,16 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Final
 
 from editloupe.values import Box, ImageRef, Role, Sample, Target
 
 _BY_TRUST: tuple[Role, ...] = ("source", "reference", "edited")
 """Roles by how far their box is a person's word on where the target is, the most trusted first."""
 _PAD_PX = 2.0
-
-AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
-"""Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
 
 
 def images_of(sample: Sample) -> dict[Role, ImageRef]:
@@ -136,11 +132,6 @@ def _scaled_to_source(target: Target, sample: Sample) -> Box | None:
     """Return the most trusted box of a target in px of the source image; None where it has none."""
     box = next(iter(unit_boxes(target, images_of(sample)).values()), None)
     return None if box is None else box.scaled(sample.source.width, sample.source.height)
-
-
-def area_name(area: float) -> str:
-    """Return the interval of a target area (share of the image, 0 to 1)."""
-    return next(name for bound, name in AREAS if area < bound)
 
 
 def without_boxes(samples: Iterable[Sample]) -> list[Sample]:

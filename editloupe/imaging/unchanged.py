@@ -49,29 +49,21 @@ def change(source: RGB, edited: RGB) -> Change | None:
     (h1, w1), (h2, w2) = source.shape[:2], edited.shape[:2]
     if abs(np.log((w1 / h1) / (w2 / h2))) > ASPECT:
         return Change(share=1.0, how="the aspect ratios differ", data={"step": "size"})
-    if clear := _clear_cells(source, edited):
-        return Change(
-            share=clear, how=f"{100 * clear:.2g} % of the image differs clearly at a coarse look", data={"step": "coarse"}
-        )
+    size = (max(1, w1 // CELL), max(1, h1 // CELL))
+    cells = [cv2.resize(rgb, size, interpolation=cv2.INTER_AREA) for rgb in (source, edited)]
+    if clear := float((cv2.absdiff(*cells).max(axis=2) > CLEAR).mean()):
+        how = f"{100 * clear:.2g} % of the image differs clearly at a coarse look"
+        return Change(share=clear, how=how, data={"step": "coarse"})
     found = localize(source, edited, turns=False)
     if found.compared_px < LEAST_COMPARED_PX:
         return None
     return _compared(found)
 
 
-def _clear_cells(source: RGB, edited: RGB) -> float:
-    """Return the share of cells whose means differ clearly."""
-    height, width = source.shape[:2]
-    size = (max(1, width // CELL), max(1, height // CELL))
-    first, second = (cv2.resize(rgb, size, interpolation=cv2.INTER_AREA) for rgb in (source, edited))
-    return float((cv2.absdiff(first, second).max(axis=2) > CLEAR).mean())
-
-
 def _compared(found: Differences) -> Change:
     """Return what a comparison at full size says."""
     alignment = found.alignment
-    toned = alignment.tone.rounded(alignment.first)
-    tone = float(cv2.absdiff(alignment.first, toned).mean())
+    tone = float(cv2.absdiff(alignment.first, alignment.toned).mean())
     moved = alignment.motion.most
     whole = [
         words

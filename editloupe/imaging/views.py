@@ -84,7 +84,7 @@ def _crop(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: Imag
 
 def _mask(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:
     """Show the image with the `boxes` painted white."""
-    return render.masked(rgb, _boxes(params["boxes"])), _all_of(rgb)
+    return render.filled(rgb, _boxes(params["boxes"]), (255, 255, 255)), _all_of(rgb)
 
 
 def _fill(rgb: RGB, region: Box | None, params: Mapping[str, Json], images: ImageStore) -> tuple[RGB, Box]:

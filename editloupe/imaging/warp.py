@@ -109,11 +109,16 @@ def aligned(
     """
     height, width = source.shape[:2]
     size = None if source.shape == edited.shape else (edited.shape[1], edited.shape[0])
+    whole = np.ones((height, width), dtype=np.bool_)
+    still = Aligned(image=resize(edited, width=width, height=height), valid=whole, how=how, resized=size)
     if how == "none":
-        whole = np.ones((height, width), dtype=np.bool_)
-        return Aligned(image=resize(edited, width=width, height=height), valid=whole, how=how, resized=size)
-    key = (how, dilate, official, *map(_digest, (source, edited, mask)))
-    return _shared(key, lambda: _read_only(replace(_found(source, edited, mask, how, dilate, official), resized=size)))
+        return still
+
+    def found() -> Aligned:
+        kept = whole if mask is None else outside(mask, (height, width), dilate)
+        return _read_only(_as_published(still, source, edited) if official else _found(still, source, edited, kept))
+
+    return _shared((how, dilate, official, *map(_digest, (source, edited, mask))), found)
 
 
 def squared_difference(first: RGB, second: RGB, kept: Kept | None = None) -> float:
@@ -126,16 +131,12 @@ def squared_difference(first: RGB, second: RGB, kept: Kept | None = None) -> flo
     return float(cv2.norm(first, second, cv2.NORM_L2SQR, mask)) / (3 * count)
 
 
-def _found(source: RGB, edited: RGB, mask: NDArray[np.uint8] | None, how: How, dilate: bool, official: bool) -> Aligned:
+def _found(still: Aligned, source: RGB, edited: RGB, kept: Kept) -> Aligned:
+    """Return an edited image as a motion of what is kept lays it onto its source; `still` where none is to be believed."""
     height, width = source.shape[:2]
-    still = replace(aligned(source, edited, None, "none"), how=how)
-    if official:
-        return _as_published(still, source, edited)
-    kept = still.valid if mask is None else outside(mask, (height, width), dilate)
     # Sought in copies of at most about a megapixel, and undone in the image itself; one much larger than the source is
     # reduced first, so that it does not alias.
-    factor = min(1.0, math.sqrt(WORKING_PIXELS / (width * height)))
-    first = luma(resize(source, width=max(1, round(width * factor)), height=max(1, round(height * factor))))
+    first = luma(_shrunk(source, WORKING_PIXELS))
     fine, second = _shrunk(edited, width * height), luma(_shrunk(edited, first.size))
     motion = _sought(first, second, outside(np.where(kept, 0, 255).astype(np.uint8), first.shape, dilate=False))
     result = replace(still, matches=motion.matches, inliers=motion.inliers, why=motion.why)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,6 +23,11 @@ from editloupe.data.images import RGB
 from editloupe.errors import BackendError, ConfigError, MeasureError, ModelAbsent, PhraseError, ToolError
 from editloupe.findings import FAILURES, JudgeKind, JudgeSpec
 from editloupe.values import Box, Json
+
+_STATUSES: Final[Mapping[type[Exception], str]] = {
+    PhraseError: "input_error", ModelAbsent: "not_defined", ToolError: "tool_failed", BackendError: "backend_failed",
+}  # fmt: skip
+"""What a model raises → the status of a finding, the first that holds."""
 
 
 class Args(BaseModel):
@@ -175,19 +180,18 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise MeasureError(f"measure {name!r}: argument {place}: {problem['msg']}", status="input_error") from error
+    where = plugins.described("measures", name)
     try:
         said = measure(checked, images, models or Models())
     except MeasureError as error:
         if error.status in FAILURES:
             raise
-        where = plugins.described("measures", name)
         message = f"{where} raised a MeasureError with the unknown status {error.status!r}: {error}"
         raise MeasureError(message, status="tool_failed") from error
-    except (ModelAbsent, ToolError, BackendError) as error:
-        raise MeasureError(str(error), status=_status_of(error)) from error
     except Exception as error:
-        where = plugins.described("measures", name)
-        raise MeasureError(f"{where} raised {type(error).__name__}: {error}", status="tool_failed") from error
+        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), "")
+        message = str(error) if status else f"{where} raised {type(error).__name__}: {error}"
+        raise MeasureError(message, status=status or "tool_failed") from error
     found = said if isinstance(said, Measured) else Measured(answer=said)
     try:
         # As it is read from a recording.
@@ -195,19 +199,5 @@ def measured(name: str, args: Mapping[str, Json], images: Mapping[str, RGB], mod
         data = json.loads(json.dumps(found.data, allow_nan=False))
         return Measured(answer=answer, reason=str(found.reason), data=data, pictures=found.pictures)
     except Exception as error:
-        where = plugins.described("measures", name)
         message = f"{where} returned {said!r}; expected an editloupe.answers.Answer of plain numbers and text"
         raise MeasureError(message, status="tool_failed") from error
-
-
-def _status_of(error: ModelAbsent | ToolError | BackendError) -> str:
-    """Return the status of a finding for what a model raised."""
-    if isinstance(error, PhraseError):
-        return "input_error"
-    return (
-        "not_defined"
-        if isinstance(error, ModelAbsent)
-        else "tool_failed"
-        if isinstance(error, ToolError)
-        else "backend_failed"
-    )

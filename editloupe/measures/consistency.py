@@ -7,12 +7,12 @@ same share of the sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from editloupe.answers import Number
 from editloupe.data.images import RGB
@@ -20,7 +20,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.masked import Kept, share
 from editloupe.measures.base import Args, BaseMeasure, Measured
-from editloupe.measures.pair import cosine, whole_pair
+from editloupe.measures.pair import cosine, summed, whole_pair
 from editloupe.models.features.base import Features, Tokens
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box, Json
@@ -33,28 +33,19 @@ _LEAST_SHARE: Final = 0.5
 
 _Crops: TypeAlias = tuple[RGB, RGB]
 """The same place of the source and of the edited image."""
+_Use: TypeAlias = Literal["paper", "official"]
+"""Which tokens of an encoder count. paper: patches alone.   official: registers too, as in the published code."""
 
 
 class ObjectArgs(Args):
-    """The arguments of a measure of objects."""
+    """Where the objects are."""
 
     boxes: tuple[Box, ...]
     """In thousandths of the source; the same places are compared in the edited image."""
 
 
-class TokenArgs(Args):
-    """Which tokens of an encoder count."""
-
-    tokens: Literal["paper", "official"] = "paper"
-    """paper: patches are patches.   official: as the published code, which counts registers as patches."""
-
-
-class ObjectTokenArgs(ObjectArgs, TokenArgs):
-    """The arguments of a measure of objects by an encoder."""
-
-
 class BackgroundArgs(Args):
-    """The arguments of a measure of the background, which is what lies outside all boxes."""
+    """Where the background is: outside all boxes."""
 
     source_boxes: tuple[Box, ...]
     """In thousandths of the source."""
@@ -62,14 +53,10 @@ class BackgroundArgs(Args):
     """In thousandths of the edited image."""
 
 
-class BackgroundTokenArgs(BackgroundArgs, TokenArgs):
-    """The arguments of a measure of the background by an encoder."""
-
-
 class _Objects(BaseMeasure):
     """The mean over objects of how alike a place of two images is."""
 
-    Args = ObjectArgs
+    Args: ClassVar[type[BaseModel]] = ObjectArgs
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the mean over the boxes.
@@ -77,32 +64,24 @@ class _Objects(BaseMeasure):
         Raises MeasureError if there is no box, none shows anything of both images, or a picture is missing.
         """
         source, edited = whole_pair(images)
-        crops: list[_Crops] = []
-        places: list[Box] = []
-        for place in _places(args.boxes):
-            shown = place.intersection(_WHOLE)
-            parts = [None if shown is None else _pixels(shown, image) for image in (source, edited)]
-            if shown is not None and parts[0] is not None and parts[1] is not None:
-                crops.append((_cut(source, parts[0]), _cut(edited, parts[1])))
-                places.append(shown)
+        crops, places = list[_Crops](), list[Box]()
+        for box in args.boxes:
+            place = _fraction(box).intersection(_WHOLE)
+            one, other = (None if place is None else _cut(image, place) for image in (source, edited))
+            if place is not None and one is not None and other is not None:
+                crops.append((one, other))
+                places.append(place)
+        count = len(args.boxes)
         if not crops:
-            found = (
-                "there is no box" if not args.boxes else f"none of the {len(args.boxes)} boxes shows a part of the image"
-            )
+            found = f"none of the {count} boxes shows a part of the image" if count else "there is no box"
             raise MeasureError(f"{found}, so no object can be compared")
-        rows = self.compare(args, crops, models)
-        lost = len(args.boxes) - len(crops)
-        count = f"{len(crops)} of {len(args.boxes)}" if lost else str(len(crops))
-        said = f"{count} place{'' if len(args.boxes) == 1 else 's'} compared"
+        rows, lost = self.compare(args, crops, models), count - len(crops)
+        said = f"{f'{len(crops)} of {count}' if lost else count} place{'' if count == 1 else 's'} compared"
+        boxes = [[round(v * 1000, 3) for v in place] for place in places]
         return Measured(
             answer=Number(value=float(np.mean([row["value"] for row in rows]))),
             reason="; ".join([said, *_sizes(source, edited)]),
-            data={
-                "places": [
-                    {"box": [round(v * 1000, 3) for v in place], **row} for place, row in zip(places, rows, strict=True)
-                ],
-                "left_out": lost,
-            },
+            data={"places": [{"box": b, **row} for b, row in zip(boxes, rows, strict=True)], "left_out": lost},
         )
 
     def compare(self, args: Any, crops: Sequence[_Crops], models: Any) -> list[dict[str, float]]:
@@ -117,11 +96,13 @@ class ObjectConsistency(_Objects):
     """
 
     name = "object_consistency"
-    Args = ObjectTokenArgs
     needs = ("dino",)
     metric = Metric(
         id="object_consistency", name="Object consistency", short="Object", domain=Interval(low=-1, high=1), source="Eq. 3"
     )
+
+    class Args(ObjectArgs):
+        tokens: _Use = "paper"
 
     def compare(self, args: Any, crops: Sequence[_Crops], models: Any) -> list[dict[str, float]]:
         """Return the similarity of each place, with its two parts."""
@@ -154,15 +135,14 @@ class BackgroundConsistency(BaseMeasure):
     """
 
     name = "background_consistency"
-    Args = BackgroundTokenArgs
     needs = ("dino",)
     metric = Metric(
-        id="background_consistency",
-        name="Background consistency",
-        short="Background",
-        domain=Interval(low=-1, high=1),
-        source="Eq. 3",
-    )
+        id="background_consistency", name="Background consistency", short="Background",
+        domain=Interval(low=-1, high=1), source="Eq. 3",
+    )  # fmt: skip
+
+    class Args(BackgroundArgs):
+        tokens: _Use = "paper"
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the cosine. Raises MeasureError if the boxes leave no patch, and ModelAbsent without weights."""
@@ -186,12 +166,9 @@ class BackgroundL1(BaseMeasure):
     name = "background_l1"
     Args = BackgroundArgs
     metric = Metric(
-        id="background_l1",
-        name="Background L1 consistency",
-        short="Background L1",
-        domain=Interval(low=0, high=1),
-        source="Table 14",
-    )
+        id="background_l1", name="Background L1 consistency", short="Background L1",
+        domain=Interval(low=0, high=1), source="Table 14",
+    )  # fmt: skip
 
     def __call__(self, args: Any, images: Mapping[str, RGB], models: Any) -> Measured:
         """Return the similarity, in px of the source. Raises MeasureError if the boxes cover the image."""
@@ -202,12 +179,10 @@ class BackgroundL1(BaseMeasure):
         return _of_background(value, share(kept), "pixels", source, edited)
 
 
-def _of_background(
-    value: float, part: float, what: str, source: RGB, edited: RGB, grid: Sequence[Json] | None = None
-) -> Measured:
+def _of_background(value: float, part: float, what: str, source: RGB, edited: RGB, **more: Json) -> Measured:
     said = [] if part == 1 else [f"{part * 100:.1f} % of the {what} are compared"]
-    data: dict[str, Json] = {"compared": part, **({} if grid is None else {"grid": list(grid)})}
-    return Measured(answer=Number(value=value), reason="; ".join([*said, *_sizes(source, edited)]), data=data)
+    reason = "; ".join([*said, *_sizes(source, edited)])
+    return Measured(answer=Number(value=value), reason=reason, data={"compared": part, **more})
 
 
 def _sizes(source: RGB, edited: RGB) -> list[str]:
@@ -222,34 +197,33 @@ def _sizes(source: RGB, edited: RGB) -> list[str]:
     ]
 
 
-def _places(boxes: Iterable[Box]) -> list[Box]:
-    """Return boxes in thousandths as fractions of an image's sides."""
-    return [box.scaled(1 / 1000, 1 / 1000) for box in boxes]
+def _fraction(box: Box) -> Box:
+    """Return a box in thousandths as fractions of an image's sides."""
+    return box.scaled(1 / 1000, 1 / 1000)
 
 
-def _pixels(place: Box, image: RGB | tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """Return the pixels that a place in fractions touches, inside an image or its (H, W); None for none."""
-    height, width = image if isinstance(image, tuple) else image.shape[:2]
+def _touched(place: Box, height: int, width: int) -> tuple[slice, slice] | None:
+    """Return the pixels that a place in fractions touches, inside an image of that size; None for none."""
     x0, y0 = math.floor(place.x0 * width + _DUST_PX), math.floor(place.y0 * height + _DUST_PX)
     x1, y1 = math.ceil(place.x1 * width - _DUST_PX), math.ceil(place.y1 * height - _DUST_PX)
     x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, width), min(y1, height)
-    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
+    return (slice(y0, y1), slice(x0, x1)) if x0 < x1 and y0 < y1 else None
 
 
-def _cut(image: RGB, pixels: tuple[int, int, int, int]) -> RGB:
-    x0, y0, x1, y1 = pixels
-    return np.ascontiguousarray(image[y0:y1, x0:x1])
+def _cut(image: RGB, place: Box) -> RGB | None:
+    at = _touched(place, *image.shape[:2])
+    return None if at is None else np.ascontiguousarray(image[at])
 
 
 def _background(args: Any, shape: tuple[int, int]) -> Kept:
     """Return H×W of the shape: which pixels lie outside all boxes. Raises MeasureError if none does."""
     kept: Kept = np.ones(shape, dtype=np.bool_)
-    places = _places([*args.source_boxes, *args.edited_boxes])
-    for place in places:
-        if pixels := _pixels(place, shape):
-            kept[pixels[1] : pixels[3], pixels[0] : pixels[2]] = False
+    boxes = [*args.source_boxes, *args.edited_boxes]
+    for box in boxes:
+        if at := _touched(_fraction(box), *shape):
+            kept[at] = False
     if not kept.any():
-        raise MeasureError(f"boxes cover all of the image ({len(places)}), so no background is left")
+        raise MeasureError(f"boxes cover all of the image ({len(boxes)}), so no background is left")
     return kept
 
 
@@ -288,6 +262,5 @@ def _pooled(kept: Kept, rows: int, columns: int) -> NDArray[np.float64]:
 
 def _l1(one: RGB, other: RGB, kept: Kept | None = None) -> float:
     """Return 1 - mean |difference| over pixels and channels, as a share of 255.   kept: H×W, at least one; None for all."""
-    count = one.shape[0] * one.shape[1] if kept is None else np.count_nonzero(kept)
-    mask = None if kept is None else kept.view(np.uint8)
-    return 1 - float(cv2.norm(one, other, cv2.NORM_L1, mask)) / (3 * 255 * count)
+    total, count = summed(one, other, kept)
+    return 1 - total / (255 * count)

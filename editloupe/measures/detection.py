@@ -121,25 +121,21 @@ class SegmentationMeasure(base.BaseMeasure):
         segmenter = models.get("segment")
         parts = segmenter(rgb, boxes)
         mask = np.logical_or.reduce([part.mask for part in parts])
-        share = float(mask.mean())
-        facts: dict[str, Json] = {
-            "outcome": "mask",
-            "share": round(share, 6),
-            "scores": [round(float(part.score), 6) for part in parts],
-        }
-        where = {"segmenter": segmenter.version, **installed.computed(segmenter)}
+        outcome, why = "mask", f"the mask covers {100 * float(mask.mean()):.3g} % of the image"
         if not all(part.mask.any() for part in parts):
             # Part of a target is no mask of it either.
-            why = "the segmenter found nothing in a box"
-            return base.Measured(answer=Record(data={**facts, "outcome": "empty"}), reason=why, data=where)
-        if mask.all():
-            why = "the mask covers the whole image"
-            return base.Measured(answer=Record(data={**facts, "outcome": "full"}), reason=why, data=where)
-        store = ImageStore()
-        picture = store.add_array(np.repeat(np.where(mask, np.uint8(255), np.uint8(0))[:, :, None], 3, axis=2))
-        return base.Measured(
-            answer=Record(data={**facts, "picture": picture.to_json()}),
-            reason=f"the mask covers {100 * share:.3g} % of the image",
-            data=where,
-            pictures=(store.data(picture),),
-        )
+            outcome, why = "empty", "the segmenter found nothing in a box"
+        elif mask.all():
+            outcome, why = "full", "the mask covers the whole image"
+        facts: dict[str, Json] = {
+            "outcome": outcome,
+            "share": round(float(mask.mean()), 6),
+            "scores": [round(float(part.score), 6) for part in parts],
+        }
+        pictures: tuple[bytes, ...] = ()
+        if outcome == "mask":
+            store = ImageStore()
+            picture = store.add_array(np.repeat(np.where(mask, np.uint8(255), np.uint8(0))[:, :, None], 3, axis=2))
+            pictures, facts["picture"] = (store.data(picture),), picture.to_json()
+        where = {"segmenter": segmenter.version, **installed.computed(segmenter)}
+        return base.Measured(answer=Record(data=facts), reason=why, data=where, pictures=pictures)

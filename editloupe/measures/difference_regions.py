@@ -32,11 +32,6 @@ MOVED: Final = 0.02
 """Share of the diagonal. A whole picture that moved by more has another frame."""
 
 
-_DIFFER: Final = ("regions differ", "region differs")
-_FAINT: Final = ("regions are too faint to count", "region is too faint to count")
-"""Of several, of one."""
-
-
 class DifferenceRegionsArgs(WholeArgs):
     """The arguments."""
 
@@ -62,29 +57,30 @@ class DifferenceRegions(BaseMeasure):
         """Return the differences. Raises MeasureError if a picture is missing, or too little can be compared."""
         source, edited = whole_pair(images)
         found = localize(source, edited)
-        height, width = source.shape[:2]
         if not found.identical and found.compared_px < LEAST_COMPARED_PX:
             raise MeasureError("too few pixels can be compared to tell a difference from noise")
-        whole = _whole(found)
+        whole, image = _whole(found), Box.whole(width=source.shape[1], height=source.shape[0])
         # The places of a picture that was turned are not the same in both images.
         regions = found.regions if found.alignment.orientation == UPRIGHT else ()
         kept = [r for r in regions if confidence(r, found) >= args.least_confidence]
-        differences = [
-            _difference(operation(place(found, r.box)), r.box, confidence(r, found), width=width, height=height)
-            for r in kept
-        ]
+        differences = [_difference(operation(place(found, r.box)), r.box, confidence(r, found), image) for r in kept]
         if whole and not differences:
-            differences = [_difference("EDIT", Box.whole(width=width, height=height), 1.0, width=width, height=height)]
+            differences = [_difference("EDIT", image, 1.0, image)]
+        faint = len(regions) - len(kept)
         data: dict[str, Json] = {
-            "left_out": len(regions) - len(kept),
+            "left_out": faint,
             "changed_share": round(found.changed_share, 6),
             "regenerated": found.regenerated,
             "whole": list(whole),
             "moved_px": round(found.alignment.motion.most, 3),
             "noise": round(found.noise, 3),
         }
+        counts = (len(kept), "differs", "differ"), (faint, "is too faint to count", "are too faint to count")
+        said = [f"{n} region {one}" if n == 1 else f"{n} regions {more}" for n, one, more in counts if n]
+        beyond = "nothing differs beyond what saving a picture again leaves"
+        nothing = "the images are pixel-identical" if found.identical else beyond
         record = Record(data={"differences": list[Json](differences), "confidence_source": "detector"})
-        return Measured(answer=record, reason=_said(found, whole, len(kept), len(regions) - len(kept)), data=data)
+        return Measured(answer=record, reason="; ".join((*said, *whole)) or nothing, data=data)
 
 
 def operation(region: ChangedPlace) -> Op:
@@ -102,16 +98,15 @@ def confidence(region: Region, found: Differences) -> float:
     return strength / (strength + EVEN_CHANCE)
 
 
-def _difference(op: Op, box: Box, sure: float, *, width: int, height: int) -> dict[str, Json]:
-    thousandths: list[Json] = [round(1000 * v, 3) for v in box.to_unit(width=width, height=height)]
+def _difference(op: Op, box: Box, sure: float, image: Box) -> dict[str, Json]:
+    thousandths: list[Json] = [round(1000 * v, 3) for v in box.to_unit(width=image.width, height=image.height)]
     return {"op": op, "object": "", "box": thousandths, "confidence": round(sure, 4)}
 
 
 def _whole(found: Differences) -> tuple[str, ...]:
     """Return what happened to the whole picture, in words; () where nothing did that anybody would see."""
     alignment = found.alignment
-    turned = alignment.orientation
-    diagonal = float(np.hypot(*alignment.size_1))
+    turned, diagonal = alignment.orientation, float(np.hypot(*alignment.size_1))
     facts = (
         (turned.mirrored, "the edited image is mirrored"),
         (bool(turned.quarters), f"the edited image is turned by {90 * turned.quarters}°"),
@@ -122,13 +117,6 @@ def _whole(found: Differences) -> tuple[str, ...]:
         (alignment.motion.most > MOVED * diagonal, f"the whole picture moved by up to {alignment.motion.most:.0f} px"),
     )
     return tuple(words for says, words in facts if says)
-
-
-def _said(found: Differences, whole: tuple[str, ...], kept: int, left_out: int) -> str:
-    if found.identical:
-        return "the images are pixel-identical"
-    counts = [f"{n} {words[n == 1]}" for n, words in ((kept, _DIFFER), (left_out, _FAINT)) if n]
-    return "; ".join((*counts, *whole)) or "nothing differs beyond what saving a picture again leaves"
 
 
 class DifferenceShare(BaseMeasure):

@@ -14,7 +14,7 @@ from editloupe.errors import MeasureError
 from editloupe.imaging.align import resize
 from editloupe.imaging.differences import FAINT
 from editloupe.imaging.masked import outside
-from editloupe.measures.base import Args, BaseMeasure
+from editloupe.measures.base import Args, BaseMeasure, clipped
 from editloupe.measures.pair import PairArgs, pictures
 from editloupe.scores import Interval, Metric
 from editloupe.values import Box
@@ -54,14 +54,11 @@ class MaskShare(BaseMeasure):
         """
         source, edited, mask = pictures(PairArgs(), images)
         assert mask is not None, "`pictures` raises where there is none"
-        try:
-            box = args.box.clipped(width=1000, height=1000)
-        except ValueError as error:
-            raise MeasureError(f"the box {list(args.box)} shows nothing of the image", status="input_error") from error
         height, width = source.shape[:2]
-        if edited.shape != source.shape:
-            edited = resize(edited, width=width, height=height)
-        x0, y0, x1, y1 = Box.from_thousandths(list(box), width=width, height=height).ints()
+        place = Box.from_thousandths(list(args.box), width=width, height=height)
+        (box,) = clipped([list(place)], source, f"the box {list(args.box)}")
+        edited = resize(edited, width=width, height=height)
+        x0, y0, x1, y1 = box.ints()
         here = np.s_[y0:y1, x0:x1]
         change = np.maximum(cv2.absdiff(source[here], edited[here]).max(axis=2).astype(np.float64) - FAINT, 0)
         total = float(change.sum())

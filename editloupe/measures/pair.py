@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -100,6 +101,12 @@ def compared(args: PairArgs, images: Mapping[str, RGB]) -> Pair:
     kept: Kept = found.valid if mask is None else found.valid & outside(mask, source.shape[:2], args.dilate)
     check_kept(kept)
     return Pair(source=source, edited=found.image, kept=None if kept.all() else kept, aligned=found)
+
+
+def summed(one: RGB, other: RGB, kept: Kept | None) -> tuple[float, int]:
+    """Return the sum of |difference| over pixels and channels, and how many these are.   kept: H×W; None for all."""
+    count = one.shape[0] * one.shape[1] if kept is None else np.count_nonzero(kept)
+    return float(cv2.norm(one, other, cv2.NORM_L1, None if kept is None else kept.view(np.uint8))), 3 * int(count)
 
 
 def cosine(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:

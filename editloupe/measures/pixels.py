@@ -6,15 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import cv2
-import numpy as np
-
 from editloupe.answers import Answer, Number, Record
 from editloupe.data.images import RGB
 from editloupe.errors import MeasureError
 from editloupe.imaging.warp import How, squared_difference
 from editloupe.measures.base import BaseMeasure, Measured
-from editloupe.measures.pair import Pair, PairArgs, compared
+from editloupe.measures.pair import Pair, PairArgs, compared, summed
 from editloupe.scores import Interval, Metric, Real
 
 
@@ -68,9 +65,8 @@ class L1(_OfPair):
 
     def value(self, pair: Pair) -> float:
         """Return the difference."""
-        count = pair.source.shape[0] * pair.source.shape[1] if pair.kept is None else np.count_nonzero(pair.kept)
-        mask = None if pair.kept is None else pair.kept.view(np.uint8)
-        return float(cv2.norm(pair.source, pair.edited, cv2.NORM_L1, mask)) / (3 * count)
+        total, count = summed(pair.source, pair.edited, pair.kept)
+        return total / count
 
 
 class AlignmentArgs(PairArgs):

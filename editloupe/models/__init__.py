@@ -15,24 +15,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from typing import Any, Final, cast
 
 from editloupe import plugins
 from editloupe.values import Json
 
-if TYPE_CHECKING:
-    from editloupe.models.detect.base import Detector
-    from editloupe.models.upscale.base import Upscaler
-
 _opening: Final = threading.RLock()
-
-
-@overload
-def get(kind: Literal["detect"], name: str | None = None, *, device: str = "auto") -> Detector: ...
-@overload
-def get(kind: Literal["upscale"], name: str | None = None, *, device: str = "auto") -> Upscaler: ...
-@overload
-def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any: ...
 
 
 def get(kind: str, name: str | None = None, *, device: str = "auto") -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from editloupe.errors import ConfigError
 from editloupe.models.features.base import Vector
-from editloupe.models.weights import digest_of, load_tensors, weights_file
+from editloupe.models.opening import weights_file
+from editloupe.models.weights import digest_of, load_tensors
 
 
 class AestheticHead:
@@ -28,15 +28,12 @@ class AestheticHead:
     def _layers(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         tensors = {name: np.asarray(one.float().numpy(), np.float64) for name, one in load_tensors(self.file).items()}
         names = sorted((n for n in tensors if n.endswith("weight")), key=lambda n: [int(d) for d in re.findall(r"\d+", n)])
-        weights = [tensors[name] for name in names]
-        shapes = [one.shape for one in weights]
-        chained = all(len(shape) == 2 for shape in shapes) and all(
-            before[0] == after[1] for before, after in pairwise(shapes)
-        )
-        if not shapes or not chained or shapes[-1][0] != 1:
+        shapes = [tensors[name].shape for name in names]
+        # Each layer reads what the one before gives, the last gives one number.
+        reads, gives = [shape[-1] for shape in shapes[1:]] + [1], [shape[0] for shape in shapes]
+        if not shapes or {len(shape) for shape in shapes} != {2} or reads != gives:
             raise ConfigError(f"{self.file}: expected linear layers that end in one number, found weights of {shapes}")
-        biases = [tensors.get(f"{name.removesuffix('weight')}bias", np.zeros(1)) for name in names]
-        return list(zip(weights, biases, strict=True))
+        return [(tensors[n], tensors.get(f"{n.removesuffix('weight')}bias", np.zeros(1))) for n in names]
 
     def prepare(self) -> None:
         """Read the file. Raises ConfigError for one that holds no such layers."""
@@ -56,9 +53,7 @@ class AestheticHead:
         return float(found[0])
 
 
+@cache
 def open_aesthetic(name: str | None, device: str) -> AestheticHead:
     """Return the head in a file. Raises ModelAbsent where none is named, ConfigError where the file cannot be had."""
-    return _shared(weights_file(name, "aesthetic", "a file with an aesthetic head"))
-
-
-_shared = cache(AestheticHead)
+    return AestheticHead(weights_file(name, "aesthetic", "a file with an aesthetic head"))

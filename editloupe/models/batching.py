@@ -25,6 +25,8 @@ Out = TypeVar("Out")
 
 WINDOW_S: Final = 0.01
 """Seconds that the first call of a batch waits for others."""
+_MOST_WAITING: Final = 256
+"""Items; a further caller waits for room."""
 _NO_MEMORY: Final = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
 """How torch words a refused allocation where it raises a plain RuntimeError: the CPU's allocator, then older drivers."""
 _Job: TypeAlias = tuple[In, Future[Out]]
@@ -34,16 +36,13 @@ _Job: TypeAlias = tuple[In, Future[Out]]
 class Batcher(Generic[In, Out]):
     """Gathers items from many threads for `window_s`, runs them together, and gives each caller its own result or error.
 
-    run: takes a list of items and returns as many results, in order. It raises MemoryError where the list does not fit into
-    memory. It is called from one thread at a time.
+    run: takes a list of items and returns as many results, in order. It is called from one thread at a time.
     key: items with different keys never share a batch, for example pictures of different sizes.
     max_batch: most items in one `run`.
-    max_queue: most items that wait; a further caller waits for room.
 
     A batch that does not fit into memory is split in halves, down to one item. An item that does not fit alone is a
     ToolError of its own caller. Any other exception makes the items of the batch run one by one, so that it reaches the
-    right caller.
-    The worker is a daemon thread that starts with the first item.
+    right caller. The worker is a daemon thread that starts with the first item.
     """
 
     def __init__(
@@ -54,11 +53,10 @@ class Batcher(Generic[In, Out]):
         key: Callable[[In], Hashable] = lambda _: None,
         max_batch: int = 8,
         window_s: float = WINDOW_S,
-        max_queue: int = 256,
     ) -> None:
         self.name, self.max_batch, self.window_s = name, max_batch, window_s
         self._run, self._key = run, key
-        self._queue: queue.Queue[_Job[In, Out]] = queue.Queue(max_queue)
+        self._queue: queue.Queue[_Job[In, Out]] = queue.Queue(_MOST_WAITING)
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -110,34 +108,15 @@ class Batcher(Generic[In, Out]):
                 future.set_result(result)
             return
         # Outside the handler: what the failed batch held is free before its parts are tried.
+        too_large = str(failed) if isinstance(failed, MemoryError) else None
         if len(jobs) == 1:
-            jobs[0][1].set_exception(_too_large(self.name, failed) if isinstance(failed, MemoryError) else failed)
+            told = f"{self.name} ran out of memory on this picture alone ({too_large}); ask for a smaller part of the image"
+            jobs[0][1].set_exception(failed if too_large is None else ToolError(told))
             return
-        step = (len(jobs) + 1) // 2 if isinstance(failed, MemoryError) else 1
         del failed
+        step = 1 if too_large is None else (len(jobs) + 1) // 2
         for start in range(0, len(jobs), step):
             self._answer(jobs[start : start + step])
-
-
-def _too_large(name: str, error: MemoryError) -> ToolError:
-    failed = ToolError(f"{name} ran out of memory on this picture alone ({error}); ask for a smaller part of the image")
-    failed.__cause__ = error
-    return failed
-
-
-def fitting(work: Callable[[], Out]) -> Out:
-    """Return the value of `work()`. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
-    torch = import_torch()
-    try:
-        return work()
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
-        if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
-            raise
-        message = str(error).partition("\n")[0]
-    # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    raise MemoryError(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,17 +139,15 @@ class Network(ABC, Generic[In, Out, L]):
     """A network that loads with the first call, or by `prepare`, and runs in batches. Called from several threads.
 
     name: of the batcher's thread, for messages.   device: a name as `open_device` takes it.   key: as Batcher has it.
-    max_batch: most items in a batch. None takes `gpu_batch` on a GPU, and 1 on a CPU: one item keeps every core busy, and
-    more only take more memory.
+    gpu_batch: most items in a batch on a GPU. On a CPU it is 1: one item keeps every core busy, and more only take more
+    memory.
     """
 
-    def __init__(
-        self, name: str, device: str, *, key: Callable[[In], Hashable], gpu_batch: int, max_batch: int | None = None
-    ) -> None:
-        self._device, self._max_batch = device, max_batch
+    def __init__(self, name: str, device: str, *, key: Callable[[In], Hashable], gpu_batch: int) -> None:
+        self._device = device
         self._loading = threading.Lock()
         self._loaded: L | None = None
-        self._batcher: Batcher[In, Out] = Batcher(self._run, name=name, key=key, max_batch=max_batch or gpu_batch)
+        self._batcher: Batcher[In, Out] = Batcher(self._fitted, name=name, key=key, max_batch=gpu_batch)
 
     def prepare(self) -> None:
         """Load now. Raises ConfigError where weights are damaged, unsafe or unknown, or the device is not there."""
@@ -190,23 +167,38 @@ class Network(ABC, Generic[In, Out, L]):
             if self._loaded is None:
                 with _ONE_LOADS:
                     self._loaded = self._load(open_device(self._device))
-                if self._max_batch is None and self._loaded.device.name == "cpu":
+                if self._loaded.device.name == "cpu":
                     self._batcher.max_batch = 1
             return self._loaded
+
+    def _fitted(self, items: list[In]) -> list[Out]:
+        """Run one batch. Raises MemoryError, as `Batcher` wants it, where torch runs out of memory."""
+        torch, loaded = import_torch(), self._ready()
+        try:
+            with torch.inference_mode():
+                return self._run(loaded, items)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
+                raise
+            message = str(error).partition("\n")[0]
+        # Outside the handler, so that nothing holds the tensors of the failed attempt any longer.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        raise MemoryError(message)
 
     @abstractmethod
     def _load(self, device: Device) -> L:
         """Load the network. Raises ConfigError."""
 
     @abstractmethod
-    def _run(self, items: list[In]) -> list[Out]:
-        """Run one batch. Raises MemoryError where it does not fit."""
+    def _run(self, loaded: L, items: list[In]) -> list[Out]:
+        """Run one batch, without gradients."""
 
 
 class SavedNetwork(Network[In, Out, L]):
     """A network from a folder that transformers saved, or from a file that it can be made of.
 
-    title: the family's name in words.   batches: key, gpu_batch and max_batch, as Network has them.
+    title: the family's name in words.   batches: key and gpu_batch, as Network has them.
     """
 
     def __init__(self, weights: Weights, title: str, device: str, **batches: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,10 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name} {'fp16' if self.half else 'fp32'}"
 
+    def autocast(self) -> Any:
+        """Return a context in which networks compute in the device's precision."""
+        return import_torch().autocast(self.name.partition(":")[0], import_torch().float16, enabled=self.half)
+
     def facts(self) -> dict[str, Json]:
         """Return "device" (with a GPU's model), "precision" and torch's version, for the trace. Imports torch."""
         torch, (name, precision) = import_torch(), str(self).split()
@@ -39,16 +42,6 @@ def check_device(name: str) -> None:
         raise ConfigError(f"unknown device {name!r}; expected auto, cpu, cuda, cuda:N or mps")
     if name not in ("auto", "cpu"):
         open_device(name)
-
-
-def device_class(name: str) -> str:
-    """Return the kind of device that a name means: "cpu", "cuda" or "mps". "auto" is what `open_device` would choose.
-
-    Where nothing has imported torch yet, everything computes on the CPU.
-    """
-    if name == "auto":
-        name = open_device(name).name if "torch" in sys.modules else "cpu"
-    return name.partition(":")[0]
 
 
 def open_device(name: str) -> Device:

@@ -1,7 +1,6 @@
 """Faces: where they are, and a vector of who each one is. OpenCV's YuNet and SFace, or a kind of another package.
 
-`--set faces=FOLDER` names OpenCV's two ONNX files, `--set faces=KIND=WEIGHTS` a kind whose opener returns a
-`FaceEmbedder` (`editloupe.models.opening`).
+`--set faces=FOLDER` names OpenCV's two ONNX files, `--set faces=KIND=WEIGHTS` a kind that opens a `FaceEmbedder`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import cv2
 import numpy as np
@@ -25,15 +24,12 @@ from editloupe.values import Box
 
 MOST_FACES: Final = 100
 """Of one image; the surest ones."""
-
 _FILES: Final = (
     "face_detection_yunet_….onnx (MIT) and face_recognition_sface_….onnx (Apache-2.0) of OpenCV's model zoo, "
     "https://github.com/opencv/opencv_zoo"
 )
 _HEADS: Final = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
 """What YuNet says for each cell of 8, 16 and 32 px, in as many numbers: the score twice, the box and five landmarks."""
-_CHECKED: Final = (64, 128)
-"""Width and height in px of the image for which a detector's outputs are checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +68,6 @@ class OpenCVFaces:
         self.name = f"YuNet and SFace ({detector.name}, {recognizer.name})"
         self.version = f"opencv yunet sface sha256:{digest_of([detector, recognizer])}"
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, Any] | None = None
 
     def __call__(self, rgb: RGB, *, score: float, side: int) -> tuple[Face, ...]:
         height, width = rgb.shape[:2]
@@ -82,7 +77,7 @@ class OpenCVFaces:
         seen = bgr if small == (width, height) else cv2.resize(bgr, small, interpolation=cv2.INTER_AREA)
         # OpenCV's networks keep their state between calls.
         with self._lock:
-            detector, recognizer = self._ready()
+            detector, recognizer = self._networks
             try:
                 detector.setInputSize(small)
                 detector.setScoreThreshold(score)
@@ -94,50 +89,48 @@ class OpenCVFaces:
                 vectors = [np.array(recognizer.feature(recognizer.alignCrop(bgr, row))[0], np.float32) for row in rows]
             except cv2.error as error:
                 raise ToolError(f"{self.name} failed on {width}×{height} px: {first_words(error)}") from error
-        whole = Box(0, 0, width, height)
         return tuple(
             Face(box=box, score=min(float(row[14]), 1.0), vector=vector)
             for row, vector in zip(rows, vectors, strict=True)
-            if (box := Box(*row[:2], *(row[:2] + row[2:4])).intersection(whole)) is not None
+            if (box := Box(*row[:2], *(row[:2] + row[2:4])).intersection(Box(0, 0, width, height))) is not None
         )
 
     def prepare(self) -> None:
         """Load both networks. Raises ConfigError for a file that is no ONNX file, or another network's."""
         with self._lock:
-            self._ready()
+            assert self._networks
 
-    def _ready(self) -> tuple[Any, Any]:
-        if self._loaded is None:
-            # OpenCV's own lines on networks are off: what matters of them is raised.
-            cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-            file = self.detector
-            try:
-                _check_outputs(cv2.dnn.readNetFromONNX(str(file)), *_CHECKED)
-                detector = cv2.FaceDetectorYN.create(str(file), "", _CHECKED)
-                file = self.recognizer
-                recognizer = cv2.FaceRecognizerSF.create(str(file), "")
-                given = recognizer.feature(np.zeros((112, 112, 3), np.uint8))
-                if given.shape != (1, 128) or given.dtype != np.float32:
-                    raise ValueError(f"its output is {given.shape}, expected (1, 128) as SFace's")
-            except (cv2.error, ValueError) as error:
-                problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
-                raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error
-            self._loaded = detector, recognizer
-        return self._loaded
+    @cached_property
+    def _networks(self) -> tuple[Any, Any]:
+        # OpenCV's own lines on networks are off: what matters of them is raised.
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+        file = self.detector
+        try:
+            _check_outputs(cv2.dnn.readNetFromONNX(str(file)))
+            detector = cv2.FaceDetectorYN.create(str(file), "", (64, 128))
+            file = self.recognizer
+            recognizer = cv2.FaceRecognizerSF.create(str(file), "")
+            given = recognizer.feature(np.zeros((112, 112, 3), np.uint8))
+            if given.shape != (1, 128) or given.dtype != np.float32:
+                raise ValueError(f"its output is {given.shape}, expected (1, 128) as SFace's")
+        except (cv2.error, ValueError) as error:
+            problem = f"is damaged, or not the network that its name says ({first_words(error)[:200]})"
+            raise ConfigError(f"faces {str(file)!r}: {problem}; expected {_FILES}") from error
+        return detector, recognizer
 
 
-def _check_outputs(net: Any, width: int, height: int) -> None:
+def _check_outputs(net: Any) -> None:
     """Raise ValueError unless a detector's outputs are YuNet's: OpenCV reads past the end of smaller ones."""
+    width, height = 64, 128
     cells = {stride: height // stride * (width // stride) for stride in (8, 16, 32)}
     expected = {f"{head}_{stride}": (1, n, numbers) for head, numbers in _HEADS.items() for stride, n in cells.items()}
-    if (names := set(net.getUnconnectedOutLayersNames())) != set(expected):
-        raise ValueError(f"its outputs are {', '.join(sorted(names)[:4])}, …, expected YuNet's cls_8, obj_8, bbox_8, …")
     net.setInput(np.zeros((1, 3, height, width), np.float32))
     for (name, shape), values in zip(expected.items(), net.forward(list(expected)), strict=True):
         if values.shape != shape or values.dtype != np.float32:
             raise ValueError(f"its output {name} is {values.shape} of {width}×{height} px, not {shape}")
 
 
+@cache
 def open_faces(name: str | None, device: str) -> FaceEmbedder:
     """Return the embedder of a folder or of KIND=WEIGHTS, found and not yet loaded.   device: for a kind.
 
@@ -146,8 +139,9 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     if name is None:
         where = "into one folder, and name the folder by --set faces=… or EDITLOUPE_FACES (docs/measures.md)"
         raise ModelAbsent(f"it needs a detector and an embedder of faces: put {_FILES}, {where}")
-    if (made := of_kind("faces", name, device)) is not None:
-        return cast(FaceEmbedder, made)
+    made: FaceEmbedder | None = of_kind("faces", name, device)
+    if made is not None:
+        return made
     files = []
     for network in ("yunet", "sface"):
         found = sorted(f for f in Path(name).expanduser().glob("*.onnx") if network in f.name.lower() and f.is_file())
@@ -155,7 +149,4 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
             there = ", ".join(f.name for f in found) or "none"
             raise ConfigError(f"faces {name!r}: expected a folder with one *{network}*.onnx of {_FILES}; found {there}")
         files.append(found[0].resolve())
-    return _shared(*files)
-
-
-_shared = cache(OpenCVFaces)
+    return OpenCVFaces(*files)

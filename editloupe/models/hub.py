@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from editloupe.errors import ConfigError, MissingExtra, first_words
+from editloupe.errors import ConfigError, first_words
 from editloupe.files import read_bytes
 from editloupe.models.weights import digest_of
 from editloupe.values import parse_json
@@ -29,24 +27,24 @@ class Weights:
     """`model_type` in the folder's config.json."""
 
 
-def model_folder(name: str, what: str, *, revision: str = "main") -> tuple[Path, str | None]:
+def model_folder(
+    name: str, what: str, *, revision: str = "main", patterns: Collection[str] = _FILES
+) -> tuple[Path, str | None]:
     """Return the folder of a path or a hub id, which is downloaded where the local cache lacks it; its hub id and commit.
 
-    what: the beginning of messages, such as "detector".   revision: of a hub id without one.
+    what: the beginning of messages, such as "detector".   revision: of a hub id without one.   patterns: of its files.
     Raises ConfigError where it cannot be had.
     """
     path = Path(name).expanduser()
     if path.is_dir():
         return path, None
-    if find_spec("huggingface_hub") is None:
-        raise MissingExtra(f"{what} {name!r}: no such folder or file here; a hub id", "vision")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     repository, _, named = name.partition("@")
     try:
         folder = cached_folder(repository, named or revision)
-        folder = folder or Path(snapshot_download(repository, revision=named or revision, allow_patterns=[*_FILES]))
+        folder = folder or Path(snapshot_download(repository, revision=named or revision, allow_patterns=[*patterns]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise ConfigError(
             f"{what} {name!r}: no such folder or file, not in the local cache, and cannot be downloaded as a hub id "
@@ -58,15 +56,14 @@ def model_folder(name: str, what: str, *, revision: str = "main") -> tuple[Path,
 
 def cached_folder(repository: str, revision: str) -> Path | None:
     """Return the folder of a revision in the local cache, without network; None where it or its weights are not there."""
-    if find_spec("huggingface_hub") is None:
-        return None
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    with suppress(LocalEntryNotFoundError):
+    try:
         folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
-        return folder if _tensors(folder) else None
-    return None
+    except LocalEntryNotFoundError:
+        return None
+    return folder if _has_tensors(folder.rglob("*")) else None
 
 
 def saved_weights(folder: Path, identity: str | None, what: str, families: Collection[str] | None) -> Weights:
@@ -83,7 +80,7 @@ def saved_weights(folder: Path, identity: str | None, what: str, families: Colle
         raise ConfigError(f"{where}: {problem}; expected a folder saved by transformers") from error
     if families is not None and str(family) not in families:
         raise ConfigError(f"{where}: model_type {family!r} is no {what} known here ({', '.join(families)})")
-    if not _tensors(folder):
+    if not _has_tensors(folder.iterdir()):
         raise ConfigError(f"{where}: has no weights; expected model.safetensors beside config.json")
     return Weights(path=folder.resolve(), identity=identity or identity_of(folder), family=str(family))
 
@@ -94,5 +91,5 @@ def identity_of(folder: Path, patterns: Collection[str] = _FILES) -> str:
     return f"{folder.resolve().name} sha256:{digest_of(files)}"
 
 
-def _tensors(folder: Path) -> bool:
-    return any(file for pattern in ("*.safetensors", "*.bin") for file in folder.glob(pattern))
+def _has_tensors(files: Iterable[Path]) -> bool:
+    return any(file.suffix in (".safetensors", ".bin") for file in files)

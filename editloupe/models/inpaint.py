@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import cv2
 import numpy as np
@@ -15,13 +13,15 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
-from editloupe.models.batching import fitting
-from editloupe.models.devices import Device, check_device, import_torch, open_device
-from editloupe.models.hub import identity_of
+from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.devices import Device, check_device, import_torch
+from editloupe.models.hub import identity_of, model_folder
 from editloupe.values import Json
 
 Mask: TypeAlias = NDArray[np.bool_]
 """H×W, True where an image is filled."""
+_Item: TypeAlias = tuple[RGB, Mask, str, int]
+"""An image, where it is filled, with what, and the seed."""
 
 STEPS: Final = 100
 GUIDANCE: Final = 4.0
@@ -69,7 +69,7 @@ class OpenCVInpainter:
         return within(rgb, np.asarray(filled, np.uint8), mask)
 
 
-class DiffusersInpainter:
+class DiffusersInpainter(Network[_Item, RGB, LoadedModel]):
     """A pipeline that `AutoPipelineForInpainting` opens. Only safetensors are read, and no code of the repository.
 
     where: a folder that diffusers saved, or a hub id.
@@ -80,93 +80,56 @@ class DiffusersInpainter:
     takes_words = True
 
     def __init__(self, where: str, *, device: str = "auto") -> None:
-        self._folder, identity = _found(where)
-        self._device, self._lock = device, threading.Lock()
-        self._pipeline: Any = None
-        self.loaded_on: Device | None = None
-        """Where the pipeline is; None before it is loaded."""
+        folder, identity = model_folder(where, "inpainter", patterns=_FILES)
+        if not (folder / "model_index.json").is_file():
+            raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
+        self._folder, identity = folder.resolve(), identity or identity_of(folder, _FILES)
         self.name = f"diffusers ({identity})"
         self.version = f"diffusers {identity}, steps {STEPS}, guidance {GUIDANCE:g}, at most {MOST_PX} px"
-
-    def prepare(self) -> None:
-        """Load now. Raises ConfigError where the weights are damaged or are no inpainting pipeline."""
-        with self._lock:
-            if self._pipeline is None:
-                device = open_device(self._device)
-                self._pipeline, self.loaded_on = _loaded(self._folder, device), device
+        super().__init__(self.name, device, key=id, gpu_batch=1)
 
     def computed(self) -> dict[str, Json]:
-        """Return device, precision and versions. Loads the pipeline where that has not happened."""
         import diffusers
 
-        self.prepare()
-        assert self.loaded_on is not None
-        return {**self.loaded_on.facts(), "diffusers": diffusers.__version__}
+        return {**super().computed(), "diffusers": diffusers.__version__}
 
     def __call__(self, rgb: RGB, mask: Mask, words: str = "", *, seed: int = 0) -> RGB:
-        if not mask.any():
-            return rgb.copy()
-        self.prepare()
-        torch = import_torch()
+        return within(rgb, self._batcher((rgb, mask, words, seed)), mask) if mask.any() else rgb.copy()
+
+    def _run(self, loaded: LoadedModel, items: list[_Item]) -> list[RGB]:
+        ((rgb, mask, words, seed),) = items
         height, width = rgb.shape[:2]
         scale = min(1.0, MOST_PX / max(height, width))
         size = tuple(max(MULTIPLE, round(side * scale / MULTIPLE) * MULTIPLE) for side in (width, height))
-        asked = {
-            "prompt": words or "background",
-            "image": Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS),
-            "mask_image": Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.NEAREST),
-            "width": size[0],
-            "height": size[1],
-            "num_inference_steps": STEPS,
-            "guidance_scale": GUIDANCE,
+        made = loaded.model(
+            prompt=words or "background",
+            image=Image.fromarray(rgb).resize(size, Image.Resampling.LANCZOS),
+            mask_image=Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.NEAREST),
+            width=size[0],
+            height=size[1],
+            num_inference_steps=STEPS,
+            guidance_scale=GUIDANCE,
             # Of the CPU, so that every device draws the same.
-            "generator": torch.Generator("cpu").manual_seed(seed),
-        }
-        try:
-            with self._lock, torch.inference_mode():
-                filled = fitting(lambda: self._pipeline(**asked))
-        except MemoryError as error:
-            raise ToolError(f"{self.name} ran out of memory on an image of {width}×{height} px ({error})") from error
-        if any(getattr(filled, "nsfw_content_detected", None) or ()):
+            generator=import_torch().Generator("cpu").manual_seed(seed),
+        )
+        if any(getattr(made, "nsfw_content_detected", None) or ()):
             # What it returns then is a black image.
             raise ToolError(f"{self.name} withheld its image of {words!r} (its safety checker)")
-        back = filled.images[0].convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
-        return within(rgb, np.asarray(back, np.uint8), mask)
+        return [np.asarray(made.images[0].convert("RGB").resize((width, height), Image.Resampling.LANCZOS), np.uint8)]
 
+    def _load(self, device: Device) -> LoadedModel:
+        from diffusers import AutoPipelineForInpainting
+        from diffusers.utils import logging
 
-def _found(where: str) -> tuple[Path, str]:
-    """Return the folder of a pipeline, and its identity. Raises ConfigError."""
-    folder = Path(where).expanduser()
-    if folder.is_dir():
-        if not (folder / "model_index.json").is_file():
-            raise ConfigError(f"inpainter {where!r}: has no model_index.json; expected a folder saved by diffusers")
-        return folder.resolve(), identity_of(folder, _FILES)
-    from diffusers import DiffusionPipeline
-
-    repository, _, revision = where.partition("@")
-    try:
-        found = Path(DiffusionPipeline.download(repository, revision=revision or None, use_safetensors=True))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"inpainter {where!r}: no such folder, not in the local cache, and cannot be downloaded ({first_words(error)})"
-        ) from error
-    # A snapshot's folder is named by its commit.
-    return found, f"{repository}@{found.name[:12]}"
-
-
-def _loaded(folder: Path, device: Device) -> Any:
-    from diffusers import AutoPipelineForInpainting
-    from diffusers.utils import logging
-
-    torch = import_torch()
-    logging.disable_progress_bar()
-    try:
-        dtype = torch.float16 if device.half else torch.float32
-        pipeline = AutoPipelineForInpainting.from_pretrained(folder, dtype=dtype, use_safetensors=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ConfigError(f"inpainter {str(folder)!r}: is no inpainting pipeline ({first_words(error)})") from error
-    pipeline.set_progress_bar_config(disable=True)
-    return pipeline.to(device.name)
+        logging.disable_progress_bar()
+        dtype = import_torch().float16 if device.half else import_torch().float32
+        try:
+            pipeline = AutoPipelineForInpainting.from_pretrained(self._folder, dtype=dtype, use_safetensors=True)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            told = f"is no inpainting pipeline ({first_words(error)})"
+            raise ConfigError(f"inpainter {str(self._folder)!r}: {told}") from error
+        pipeline.set_progress_bar_config(disable=True)
+        return LoadedModel(model=pipeline.to(device.name), device=device)
 
 
 def within(rgb: RGB, filled: RGB, mask: Mask) -> RGB:

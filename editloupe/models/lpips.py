@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.data.images import RGB
-from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
-from editloupe.models.weights import digest_of, load_tensors, translated, weights_file
+from editloupe.models.opening import weights_file
+from editloupe.models.weights import digest_of, load_tensors, translated
 
 SMALLEST_SIDE: Final = 64
 """px; AlexNet and VGG reduce an image by sixteen and more."""
@@ -57,29 +58,22 @@ class LPIPS(Network[_Item, float, LoadedModel]):
         counted = np.ones(first.shape[:2], np.float32) if kept is None else kept.astype(np.float32)
         return self._batcher(((images - _SHIFT) / _SCALE, counted))
 
-    def _run(self, items: list[_Item]) -> list[float]:
-        torch, loaded = import_torch(), self._ready()
-        name, half = loaded.device.name, loaded.device.half
+    def _run(self, loaded: LoadedModel, items: list[_Item]) -> list[float]:
+        torch, device = import_torch(), loaded.device
         pairs, masks = zip(*items, strict=True)
-        images = torch.from_numpy(np.stack(pairs, axis=1)).to(name)
-        kept = torch.from_numpy(np.stack(masks))[:, None].to(name)
-
-        def forward() -> list[float]:
-            total = torch.zeros(len(items), dtype=torch.float32, device=name)
-            values = images.flatten(0, 1)
-            with torch.inference_mode():
-                for part, head in zip(*loaded.model, strict=True):
-                    with torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                        values = part(values)
-                    unit = values.float()
-                    unit = unit / (unit.square().sum(1, keepdim=True).sqrt() + 1e-10)
-                    first, second = unit.unflatten(0, (2, len(items)))
-                    distance = ((first - second).square() * head).sum(1, keepdim=True)
-                    share = torch.nn.functional.adaptive_avg_pool2d(kept, distance.shape[-2:])
-                    total += (distance * share).sum((1, 2, 3)) / share.sum((1, 2, 3))
-            return [float(value) for value in total.cpu()]
-
-        return fitting(forward)
+        values = torch.from_numpy(np.stack(pairs, axis=1)).to(device.name).flatten(0, 1)
+        kept = torch.from_numpy(np.stack(masks))[:, None].to(device.name)
+        total = torch.zeros(len(items), dtype=torch.float32, device=device.name)
+        for part, head in zip(*loaded.model, strict=True):
+            with device.autocast():
+                values = part(values)
+            unit = values.float()
+            unit = unit / (unit.square().sum(1, keepdim=True).sqrt() + 1e-10)
+            first, second = unit.unflatten(0, (2, len(items)))
+            distance = ((first - second).square() * head).sum(1, keepdim=True)
+            share = torch.nn.functional.adaptive_avg_pool2d(kept, distance.shape[-2:])
+            total += (distance * share).sum((1, 2, 3)) / share.sum((1, 2, 3))
+        return [float(value) for value in total.cpu()]
 
     def _load(self, device: Device) -> LoadedModel:
         tensors = load_tensors(self.file)
@@ -110,11 +104,9 @@ def _built(tensors: Mapping[str, Any], device: str) -> tuple[Any, list[Any]]:
     return nn.ModuleList(parts).eval().requires_grad_(False).float().to(device), heads
 
 
+@cache
 def open_lpips(name: str | None, device: str) -> LPIPS:
     """Return LPIPS of a file. Raises ModelAbsent where none is named, ConfigError where file or device cannot be had."""
     file = weights_file(name, "lpips", "a file of LPIPS weights")
     check_device(device)
-    return _shared(file, device=device)
-
-
-_shared = cache(LPIPS)
+    return LPIPS(file, device=device)

@@ -30,18 +30,12 @@ from editloupe.models.devices import check_device
 from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES
 from editloupe.models.hub import Weights, cached_folder, model_folder, saved_weights
 from editloupe.models.segment.base import FAMILIES as SEGMENTER_FAMILIES
-from editloupe.models.weights import SUFFIXES, digest_of, find_file
+from editloupe.models.weights import digest_of
 
 Group: TypeAlias = Literal["detectors", "upscalers", "segmenters", "encoders", "faces"]
 
-_ONE: Final[dict[Group, str]] = {
-    "detectors": "detector",
-    "upscalers": "upscaler",
-    "segmenters": "segmenter",
-    "encoders": "encoder",
-    "faces": "face recognition",
-}
-"""What one model of a group is called in messages."""
+SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+"""Of one file of weights."""
 _KIND: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -54,7 +48,7 @@ def of_kind(group: Group, name: str, device: str) -> Any:
     known = plugins.names(group)
     if kind not in known:
         if equals and _KIND.fullmatch(kind) and not Path(name).expanduser().exists():
-            raise UnknownPlugin(f"kind of {_ONE[group]}", kind, known)
+            raise UnknownPlugin(f"kind of {group.removesuffix('s')}", kind, known)
         return None
     check_device(device)
     where = plugins.described(group, kind)
@@ -127,10 +121,8 @@ class Opener:
     def _default(self) -> Weights:
         folder = cached_folder(self.default, self.revision)
         if folder is None:
-            raise ModelAbsent(
-                f"it needs {self.need}, and {self.default} is not in the local Hugging Face cache; name a hub id or a "
-                f"folder by --set {self.option}=… or EDITLOUPE_{self.option.upper()}"
-            )
+            where = f"{self.default} is not in the local Hugging Face cache; name a hub id or a folder by"
+            raise ModelAbsent(f"it needs {self.need}, and {where} {_named_by(self.option)}")
         return saved_weights(folder, f"{self.default}@{self.revision[:12]}", self.name, self.families)
 
 
@@ -138,6 +130,32 @@ class Opener:
 def _made(model: str, weights: Weights, device: str) -> Any:
     module, _, name = model.partition(":")
     return getattr(import_module(f"editloupe.models.{module}"), name)(weights, device=device)
+
+
+def _named_by(option: str) -> str:
+    return f"--set {option}=… or EDITLOUPE_{option.upper()}"
+
+
+def find_file(path: str, what: str) -> Path:
+    """Return the file of weights. Raises ConfigError where it is missing or has another suffix."""
+    file = Path(path).expanduser()
+    if file.is_file() and file.suffix.lower() in SUFFIXES:
+        return file
+    found = f"found {file.suffix!r}" if file.is_file() else "no such file"
+    raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
+
+
+def weights_file(name: str | None, option: str, need: str) -> Path:
+    """Return the file of a model that has no default.   option: of the command line.   need: what is missing without.
+
+    Raises ModelAbsent where no file is named, MissingExtra without torch, ConfigError where the file cannot be had.
+    """
+    if name is None:
+        raise ModelAbsent(f"it needs {need}; name one by {_named_by(option)} (docs/measures.md)")
+    file = find_file(name, option)
+    if find_spec("torch") is None:
+        raise MissingExtra(f"{option} {name!r}", "vision")
+    return file.resolve()
 
 
 DETECTOR: Final = Opener(

@@ -15,7 +15,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import httpx
 
@@ -41,24 +41,11 @@ class Preferred:
     """Standard deviation, in the unit of the mean."""
 
 
-class Preference(Protocol):
-    """Scores images. The same image and prompt give the same score. It is called from several threads."""
+class Preference:
+    """A model behind an address. It is asked for its name now. It is called from several threads.
 
-    name: str
-    """For messages."""
-    version: str
-    """Its part of a judge's identity."""
-
-    def __call__(self, rgb: RGB, prompt: str) -> Preferred:
-        """Return the score of an image as an answer to a prompt.
-
-        rgb: H×W×3 uint8.   prompt: what the image was asked for; "" for the image alone.
-        Raises Unavailable where it does not answer, and ToolError where its answer cannot be used.
-        """
-
-
-class RemotePreference:
-    """A model behind an address. It is asked for its name now. Raises ConfigError where it cannot be asked."""
+    Raises ConfigError where it cannot be asked.
+    """
 
     def __init__(self, address: str) -> None:
         self._where = f"preference {address!r}"
@@ -76,6 +63,10 @@ class RemotePreference:
         self.name = f"{self.version} at {address}"
 
     def __call__(self, rgb: RGB, prompt: str) -> Preferred:
+        """Return the score of an image, H×W×3 uint8, as an answer to a prompt; "" for the image alone.
+
+        Raises Unavailable where it does not answer, and ToolError where its answer cannot be used.
+        """
         said = self._ask("POST", "/score", {"prompt": prompt, "image": base64.b64encode(encode_png(rgb)).decode()})
         if said.get("model") != self.version:
             raise ToolError(f"{self._where}: asked {self.version!r}, and {said.get('model')!r} answers")
@@ -105,6 +96,7 @@ def _short(value: object) -> str:
     return repr(value)[:200]
 
 
+@cache
 def open_preference(name: str | None, device: str) -> Preference:
     """Return the model behind an address.   device: does not count; the model has its own.
 
@@ -112,7 +104,4 @@ def open_preference(name: str | None, device: str) -> Preference:
     """
     if name is None:
         raise ModelAbsent(f"it needs a model of preference such as HPSv3: {_WORKER}")
-    return _shared(name)
-
-
-_shared = cache(RemotePreference)
+    return Preference(name)

@@ -1,50 +1,25 @@
-"""Finds files of weights, identifies them, and reads them without running anything that they contain."""
+"""Identifies files of weights, and reads them without running anything that they contain."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.errors import ConfigError, EditLoupeError, MissingExtra, ModelAbsent, first_words
+from editloupe.errors import ConfigError, EditLoupeError, first_words
 from editloupe.models.devices import import_torch
 
-SUFFIXES: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 _WRAPPERS: Final = ("params_ema", "params", "model", "state_dict")
 """Under these keys checkpoints keep their tensors: Real-ESRGAN's two, GroundingDINO's, Lightning's."""
 
 
-def find_file(path: str, what: str) -> Path:
-    """Return the file of weights. Raises ConfigError where it is missing, empty, or has another suffix."""
-    file = Path(path).expanduser()
-    if file.is_file() and file.suffix.lower() in SUFFIXES and file.stat().st_size:
-        return file
-    wrong = f"found {file.suffix!r}" if file.suffix.lower() not in SUFFIXES else "it is empty: fetch the weights again"
-    found = wrong if file.is_file() else "no such file"
-    raise ConfigError(f"{what} {path!r}: {found}; expected one file of weights ({', '.join(SUFFIXES)})")
-
-
-def weights_file(name: str | None, option: str, need: str) -> Path:
-    """Return the file of a model that has no default.   option: of the command line.   need: what is missing without.
-
-    Raises ModelAbsent where no file is named, MissingExtra without torch, ConfigError where the file cannot be had.
-    """
-    if name is None:
-        raise ModelAbsent(f"it needs {need}; name one by --set {option}=… or EDITLOUPE_{option.upper()} (docs/measures.md)")
-    if find_spec("torch") is None:
-        raise MissingExtra(f"{option} {name!r}", "vision")
-    return find_file(name, option).resolve()
-
-
 def digest_of(files: Iterable[Path]) -> str:
     """Return 12 hex digits of SHA-256 over the files' names and bytes. They are part of a tool's version."""
-    seen = [(file, file.stat()) for file in sorted(files)]
-    lines = [f"{file.name} {_sha256(file, stat.st_size, stat.st_mtime_ns)}\n" for file, stat in seen]
+    lines = [f"{file.name} {_sha256(file, file.stat().st_size, file.stat().st_mtime_ns)}\n" for file in sorted(files)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
 
@@ -74,32 +49,20 @@ def load_tensors(path: Path) -> dict[str, Any]:
     return tensors
 
 
-def load_saved(architecture: Any, folder: Path, where: str, **options: Any) -> Any:
+def load_saved(architecture: Any, folder: Path | None, where: str, **options: Any) -> Any:
     """Return the model that transformers saved, in fp32 on the CPU. Every parameter is from the files.
 
-    architecture: a class with `from_pretrained`.   where: as in `reading`.   options: of `from_pretrained`, such as another
-    dtype. Raises ConfigError.
+    architecture: a class with `from_pretrained`.   folder: None where `options` hold the tensors.   options: of
+    `from_pretrained`, such as another dtype. Raises ConfigError, which begins with `where`.
     """
     options = {"dtype": import_torch().float32, "local_files_only": True, "trust_remote_code": False, **options}
     with reading(where):
         model, info = architecture.from_pretrained(folder, output_loading_info=True, **options)
-    check_loaded(model, info, where)
+    # transformers would leave them random.
+    if wrong := sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"]))):
+        told = f"{len(wrong)} tensors of its architecture are missing or of another shape ({', '.join(wrong[:3])} …)"
+        raise ConfigError(f"{where}: {told}")
     return model
-
-
-def check_loaded(model: Any, info: Mapping[str, Sequence[Any]], where: str) -> None:
-    """Raise ConfigError for parameters that are not from the files; transformers would leave them random.
-
-    info: what `from_pretrained` says with output_loading_info.
-    """
-    names: dict[int, set[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), set()).add(name)
-    # A parameter of several names is filled by any of them.
-    lacking = [min(shared) for shared in names.values() if shared <= set(info["missing_keys"])]
-    if wrong := [*lacking, *map(str, info.get("mismatched_keys", ()))]:
-        first = ", ".join(sorted(wrong)[:3])
-        raise ConfigError(f"{where}: {len(wrong)} tensors of its architecture are missing or of another shape ({first} …)")
 
 
 @contextmanager

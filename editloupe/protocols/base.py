@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -16,7 +16,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from editloupe import plugins
 from editloupe.answers import Answer
@@ -28,7 +28,7 @@ from editloupe.protocols.repeats import Repeats, joined
 from editloupe.rubrics import Rubric, RubricOption
 from editloupe.scores import NOT_JUDGED, Metric, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Status, Task
+from editloupe.tasks import STATUSES, About, Ask, Budget, Measure, Recipe, Status, Task
 from editloupe.values import ImageRef, Json, Sample
 
 Group: TypeAlias = Sequence[Sample]
@@ -49,6 +49,14 @@ class Options(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, serialize_by_alias=True
     )
+    gone: ClassVar[Mapping[str, Json]] = {}
+    """Options that runs of older versions name → the value that means what is done now; with another they are unknown."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gone(cls, given: Any) -> Any:
+        of_now = (lambda name: cls.gone.get(name, ...) != given[name]) if isinstance(given, Mapping) else None
+        return given if of_now is None else {name: value for name, value in given.items() if of_now(name)}
 
 
 class RubricOptions(Options):
@@ -72,7 +80,7 @@ class Paper:
     url: str = ""
 
 
-class Known(Mapping[QuestionKey, Finding]):
+class Known:
     """The findings of a group so far, by question: one a question, the repeats joined."""
 
     def __init__(self, findings: Iterable[Finding] = (), entropy: Mapping[str, float] | None = None) -> None:
@@ -85,21 +93,10 @@ class Known(Mapping[QuestionKey, Finding]):
         self.read: set[str] = set()
         """The metrics whose findings somebody has looked for."""
 
-    def __getitem__(self, question: QuestionKey) -> Finding:
-        self._looked_for(question[0])
-        return self._by_question[question]
-
-    def __iter__(self) -> Iterator[QuestionKey]:
-        self._looked_for(*(metric for metric, *_ in self._by_question))
-        return iter(self._by_question)
-
-    def __len__(self) -> int:
-        self.consulted = True
-        return len(self._by_question)
-
     def finding(self, metric: str, about: About | Sample) -> Finding | None:
         """Return the finding on a question; None while there is none. A sample means the sample as a whole."""
-        self._looked_for(metric)
+        self.consulted = True
+        self.read.add(metric)
         if isinstance(about, Sample):
             return self._by_question.get((metric, about.editor, about.id, 0, ""))
         return self._by_question.get((metric, about.editor, about.sample_id, about.turn, about.part))
@@ -108,17 +105,6 @@ class Known(Mapping[QuestionKey, Finding]):
         """Return the answer to a question; None while there is none, and if the question could not be answered."""
         finding = self.finding(metric, about)
         return None if finding is None else finding.answer
-
-    def of(self, metric: str, sample: Sample) -> list[Finding]:
-        """Return the findings on all turns and parts of a sample, in the order of turns, then as they came."""
-        self._looked_for(metric)
-        about = metric, sample.editor, sample.id
-        found = [f for f in self._by_question.values() if (f.metric, f.editor, f.sample_id) == about]
-        return sorted(found, key=lambda f: f.turn)
-
-    def _looked_for(self, *metrics: str) -> None:
-        self.consulted = True
-        self.read.update(metrics)
 
 
 class EvalProtocol(Protocol):
@@ -156,9 +142,22 @@ class EvalProtocol(Protocol):
         """Return a score for every sample and metric. A score without a value says why. Pure."""
 
 
+class NoValue(Exception):
+    """Nothing can be said yet, or at all: what status and reason say."""
+
+    def __init__(self, status: str, reason: str = "") -> None:
+        self.status, self.reason = status, reason
+        super().__init__(reason)
+
+
 def missing_output(sample: Sample) -> tuple[Status, str] | None:
     """Return what blocks a question about an edit that is not there; None where it is."""
     return None if sample.edited is not None else ("missing_output", "there is no edited image for this sample")
+
+
+def whole(images: Mapping[str, ImageRef | None]) -> tuple[Recipe, ...]:
+    """Return the views of images as they are, by their aliases, without those that are missing."""
+    return tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None)
 
 
 class BaseProtocol:
@@ -188,6 +187,19 @@ class BaseProtocol:
     def check(self, samples: Sequence[Sample]) -> None:
         """Accept all samples."""
 
+    def measured(
+        self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
+    ) -> Score:
+        """Return the score of a metric that is the number of a finding; without a value where there is no number.
+
+        question, more: as of `missing`.
+        """
+        finding = known.finding(question or metric, about)
+        if finding is None or finding.answer is None or finding.answer.value is None:
+            return self.missing(metric, about, known, question=question, **more)
+        place = vars(About.of(about) if isinstance(about, Sample) else about)
+        return Score(**place, metric=metric, value=finding.answer.value, findings=(finding.task_id,), **more)
+
     def missing(
         self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
     ) -> Score:
@@ -197,11 +209,12 @@ class BaseProtocol:
         """
         about = About.of(about) if isinstance(about, Sample) else about
         finding = known.finding(question or metric, about)
+        status = NOT_JUDGED if finding is None else finding.status
         return Score(
             **vars(about),
             metric=metric,
             value=None,
-            missing=NOT_JUDGED if finding is None else finding.status,
+            missing="not_defined" if status == "ok" else status,
             reason="" if finding is None else finding.reason,
             findings=() if finding is None else (finding.task_id,),
             **more,

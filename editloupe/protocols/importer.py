@@ -10,15 +10,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
 from editloupe.chat import Sampling
-from editloupe.data.folders import IMAGE_ENDINGS
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.layout import value_of
 from editloupe.data.rows import NO_OUTPUT, Loaded, RejectedRow
@@ -80,6 +78,9 @@ class ResultGroup:
 class ResultFiles:
     """The importer that a mapping file makes."""
 
+    tells_missing: ClassVar[bool] = True
+    """Whether it has findings on missing outputs. False where the protocol itself tells which are missing."""
+
     def __init__(self, file: Path, name: str = "") -> None:
         self.file, self.name = file, name or file.stem
 
@@ -90,38 +91,31 @@ class ResultFiles:
     def read(self, folder: Path, *, data: Path, edited: Mapping[str, Path], store: ImageStore) -> Imported:
         """Read the result files below a folder as findings on the samples of `data`.
 
-        edited: folder of outputs by the editor's name; for others it may be the folder in which their results lie.
+        edited: folder of outputs by the editor's name; of others nobody knows which outputs are missing.
         Raises DataError: no result file, none about `data`, an editor without results. SampleError, ConfigError: as `load`.
         """
         files, notes = self.files(folder)
-        editors = {its["editor"]: path for path, its in files}
-        if unknown := sorted({*edited} - {*editors}):
+        editors = {its["editor"] for _, its in files}
+        if unknown := sorted({*edited} - editors):
             there = ", ".join(sorted(editors))
             raise DataError(f"--edited {unknown[0]}: no result of this editor below {folder}; there are {there}")
         base = load(data, store=store, format=self.mapping.layout, outputs=False)
-        outputs = {editor: self._outputs(editor, edited.get(editor), path, data, store) for editor, path in editors.items()}
-        notes += [*base.notes, *(note for loaded in outputs.values() if loaded is not None for note in loaded.notes)]
+        outputs = {
+            editor: load(data, store=store, format=self.mapping.layout, edited={editor: path})
+            for editor, path in edited.items()
+        }
+        notes += [*base.notes, *(note for loaded in outputs.values() for note in loaded.notes)]
         groups: dict[GroupKey, ResultGroup] = {}
         for path, its in files:
             key = (its["editor"], its.get("judge", ""), *(its[name] for name in self.mapping.group))
             if key not in groups:
-                groups[key] = self._group(key, base, outputs[key[0]])
+                groups[key] = self._group(key, base, outputs.get(key[0]))
             for entry in self.entries(path, its, groups[key].refused):
                 self._add(entry, groups[key])
         if not any(group.found for group in groups.values()):
             why = next((one for group in groups.values() for one in group.refused), "the files are empty")
             raise DataError(f"{folder}: no entry is about a sample of {data}; name the data that was judged: {why}")
         return self._imported(groups, base.format, notes)
-
-    def _outputs(self, editor: str, named: Path | None, file: Path, data: Path, store: ImageStore) -> Loaded | None:
-        """Return the data with an editor's outputs: those that are named, or those beside its results; None for none."""
-        if named is not None:
-            return load(data, store=store, format=self.mapping.layout, edited={editor: named})
-        beside = next((folder for folder in file.parents if folder.name == editor), None)
-        if self.mapping.beside and beside and any(one.suffix.lower() in IMAGE_ENDINGS for one in beside.rglob("*")):
-            with suppress(DataError):  # the results may lie among other images
-                return load(data, store=store, format=self.mapping.layout, edited={editor: beside})
-        return None
 
     def _imported(self, groups: Mapping[GroupKey, ResultGroup], format: str, notes: list[str]) -> Imported:
         judges = {key[1]: _judge(self.name, key[1]) for key in groups}
@@ -196,9 +190,7 @@ class ResultFiles:
         sample, before = group.samples.get(entry.sample_id), group.found.get((entry.sample_id, entry.item))
         try:
             if sample is None:
-                gone = group.rejected.get(entry.sample_id)
-                no = f"the data has no sample {entry.sample_id!r}"
-                raise ValueError(f"its sample cannot be used: {gone.message}" if gone else no)
+                raise ValueError(f"the data has no sample {entry.sample_id!r} that can be used")
             if group.known and self.lacks_output(entry, sample):
                 raise ValueError("its output is missing, and a score of nothing is no score")
             said = [
@@ -228,7 +220,7 @@ class ResultFiles:
         """Yield a finding a metric for each edit with an entry, and for each whose output is missing."""
         for (id_, _), (_, said) in group.found.items():
             yield from (self._finding(group.samples[id_], one, judge_id) for one in said)
-        for id_, sample in group.samples.items() if group.known else ():
+        for id_, sample in group.samples.items() if group.known and self.tells_missing else ():
             if id_ not in group.judged and sample.edited is None:
                 for metric, rule in self.mapping.metrics.items():
                     if rule.applies(sample) and not rule.of_some:
@@ -281,7 +273,7 @@ class ResultFiles:
     def notes(self, group: ResultGroup) -> Iterator[str]:
         """Yield what a reader should know of a group as a whole."""
         if not group.known:
-            yield f"no outputs beside the results of {group.key[0]}: name them with --edited NAME=FOLDER"
+            yield f"no outputs of {group.key[0]} are known: name their folder with --edited {group.key[0]}=FOLDER"
         left = [sample for id_, sample in group.samples.items() if id_ not in group.judged]
         gone = sum(sample.edited is None for sample in left) if group.known else 0
         counts = {"missing outputs": gone, "not judged yet": len(left) - gone}

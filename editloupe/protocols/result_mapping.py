@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from editloupe.answers import Answer, Number, Record
-from editloupe.data.loaders.layout import Texts
+from editloupe.data.outputs import Texts
 from editloupe.data.tables import shown
 from editloupe.tasks import Status
 from editloupe.values import Json, Sample, finite
@@ -105,8 +105,6 @@ class ResultMapping(_ResultPart):
     sample: str = ""
     instruction: str = ""
     needs: Texts = ()
-    beside: bool = False
-    """Whether outputs may lie in the editor's folder."""
     doubts: tuple[tuple[str, str], ...] = ()
     """Scores of which nobody can tell if they are verdicts: a pattern of "VALUE REASON", and what a note says of them."""
     metrics: dict[str, Rule] = Field(default_factory=dict)

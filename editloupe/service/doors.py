@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from PIL import Image
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Summary
 from starlette.routing import Route
 
 from editloupe import plugins
+from editloupe.data.images import encode_png
 from editloupe.errors import ConfigError, EditLoupeError
 from editloupe.service.edits import SentEdit, SentPicture
 from editloupe.service.judging import Service
@@ -42,7 +43,7 @@ class Door:
         self._rewards.labels("yes" if isinstance(found, float) else "no").inc()
         self._seen += 1
         if self._canary and self._seen % self._canary == 0:
-            for kind, picture in (("null", edit.source), ("black", _black(edit.source))):
+            for kind, picture in (("null", edit.source), ("black", _black())):
                 bad = edit.model_copy(update={"edited": picture, "repeat": 0})
                 task = asyncio.create_task(self._watch(kind, bad))
                 self._under_way.add(task)
@@ -69,17 +70,12 @@ def open_door(name: str, door: Door) -> Sequence[Route]:
     make = plugins.load("doors", name)
     if not callable(make):
         raise ConfigError(f"{plugins.described('doors', name)} is not a function of a Door that returns routes")
-    routes: Callable[[Door], Sequence[Route]] = make
-    return routes(door)
+    routes: Sequence[Route] = make(door)
+    return routes
 
 
-def _black(picture: SentPicture) -> SentPicture:
-    """Return a black image of the same size; an image that cannot be read, or has no bytes here, as 64×64 px."""
-    try:
-        with Image.open(io.BytesIO(base64.b64decode(picture.base64 or ""))) as opened:
-            size = opened.size
-    except (OSError, ValueError):
-        size = (64, 64)
-    file = io.BytesIO()
-    Image.new("RGB", size).save(file, "PNG")
-    return SentPicture(base64=base64.b64encode(file.getvalue()).decode("ascii"))
+@cache
+def _black() -> SentPicture:
+    """Return a black image."""
+    png = encode_png(np.zeros((256, 256, 3), np.uint8))
+    return SentPicture(base64=base64.b64encode(png).decode("ascii"))

@@ -53,13 +53,14 @@ def read_request(body: bytes) -> list[SentEdit]:
     if not len(images) == len(sources) == len(prompts):
         counts = f"{len(images)} images, {len(sources)} ref_images and {len(prompts)} prompts"
         raise SampleError(f"{counts}; expected as many of each (a client that splits its images must split its prompts)")
-    try:
-        return [
-            SentEdit(instruction=prompt, source=_picture(source), edited=_picture(image))
-            for image, source, prompt in zip(images, sources, prompts, strict=True)
-        ]
-    except ValidationError as error:
-        raise SampleError(f"prompts: {error.errors()[0]['msg']}") from error
+    edits = []
+    for prompt, *pictures in zip(prompts, sources, images, strict=True):
+        source, edited = (SentPicture(base64=base64.b64encode(one).decode("ascii")) for one in pictures)
+        try:
+            edits.append(SentEdit(instruction=prompt, source=source, edited=edited))
+        except ValidationError as error:
+            raise SampleError(f"prompts: {error.errors()[0]['msg']}") from error
+    return edits
 
 
 def _list(sent: dict[Any, Any], name: str, kind: type) -> list[Any]:
@@ -67,10 +68,6 @@ def _list(sent: dict[Any, Any], name: str, kind: type) -> list[Any]:
     if not isinstance(found, list | tuple) or not found or not all(isinstance(one, kind) for one in found):
         raise SampleError(f"{name}: expected a list of {kind.__name__}, one for each edit")
     return list(found)
-
-
-def _picture(data: bytes) -> SentPicture:
-    return SentPicture(base64=base64.b64encode(data).decode("ascii"))
 
 
 def open_door(door: Door) -> Sequence[Route]:
@@ -84,9 +81,7 @@ def open_door(door: Door) -> Sequence[Route]:
             verdict = await door.judge(edit.model_copy(update={"repeat": tries[key]}))
         except (EditLoupeError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}"
-        if isinstance(verdict, float):
-            return verdict
-        tries[key] += 1
+        tries[key] += isinstance(verdict, str)
         return verdict
 
     async def scores(request: Request) -> Response:
@@ -109,10 +104,8 @@ def open_door(door: Door) -> Sequence[Route]:
 
 def _filled(edits: Sequence[SentEdit], found: Sequence[float | str]) -> list[float | str]:
     """Give an edit without a score the mean of its group: the edits of one source and instruction that have one."""
-    groups = [(edit.instruction, edit.source.base64) for edit in edits]
-    means = {
-        group: fmean(values)
-        for group in set(groups)
-        if (values := [v for g, v in zip(groups, found, strict=True) if g == group and isinstance(v, float)])
-    }
-    return [means.get(g, v) if isinstance(v, str) else v for g, v in zip(groups, found, strict=True)]
+    groups: dict[tuple[str, str | None], list[float]] = {}
+    for edit, value in zip(edits, found, strict=True):
+        groups.setdefault((edit.instruction, edit.source.base64), []).extend([value] if isinstance(value, float) else [])
+    own = (groups[edit.instruction, edit.source.base64] for edit in edits)
+    return [fmean(values) if isinstance(v, str) and values else v for v, values in zip(found, own, strict=True)]

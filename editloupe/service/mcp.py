@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from PIL import Image
 
 from editloupe.chat import ToolSpec
+from editloupe.data.images import encode_png
 from editloupe.errors import ConfigError, DataError, MissingExtra, ToolError
 from editloupe.service.paths import given
 from editloupe.tools.base import spec
@@ -155,9 +157,7 @@ def _fitted(picture: Picture, most: int) -> tuple[bytes, str]:
     while len(png) > most and min(shown.size) > 1:
         scale = min(0.9, math.sqrt(most / len(png)))
         shown = shown.resize((max(1, round(shown.width * scale)), max(1, round(shown.height * scale))))
-        file = io.BytesIO()
-        shown.save(file, "PNG")
-        png = file.getvalue()
+        png = encode_png(np.asarray(shown))
     sizes = f"{shown.width}×{shown.height} px from {real[0]}×{real[1]}"
     return png, f" (scaled down to {sizes}, since an answer holds {MOST_SHOWN // 1000} kB; zoom_in shows parts in full)"
 

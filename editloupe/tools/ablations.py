@@ -17,7 +17,7 @@ from editloupe import models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, did_you_mean
 from editloupe.findings import Observation
-from editloupe.tools.base import Describes, Tool, Toolbox, ToolContext
+from editloupe.tools.base import Tool, Toolbox, ToolContext, works_with
 from editloupe.values import ImageRef, Json, View
 
 _HIDDEN: Final = "hidden"
@@ -50,7 +50,7 @@ class BlackPictures:
 
     def describe(self) -> tuple[str, ...]:
         """Return what the tool itself works with."""
-        return self._tool.describe() if isinstance(self._tool, Describes) else ()
+        return works_with(self._tool)
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
         views = {name: replace(view, image=_hidden(view) or view.image) for name, view in context.views.items()}
@@ -77,22 +77,16 @@ class BlackPictures:
 def checked(names: Iterable[str]) -> tuple[str, ...]:
     """Return the named ablations, each once, in one order. Raises ConfigError for an unknown name."""
     wanted = set(names)
-    for name in sorted(wanted - set(ABLATIONS)):
-        raise ConfigError(
-            f"there is no ablation {name!r}; {did_you_mean(name, ABLATIONS)}the ablations are: {', '.join(ABLATIONS)}"
-        )
+    if unknown := sorted(wanted - set(ABLATIONS)):
+        near = did_you_mean(unknown[0], ABLATIONS)
+        raise ConfigError(f"there is no ablation {unknown[0]!r}; {near}the ablations are: {', '.join(ABLATIONS)}")
     return tuple(name for name in ABLATIONS if name in wanted)
 
 
 def ablated(box: Toolbox, names: Sequence[str]) -> Toolbox:
-    """Return the toolbox with these ablations. names: as `checked` returns them.
-
-    Raises ConfigError where an ablation has nothing to work on.
-    """
+    """Return the toolbox with these ablations. names: as `checked` returns them."""
     if not names:
         return box
-    if not box.tools:
-        raise ConfigError(f"ablation {names[0]!r} changes what tools show, and there are no tools")
     return replace(box, tools={name: cast(Tool, BlackPictures(tool)) for name, tool in box.tools.items()})
 
 

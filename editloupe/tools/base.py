@@ -8,9 +8,9 @@ may call again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import BaseModel
 
@@ -45,7 +45,7 @@ class ToolContext:
     """Name → all its Views, where a picture has several panes; `views` has the first."""
     crops: int = 0
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
-    past_calls: frozenset[str] = field(default_factory=frozenset)
+    past_calls: Collection[str] = ()
     """Canonical JSON of each (tool, arguments) that was called before in this conversation."""
     image_tokens: ImageTokens = BY_AREA
     """The formula by which the backend counts a picture."""
@@ -131,6 +131,11 @@ class Tool(Protocol):
     and reduces pictures. A run answers an equal call of such a tool from the first one.
 
     A tool that keeps a core busy may set `computes = True`. Then no more of such calls run at once than there are cores.
+
+    It may have further methods. `open(settings)` of the class returns the tool, weights found and not loaded; it raises
+    ToolAbsent or ModelAbsent with the reason, and ConfigError. `prepare()` loads what the first call would load; it raises
+    ConfigError. `describe()` returns a line for each model inside, with the device and precision that it was loaded for.
+    `tolerance` says how far an observation may be from a recorded one.
     """
 
     name: ClassVar[str]
@@ -148,31 +153,10 @@ class Tool(Protocol):
         """Return what the tool found. Raises ToolError, which the LMM reads."""
 
 
-@runtime_checkable
-class Opens(Protocol):
-    """A tool class that is made from settings; one without `open` is made by calling it without arguments."""
-
-    def open(self, settings: ToolSettings) -> Tool:
-        """Return the tool. Weights are found here and not loaded.
-
-        Raises ToolAbsent or ModelAbsent, with the reason, and ConfigError where the settings are wrong.
-        """
-
-
-@runtime_checkable
-class Prepares(Protocol):
-    """A tool that loads something heavy with its first call, and can do so before."""
-
-    def prepare(self) -> None:
-        """Load now. Raises ConfigError where weights are damaged, unsafe or of another architecture."""
-
-
-@runtime_checkable
-class Describes(Protocol):
-    """A tool that can say which models it works with."""
-
-    def describe(self) -> tuple[str, ...]:
-        """Return each model with the device and precision that it was loaded for, or that there is nothing to load."""
+def works_with(tool: Tool) -> tuple[str, ...]:
+    """Return what a tool says of the models that it works with; () for one that says nothing."""
+    describe = getattr(tool, "describe", None)
+    return () if describe is None else tuple(describe())
 
 
 def spec(tool: Tool) -> ToolSpec:
@@ -249,9 +233,9 @@ def open_toolbox(
         if name in BUILT_IN_TOOLS and name not in installed:
             absent[name] = "no installed package provides it"
             continue
-        kind = plugins.load("tools", name)
+        kind: Any = plugins.load("tools", name)
         try:
-            made = kind.open(settings) if isinstance(kind, Opens) else cast(type[Tool], kind)()
+            made: Tool = kind.open(settings) if hasattr(kind, "open") else kind()
         except (ToolAbsent, ModelAbsent) as reason:
             absent[name] = str(reason)
             continue

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from editloupe import files, models
 from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
-from editloupe.models.devices import device_class
+from editloupe.models.devices import open_device
 from editloupe.tools.arguments import validated
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.values import Json, canonical_json, digest, parse_json
@@ -76,7 +77,11 @@ class ToolCache:
         return made, kept is not None
 
     def _key(self, tool: Tool, arguments: Mapping[str, Json], args: BaseModel, context: ToolContext) -> str:
-        models.prepare(tool)  # only what is loaded says where it computes
+        models.prepare(tool)
+        where = self._device
+        if where == "auto":
+            # Where nothing has imported torch, everything computes on the CPU.
+            where = open_device(where).name if "torch" in sys.modules else "cpu"
         names = {name.casefold(): name for name in context.views}
 
         def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
@@ -91,7 +96,7 @@ class ToolCache:
                 "schema": _SCHEMA,
                 "tool": tool.name,
                 "version": tool.version,
-                "device": device_class(self._device),
+                "device": where.partition(":")[0],
                 "arguments": given,
                 "images": {name: context.views[name].to_json() for name in named},
                 "masks": {name: [list(box) for box in context.masks(name)] for name in named},

@@ -26,21 +26,16 @@ LONG_SIDE: Final = 2048
 """px; a crop with a longer side is reduced to this."""
 
 
-class CropTool:
-    """A tool that shows crops: its detector, if it has one, and its upscaler are part of its version."""
+class ModelTool:
+    """A tool with models inside, which are part of its version."""
 
+    repeatable: ClassVar[bool] = True
     computes: ClassVar[bool] = True
-    revision: ClassVar[str] = "1"
+    revision: ClassVar[str]
     """Of the tool itself. It changes with anything that changes the tool's observations."""
 
-    def __init__(self, upscaler: Upscaler | None = None, detector: Detector | None = None) -> None:
-        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
-        self._models: list[Detector | Upscaler] = [self.upscaler] if detector is None else [detector, self.upscaler]
-
-    @classmethod
-    def open(cls, settings: ToolSettings) -> Self:
-        """Return the tool with the upscaler for small crops. Raises ConfigError."""
-        return cls(open_crop_upscaler(settings))
+    def __init__(self, *models: Detector | Upscaler) -> None:
+        self._models = models
 
     @property
     def version(self) -> str:
@@ -49,7 +44,7 @@ class CropTool:
     @property
     def tolerance(self) -> Tolerance:
         """How far an observation may be from a recorded one."""
-        return LEARNED if self.upscaler.learned else RESAMPLED
+        return LEARNED
 
     def prepare(self) -> None:
         """Load the models now. Raises ConfigError."""
@@ -59,6 +54,24 @@ class CropTool:
     def describe(self) -> tuple[str, ...]:
         """Return each model with what it was loaded for."""
         return tuple(map(models.describe, self._models))
+
+
+class CropTool(ModelTool):
+    """A tool that shows crops, which an upscaler enlarges."""
+
+    def __init__(self, upscaler: Upscaler | None = None, *models: Detector) -> None:
+        self.upscaler: Upscaler = Lanczos() if upscaler is None else upscaler
+        super().__init__(*models, self.upscaler)
+
+    @classmethod
+    def open(cls, settings: ToolSettings) -> Self:
+        """Return the tool with the upscaler for small crops. Raises ConfigError."""
+        return cls(open_crop_upscaler(settings))
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far an observation may be from a recorded one."""
+        return LEARNED if self.upscaler.learned else RESAMPLED
 
 
 def open_crop_upscaler(settings: ToolSettings) -> Upscaler:

@@ -29,7 +29,6 @@ class Enhancer(CropTool):
     """Enlarges a box of an image with an upscaler; the plain crop is kept beside it in the trace."""
 
     name: ClassVar[str] = "enhancer"
-    repeatable: ClassVar[bool] = True
     revision: ClassVar[str] = "2"
     description: ClassVar[str] = (
         "Enlarges a part of one image two or four times, or more where it would be smaller than zoom_in shows it. The "

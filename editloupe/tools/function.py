@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, overload
 
 import numpy as np
@@ -33,8 +34,7 @@ class FunctionTool:
         self.version = f"{version}+{source_digest(function)}".rstrip("+")
         if not self.description:
             raise ConfigError(f"tool {name!r}: expected a docstring; the model reads its first paragraph")
-        self._parameters = _parameters(function, name)
-        self.Args = _model(name, self._parameters)
+        self._kinds, self.Args = _read(function, name)
 
     def __call__(self, args: Any, context: ToolContext | None = None, **more: Any) -> Any:
         """Answer a model's call; called as the function is, return what that returns."""
@@ -43,20 +43,17 @@ class FunctionTool:
         given: dict[str, Any] = {}
         first: ImageRef | None = None
         place: Box | None = None
-        for parameter in self._parameters:
-            value: Any = getattr(args, parameter.name, None)
-            if parameter.kind == "context":
-                value = context
-            elif parameter.kind in ("pil", "array"):
+        for name, kind in self._kinds.items():
+            value: Any = context if kind == "context" else getattr(args, name)
+            if kind in ("pil", "array"):
                 ref = context.image(value)
-                first = first or ref
-                rgb = context.images.array(ref)
-                value = rgb if parameter.kind == "array" else Image.fromarray(rgb)
-            elif parameter.kind == "box" and value is not None:
+                first, rgb = first or ref, context.images.array(ref)
+                value = rgb if kind == "array" else Image.fromarray(rgb)
+            elif kind == "box" and value is not None:
                 if first is None:
                     raise ToolError(f"{self.name}: the box belongs to no image")
                 value = place = context.box(value, first)
-            given[parameter.name] = value
+            given[name] = value
         return self._observed(self._function(**given), context, first, place)
 
     def _observed(self, found: Any, context: ToolContext, origin: ImageRef | None, place: Box | None) -> Observation:
@@ -64,24 +61,17 @@ class FunctionTool:
         if isinstance(found, Observation):
             return found
         parts = found if isinstance(found, tuple) else (found,)
-        texts = [part for part in parts if isinstance(part, str)]
-        views: list[View] = []
-        for part in parts:
-            if isinstance(part, str):
-                continue
+        texts, views = [part for part in parts if isinstance(part, str)], list[View]()
+        for part in (part for part in parts if not isinstance(part, str)):
             try:
                 ref = image_of(part, context.images, name=f"what the tool {self.name} returned")
             except ImageError as error:
                 raise ConfigError(f"{error}; or a text, or both in a tuple") from error
             view = View.whole(ref)
             if origin is not None:
-                region = place or Box.whole(width=origin.width, height=origin.height)
-                view = replace(view, origin=origin, region=region, op=self.name)
+                view = replace(view, origin=origin, region=place or View.whole(origin).region, op=self.name)
             views.append(view)
-        texts += [
-            f"{context.crop_name(number)}: {view.image.width}×{view.image.height} px."
-            for number, view in enumerate(views, start=1)
-        ]
+            texts.append(f"{context.crop_name(len(views))}: {ref.width}×{ref.height} px.")
         return Observation(text="\n".join(texts), views=tuple(views))
 
 
@@ -127,59 +117,39 @@ def as_tool(given: Tool | Callable[..., Any]) -> Tool:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Parameter:
-    name: str
-    kind: str
-    """pil, array, box, context or json."""
-    annotation: Any
-    default: Any
-
-    @property
-    def field(self) -> tuple[Any, Any] | None:
-        """What the model is asked for; None for what it does not give."""
-        if self.kind in ("pil", "array"):
-            return str, Field(min_length=1, description=_IMAGE)
-        if self.kind == "box":
-            corners = Field(default=self.default, min_length=4, max_length=4, description=BBOX_RULE)
-            return (list[float] if self.default is ... else list[float] | None), corners
-        return None if self.kind == "context" else (self.annotation, self.default)
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is typing.Union or type(annotation).__name__ == "UnionType"
-
-
-def _parameters(function: Callable[..., Any], name: str) -> list[_Parameter]:
+def _read(function: Callable[..., Any], name: str) -> tuple[dict[str, str], type[BaseModel]]:
+    """Return the kind of each parameter (pil, array, box, context or json), and the model of what the LMM gives."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
         raise ConfigError(f"tool {name!r}: its types cannot be read: {error}") from error
-    found = []
+    kinds, fields = dict[str, str](), dict[str, Any]()
     for one in inspect.signature(function).parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or one.name not in hints:
             raise ConfigError(f"tool {name!r}: the parameter {one.name!r} needs a type, such as PIL.Image.Image or Box")
         default = ... if one.default is inspect.Parameter.empty else one.default
-        kind = _kind(hints[one.name])
-        found.append(_Parameter(name=one.name, kind=kind, annotation=hints[one.name], default=default))
-    return found
+        kinds[one.name] = kind = _kind(hints[one.name])
+        if kind in ("pil", "array"):
+            fields[one.name] = str, Field(min_length=1, description=_IMAGE)
+        elif kind == "box":
+            corners = Field(default=default, min_length=4, max_length=4, description=BBOX_RULE)
+            fields[one.name] = (list[float] if default is ... else list[float] | None), corners
+        elif kind == "json":
+            fields[one.name] = hints[one.name], default
+    try:
+        return kinds, create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    except Exception as error:
+        raise ConfigError(f"tool {name!r}: a parameter's type is not one that JSON has: {error}") from error
 
 
 def _kind(annotation: Any) -> str:
-    if _is_union(annotation):
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
         kinds = [_kind(part) for part in typing.get_args(annotation) if part is not type(None)]
         return kinds[0] if len(kinds) == 1 else "json"
-    plain = typing.get_origin(annotation) or annotation
+    plain = origin or annotation
     if plain is np.ndarray:
         return "array"
     if inspect.isclass(plain) and plain.__module__.partition(".")[0] == "PIL":
         return "pil"
     return "box" if plain is Box else "context" if plain is ToolContext else "json"
-
-
-def _model(name: str, parameters: list[_Parameter]) -> type[BaseModel]:
-    fields: dict[str, Any] = {one.name: one.field for one in parameters if one.field is not None}
-    try:
-        return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
-    except Exception as error:
-        raise ConfigError(f"tool {name!r}: a parameter's type is not one that JSON has: {error}") from error

@@ -19,9 +19,8 @@ from editloupe.models.detect.search import MAX_PHRASE, Search, cleaned, search
 from editloupe.models.upscale.base import Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ImageArgs
-from editloupe.tools.crops import CropTool, add_view, open_crop_upscaler, show_crop
+from editloupe.tools.crops import CropTool, ModelTool, add_view, open_crop_upscaler, show_crop
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tolerance import LEARNED, Tolerance
 from editloupe.values import ImageRef, Json, View
 
 LISTED: Final = 10
@@ -34,7 +33,6 @@ class Grounding(CropTool):
     """Finds a phrase with an object detector and shows what it found; see docs/tools.md."""
 
     name: ClassVar[str] = "grounding"
-    repeatable: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Finds what a phrase names in one image with an object detector. Shows the image with the boxes drawn and a crop "
         "of the best one; the text gives boxes and scores. It can miss small or unusual things; that it finds nothing does "
@@ -57,9 +55,8 @@ class Grounding(CropTool):
         detector = models.get("detect", settings.detector, device=settings.device)
         return cls(detector, open_crop_upscaler(settings))
 
-    @property
-    def tolerance(self) -> Tolerance:
-        return LEARNED
+    tolerance = ModelTool.tolerance
+    """A detector's, whatever enlarges."""
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
@@ -88,17 +85,15 @@ class Grounding(CropTool):
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
 
 
-class DetectObject:
+class DetectObject(ModelTool):
     """Asks an object detector for a name; see docs/tools.md for what a miss means."""
 
     name: ClassVar[str] = "detect_object"
-    repeatable: ClassVar[bool] = True
-    computes: ClassVar[bool] = True
     description: ClassVar[str] = (
         "Asks an object detector whether an image shows an object: how many, boxes and scores as text, without pictures. "
         "It can miss small or unusual things; that it finds nothing does not show that nothing is there."
     )
-    tolerance: ClassVar[Tolerance] = LEARNED
+    revision: ClassVar[str] = "3"
 
     class Args(ImageArgs):
         detect_object_name: str = Field(
@@ -106,24 +101,13 @@ class DetectObject:
         )
 
     def __init__(self, detector: Detector) -> None:
+        super().__init__(detector)
         self.detector = detector
 
     @classmethod
     def open(cls, settings: ToolSettings) -> DetectObject:
         """Return the tool with the detector that the settings name. Raises ModelAbsent and ConfigError."""
         return cls(models.get("detect", settings.detector, device=settings.device))
-
-    @property
-    def version(self) -> str:
-        return f"3; {self.detector.version}"
-
-    def prepare(self) -> None:
-        """Load the detector now. Raises ConfigError."""
-        models.prepare(self.detector)
-
-    def describe(self) -> tuple[str, ...]:
-        """Return the detector with what it was loaded for."""
-        return (models.describe(self.detector),)
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)

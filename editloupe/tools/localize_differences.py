@@ -18,11 +18,12 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.alignment import Alignment
-from editloupe.imaging.differences import CLEAR, FAINT, LEAST_AREA_PX, Differences, Region, localize
+from editloupe.imaging.differences import Differences, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
 from editloupe.tools.base import ToolContext
 from editloupe.tools.bbox import ToolArgs
 from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
+from editloupe.tools.difference_words import DifferenceWords
 from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, lay_out, with_overview
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tolerance import LEARNED, MEASURED, Tolerance
@@ -34,16 +35,12 @@ one's strength."""
 SHOWN_AT_MOST = 5
 LEAST_OF_STRONGEST = 0.0005
 """Least share of the strongest region's strength that a region with a picture has. A weaker one is listed by its box."""
-LEAST_UNSEEN = 0.005
-"""Least share of an image that the text says was not compared; registration always leaves a rim of a px or two."""
-_LISTED = 10
 
 
 class LocalizeDifferences(CropTool):
     """Compares two images pixel by pixel; see docs/tools.md for how."""
 
     name: ClassVar[str] = "localize_differences"
-    repeatable: ClassVar[bool] = True
     revision: ClassVar[str] = "6"
     description: ClassVar[str] = (
         "Compares the pixels of two images and shows the places that differ most, each as a picture of two panes: left of "
@@ -99,36 +96,28 @@ class LocalizeDifferences(CropTool):
             return _identical(found, names, context)
         budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
         whole, looks = _looks(found, canvas := canvas_of(found.alignment, context), budget)
+        # The whole pair comes last, so that the strongest region has the first crop.
         pairs = [_panes(look, found, names, context, self.upscaler) for look in (*looks, *whole)]
         crops = [context.crop_name(number) for number in range(1, len(pairs) + 1)]
-        # The whole pair comes last, so that the strongest region has the first crop.
-        shown_in = {
-            index: crop
-            for crop, look in reversed(list(zip(crops, (*looks, *whole), strict=True)))
-            for index in look.regions
-        }
+        shown_in: dict[int, str] = {}
+        for crop, look in zip(crops, (*looks, *whole), strict=True):
+            shown_in = {**dict.fromkeys(look.regions, crop), **shown_in}
         shown = [shown_in[index] for index in range(len(shown_in))]
         views = [view for pair in pairs for view in pair.shown]
         kept = [view for pair in pairs for view in pair.kept]
-        notes = _notes(found, names)
-        lines = [_header(found, len(shown), names) if found.regions else _nothing_found(found, names, allowed=bool(notes))]
-        lines += [
-            _crop_line(crop, number, region, found, names)
-            for number, (crop, region) in enumerate(zip(shown, found.regions, strict=False), start=1)
-        ]
-        if len(found.regions) > len(shown):
-            lines.append(_not_shown(found, len(shown), names))
-        if found.widespread:
-            lines += _regenerated(found)
-        numbered = ", with the regions numbered" * bool(found.regions)
-        lines += [f"{crop}: both images as a whole{numbered}." for crop in crops[len(looks) :]]
-        lines += notes
         enlarged: dict[str, list[str]] = {}
         for crop, look, pair in zip(crops, looks, pairs, strict=False):
             if look.scale > canvas.finer:
                 enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crop} ×{look.scale:.2g}")
-        for how, which in enlarged.items():
-            lines.append(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}.")
+        words = DifferenceWords(found, repr(names[0]), repr(names[1]))
+        numbered = ", with the regions numbered" * bool(found.regions)
+        lines = [
+            *words.regions(shown),
+            *(words.widespread() if found.widespread else ()),
+            *(f"{crop}: both images as a whole{numbered}." for crop in crops[len(looks) :]),
+            *words.notes(),
+            *(f"Enlarged {how}: {', '.join(dict.fromkeys(which))}." for how, which in enlarged.items()),
+        ]
         if found.regions:
             lines.append(
                 "Boxes are [x0, y0, x1, y1] in thousandths of width and height. These differences are measured on pixels "
@@ -257,115 +246,6 @@ def _identical(found: Differences, names: tuple[str, str], context: ToolContext)
     return Observation(text=f"No difference: {both} are pixel-identical ({size}).", data=data)
 
 
-def _header(found: Differences, shown: int, names: tuple[str, str]) -> str:
-    total = len(found.regions)
-    what = f"{total} {'region differs' if total == 1 else 'regions differ'}"
-    which = f"; the {shown} strongest {'is' if shown == 1 else 'are'} shown" if shown < total else ""
-    return (
-        f"{what}{which}. Each picture is side by side: left of the red line {names[0]!r}, "
-        f"right of it {names[1]!r}, same place, same scale. A thin outline, which is ours, marks a region."
-    )
-
-
-def _crop_line(crop: str, number: int, region: Region, found: Differences, names: tuple[str, str]) -> str:
-    (w1, h1), (w2, h2) = found.alignment.size_1, found.alignment.size_2
-    box_1, box_2 = region.box, found.alignment.to_image_2(region.box)
-    there = "outside" if box_2 is None else f"bbox {_thousandths(box_2, w2, h2)} in"
-    return (
-        f"{crop}: region {number}, bbox {_thousandths(box_1, w1, h1)} in {names[0]!r}, {there} {names[1]!r}; "
-        f"{box_1.width:.0f}×{box_1.height:.0f} px; {_percent(box_1.area / (w1 * h1))} of the image; "
-        f"mean difference {region.mean:.0f} of 255{', so faint that a person may not see it' * (region.mean < FAINT)}."
-    )
-
-
-def _not_shown(found: Differences, shown: int, names: tuple[str, str]) -> str:
-    rest = found.regions[shown:]
-    boxes = ", ".join(_thousandths(r.box, *found.alignment.size_1) for r in rest[:_LISTED])
-    more = f" and {len(rest) - _LISTED} more" if len(rest) > _LISTED else ""
-    return f"Not shown: {len(rest)} weaker {'region' if len(rest) == 1 else 'regions'} at {boxes}{more} in {names[0]!r}."
-
-
-def _regenerated(found: Differences) -> list[str]:
-    lines = []
-    if found.drifted:
-        lines.append(
-            f"Places all over the picture moved against each other by about {found.alignment.wander:.1f} px, "
-            "which was undone before comparing."
-        )
-    if found.regenerated:
-        how = f"{_percent(found.changed_share)} of the image differs by more than {CLEAR:.0f} of 255"
-        lines.append(f"{how}: the picture changed as a whole. The crops are only the strongest places.")
-    return lines
-
-
-def _nothing_found(found: Differences, names: tuple[str, str], *, allowed: bool) -> str:
-    """Return the text for no region. allowed: True where notes on what was allowed for follow."""
-    but = ", once what is named below has been allowed for" if allowed else ""
-    if found.regenerated:
-        return f"No single region stands out{but}: {names[0]!r} and {names[1]!r} differ as wholes."
-    return (
-        f"No region differs{but}: between {names[0]!r} and {names[1]!r}, no place of at least {LEAST_AREA_PX:.0f} px² "
-        f"stands out from their noise (threshold about {found.threshold:.0f} of 255, more at strong edges, less over "
-        f"larger places). The largest difference of any pixel, after a little smoothing, is {found.largest:.0f} of 255. "
-        "The pictures are not identical: fainter or smaller changes are possible; zoom in where you expect one."
-    )
-
-
-def _notes(found: Differences, names: tuple[str, str]) -> list[str]:
-    """Return what happened to the whole picture, and what was done to compare the images at all: sizes, shift, tone."""
-    alignment = found.alignment
-    lines = []
-    if turn := alignment.orientation.in_words:
-        lines.append(
-            f"{names[1]!r} shows {names[0]!r} {turn}, which was undone before comparing. Boxes and pictures have "
-            "each image as it lies."
-        )
-    (w1, h1), (w2, h2) = alignment.size_1, alignment.size_2
-    if alignment.resized:
-        lines.append(
-            f"Sizes differ: {names[0]!r} is {w1}×{h1} px, {names[1]!r} is {w2}×{h2} px; they were brought to one size to "
-            "compare."
-        )
-        if alignment.stretched:
-            lines[-1] += " One shows things wider than the other."
-    lines += _frame(alignment, names)
-    if found.masked_share:
-        lines.append(
-            f"{_percent(found.masked_share)} of {names[0]!r} lies under white rectangles that cover targets, or at their "
-            "rims, and was not compared."
-        )
-    if found.tone_most >= 2:
-        r, g, b = found.tone.at_mid_gray
-        lines.append(
-            f"A change of color or exposure of the whole picture (at mid gray {r:+.0f} red, {g:+.0f} green, {b:+.0f} blue "
-            f"of 255, at most {found.tone_most:.0f} at other levels) was allowed for before comparing."
-        )
-    return lines
-
-
-def _frame(alignment: Alignment, names: tuple[str, str]) -> list[str]:
-    """Return which part of each image the other shows, and how it moved."""
-    unseen = alignment.unseen
-    lines = []
-    if alignment.reframed and max(unseen) >= LEAST_UNSEEN:
-        common = alignment.common()
-        places = zip(names, (common, alignment.to_image_2(common)), (alignment.size_1, alignment.size_2), strict=True)
-        where = " and ".join(f"{_thousandths(box, *size)} in {name!r}" for name, box, size in places if box is not None)
-        lines.append(
-            f"The images show different frames of one scene. Both show what lies at {where}; only that was compared."
-        )
-    elif alignment.moved:
-        motion = alignment.motion
-        (dx, dy), (across, down) = motion.shift, motion.zoom
-        how = f"a shift by ({dx:+.1f}, {dy:+.1f}) px, a zoom by {across:.3f} across and {down:.3f} down, and a turn by "
-        how += f"{motion.degrees:+.1f}° (clockwise: +); the farthest corner moved by {motion.most:.1f} px"
-        lines.append(f"A motion of the whole picture was undone before comparing: {how}.")
-    for name, share in zip(names, unseen, strict=True):
-        if share >= LEAST_UNSEEN:
-            lines.append(f"{_percent(share)} of {name!r}, at its border, is not in the other and was not compared.")
-    return lines
-
-
 def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
     """Return the same facts for programs. crops: names of the pictures of the strongest regions."""
     alignment, motion = found.alignment, found.alignment.motion
@@ -396,7 +276,7 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "stretched": alignment.stretched,
             "mirrored": alignment.orientation.mirrored,
             "turned": 90 * alignment.orientation.quarters,
-            "shift": [round(v, 3) for v in alignment.shift],
+            "shift": [round(v, 3) for v in alignment.motion.shift],
             "zoom": [round(v, 5) for v in motion.zoom],
             "degrees": round(motion.degrees, 3),
             "farthest_corner": round(motion.most, 3),
@@ -406,13 +286,3 @@ def _data(found: Differences, *, crops: list[str]) -> dict[str, Json]:
             "tone_most": round(found.tone_most, 2),
         },
     }
-
-
-def _thousandths(box: Box, width: int, height: int) -> str:
-    return str(list(box.to_thousandths(width=width, height=height)))
-
-
-def _percent(share: float) -> str:
-    """Return a share 0..1 with two significant digits below 1 %: "0.18 %", "12 %"."""
-    value = 100 * share
-    return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"

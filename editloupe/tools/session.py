@@ -42,15 +42,7 @@ class Conversation:
 
     def tool_context(self, images: ImageStore) -> ToolContext:
         """Return the context of the next call."""
-        return ToolContext(
-            images=images,
-            views={name: panes[0] for name, panes in self.panes.items()},
-            panes=self.panes,
-            crops=self.crops,
-            past_calls=frozenset(self.past_calls),
-            image_tokens=self.image_tokens,
-            max_image_side=self.max_image_side,
-        )
+        return ToolContext(images=images, views={name: panes[0] for name, panes in self.panes.items()}, **vars(self))
 
     def after(
         self, tool: str, arguments: Mapping[str, Json], observation: Observation, names: Iterable[str]

@@ -40,7 +40,7 @@ class ToolSettings:
     editor: str | None = None
     """For the measure crop_edit: an image editor (`editloupe.models.edit`); None is none."""
     segmenter: str | None = None
-    """For the measure segmentation: a model folder or a hub id of SAM or SAM 2. None takes SAM from the local cache."""
+    """For the measure segmentation: a model folder or a hub id of SAM. None takes SAM from the local cache."""
     picture_budget: float = 0.5
     """Image tokens of one observation of localize_differences, as a share of what the two compared images cost."""
 

@@ -22,7 +22,6 @@ class ZoomIn(CropTool):
     """Cuts a box out of an image, with a margin, and enlarges it where it is small."""
 
     name: ClassVar[str] = "zoom_in"
-    repeatable: ClassVar[bool] = True
     revision: ClassVar[str] = "3"
     description: ClassVar[str] = (
         "Shows a part of one image at full resolution, with a small margin; small parts are enlarged. Move or shrink the "

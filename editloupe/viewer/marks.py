@@ -62,12 +62,6 @@ def home(edit: Sample | None) -> tuple[float, float, float, float] | None:
     return min(b.x0 for b in found), min(b.y0 for b in found), max(b.x1 for b in found), max(b.y1 for b in found)
 
 
-def is_small(place: tuple[float, float, float, float]) -> bool:
-    """Return whether a place, in shares, is so small that a page opens there."""
-    x0, y0, x1, y1 = place
-    return (x1 - x0) * (y1 - y0) < SMALL
-
-
 def evidence(finding: Finding, inputs: Mapping[str, ImageRef], verdict: str) -> Iterator[Mark]:
     """Yield the places that a verdict names as evidence. inputs: the images by alias."""
     for number, one in enumerate(finding.evidence, start=1):

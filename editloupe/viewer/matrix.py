@@ -13,7 +13,7 @@ from editloupe.findings import Finding
 from editloupe.tasks import STATUSES
 from editloupe.values import Json
 from editloupe.viewer.numbers import Numbers
-from editloupe.viewer.reader import RunReader, RunSample, SiteRun
+from editloupe.viewer.reader import RunSample, SiteRun
 from editloupe.viewer.render import compact
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, questions, row, tone
 
@@ -43,24 +43,6 @@ def first_rows(numbers: Numbers, run: SiteRun) -> str:
     if total <= _AT_ONCE or numbers.has("rows", reader):
         return all_rows(numbers, run)
     return _List(numbers, [run]).written([reader.first(_FIRST)], {}, of=total)
-
-
-def other_data(readers: Sequence[RunReader]) -> str:
-    """Return why runs cannot be compared: samples that differ in content, or none in common; "" where they can."""
-    content: dict[str, tuple[str, RunReader]] = {}
-    for reader in readers:
-        own = {sample.key: sample.sample.content for sample in reader.samples() if sample.sample is not None}
-        differing = [key for key, made in own.items() if content.setdefault(key, (made, reader))[0] != made]
-        if differing:
-            more = f" and {len(differing) - 5:,} more" if len(differing) > 5 else ""
-            return (
-                f"{content[differing[0]][1].name} and {reader.name} judged different data: {', '.join(differing[:5])}"
-                f"{more} differ in image, instruction or targets; compare runs over the same folder"
-            )
-    if readers and not set.intersection(*({sample.key for sample in reader.samples()} for reader in readers)):
-        named = ", ".join(reader.name for reader in readers)
-        return f"{named} have no sample in common; compare runs over the same folder"
-    return ""
 
 
 class _List:

@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlencode
 from editloupe.backends.prices import Prices
 from editloupe.errors import ConfigError
 from editloupe.figures.compare_tables import tables
-from editloupe.viewer.matrix import all_rows, first_rows, other_data
+from editloupe.viewer.matrix import all_rows, first_rows
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunReader, RunSample, SiteRun, slug
 from editloupe.viewer.render import ASSET_TYPES, PLAIN_CSP, Response, assets, rendered, text
@@ -181,22 +181,22 @@ class Site:
     def _comparison(self, name: str, chosen: Sequence[SiteRun], query: str) -> Response | None:
         if not _several(chosen):
             return None
-        readers = [run.reader for run in chosen]
-        trouble = other_data(readers)
-        shown: dict[str, Any] = {}
+        found = self.numbers.comparison([run.reader for run in chosen])
+        here, shown = name == "compare.html", dict[str, Any]()
+        if isinstance(found, str):
+            shown = {"trouble": found}
+        elif name == "compare.js":
+            return _script(all_rows(self.numbers, *chosen, at_root=True))
+        elif not here:
+            shown = {"comparison": found, "tables": list(tables(found))}
         if name == "compare.js":
-            return None if trouble else _script(all_rows(self.numbers, *chosen, at_root=True))
-        if name == "compared.html" and not trouble:
-            found = self.numbers.comparison(readers)
-            shown = {"comparison": found, "tables": list(tables(found))} if not isinstance(found, str) else {}
-            trouble = found if isinstance(found, str) else ""
+            return None
         places = [f"{page}.html{f'?{query}' if query else ''}" for page in ("compare", "compared")]
-        here = name == "compare.html"
         page = self._page(
             name, chosen[0] if len(chosen) == 1 else None, "",
             [("Judges compared", places[0]), ("Statistics", places[1])][: 1 if here else 2],
             links=[("By sample", places[0], here), ("Statistics", places[1], not here)],
-            at_root=True, chosen=chosen, query=query, trouble=trouble, **shown,
+            at_root=True, chosen=chosen, query=query, **shown,
         )  # fmt: skip
         return text(page)
 
@@ -207,28 +207,18 @@ class Site:
 
         runs: those of which everything is known now; None for the list of all.
         """
-        known = runs is not None or not self.live
-        listed = [
-            {
-                "run": run, "counts": run.reader.counts(), "written": run.reader.written, "titles": run.reader.titles(),
-                "running": self.live and run.reader.running(),
-                "facts": self.numbers.facts(run.reader) if known else None,
-            }
-            for run in (self.newest if runs is None else runs)
-        ]  # fmt: skip
+        known, shown = runs is not None or not self.live, self.newest if runs is None else runs
+        listed = [(run, self.numbers.facts(run.reader) if known else None) for run in shown]
         return self._page("runs.html", None, "", [], runs=listed)
 
     def run_page(self, run: SiteRun) -> str:
         """Return one run: its counts, its means and its samples."""
         reader = run.reader
-        counts = dict(zip(("samples", "findings", "judged"), reader.counts(), strict=True))
         running = self.live and reader.running()
         # Where measures alone answered, tools say nothing.
         measured = {reader.info.listed_judge(id_).get("kind") for id_ in reader.judge_names()} == {"measure"}
         absent = () if measured else reader.info.spec.identity.get("absent_tools") or ()
-        return self._page(
-            "run.html", run, "", [], counts=counts, live="running" if running else "", absent=absent, titles=reader.titles()
-        )
+        return self._page("run.html", run, "", [], live="running" if running else "", absent=absent)
 
     def report_page(self, run: SiteRun) -> str:
         """Return the protocol's tables and plots of every judge of a run."""

@@ -36,8 +36,6 @@ from editloupe.viewer.pictures import Pictures
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
 
-_PATH = re.compile(r"^path:(?P<path>.+)$", re.MULTILINE)
-
 _LOOK_S = 1.0
 """A run's files are looked at no more often than this."""
 
@@ -118,14 +116,8 @@ class RunReader:
         return {id_: titled(names[id_], str(self.info.listed_judge(id_).get("backend") or "")) for id_ in names}
 
     def data_name(self) -> str:
-        """Return what was judged: the data set that the first sample names, else the folder in config.yaml, else ""."""
-        for key, _ in self._index.keys()[:1]:
-            sample = RunStore.read_samples(self.folder, [key], self._index).samples.get(key)
-            if sample is not None and sample.dataset:
-                return sample.dataset
-        path = self.inside("config.yaml")
-        found = _PATH.search(path.read_text("utf-8", "replace")) if path else None
-        return Path(found["path"].strip(" '\"")).name if found else ""
+        """Return what was judged: the data set that the first sample names, else ""."""
+        return next(((one.sample.dataset or "") for one in self.first(1) if one.sample is not None), "")
 
     def same_data(self, other: RunReader) -> bool:
         """Return whether two runs begin with the same sample, so that their judges can be compared."""

@@ -10,7 +10,7 @@ from typing import Any
 from editloupe.data.human import of_turn, value_on
 from editloupe.scores import Metric
 from editloupe.values import ImageRef
-from editloupe.viewer.marks import home, is_small, targets
+from editloupe.viewer.marks import SMALL, home, targets
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunSample, SiteRun
 from editloupe.viewer.rows import OwnScore, own_scores, question_name, score_scope, score_words, target_area, tone
@@ -18,9 +18,6 @@ from editloupe.viewer.verdicts import VerdictView, verdicts
 
 OTHERS = "other"
 """Id of the column of measures and of other roles, where there are several judges."""
-
-_SHOWN = 8
-"""Rows that are shown; those of more questions are folded."""
 
 
 def sample_values(
@@ -53,7 +50,7 @@ def sample_values(
         "labels": grid(sample, found, metrics, columns),
         "metrics": metrics,
         "home": place,
-        "opens": place is not None and is_small(place),
+        "opens": place is not None and (place[2] - place[0]) * (place[3] - place[1]) < SMALL,
         "scores": list(_scores(sample, own_scores(sample, scored, mains), metrics, judges)),
         "panes": main,
         "more": more,
@@ -149,8 +146,6 @@ class Grid:
 
     columns: tuple[JudgeHeading, ...]
     rows: tuple[QuestionRow, ...]
-    folded: tuple[QuestionRow, ...]
-    """Rows that are shown when asked for."""
 
 
 def grid(
@@ -186,7 +181,7 @@ def grid(
     columns += [JudgeHeading(id=f"people {one}", name="people" if one == "human" else one, person=True) for one in raters]
     # Metrics of the sample as a whole are seen first.
     ordered = sorted(rows.values(), key=lambda row: (row.metric not in metrics, bool(row.scope)))
-    return Grid(columns=tuple(columns), rows=tuple(ordered[:_SHOWN]), folded=tuple(ordered[_SHOWN:]))
+    return Grid(columns=tuple(columns), rows=tuple(ordered))
 
 
 def put_beside(verdicts: Sequence[VerdictView]) -> None:

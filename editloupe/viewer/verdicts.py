@@ -11,12 +11,11 @@ from editloupe.answers import Record
 from editloupe.chat import ToolCall, Usage
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding, Observation
-from editloupe.replies import Parsed
 from editloupe.scores import Metric
 from editloupe.tasks import Task, task_from_json
 from editloupe.traces.events import FindingEvent, Header
 from editloupe.traces.read import Step, Trace, read_trace
-from editloupe.values import Box, ImageRef, Json, Sample, digest
+from editloupe.values import Box, ImageRef, Sample, digest
 from editloupe.viewer.marks import Mark, evidence, places
 from editloupe.viewer.numbers import Numbers
 from editloupe.viewer.reader import RunSample, SiteRun
@@ -55,8 +54,6 @@ class TimelineStep:
     id: str
     number: int
     step: Step
-    parsed: Parsed
-    """The reply in its parts."""
     calls: tuple[Call, ...]
 
 
@@ -148,12 +145,12 @@ def verdicts(
     Answers to metrics come first.
     at: from the page to the run's folder.   named: what the page calls the judges, by id.
     """
-    made, reader = _Maker(run, sample, metrics, numbers, at, named), run.reader
+    made = _Page(run=run, sample=sample, metrics=metrics, numbers=numbers, at=at, named=named)
     found: list[VerdictView] = []
     for finding in sorted((*sample.findings, *sample.beside), key=lambda f: f.metric not in metrics):
         found.append(made.verdict(finding, finding.trace))
         family = {finding.trace: found[-1].id}
-        for path in reader.forks(finding.trace) if finding.trace else ():
+        for path in run.reader.forks(finding.trace) if finding.trace else ():
             fork = made.verdict(None, path, family)
             if fork.fork:
                 family[path] = fork.id
@@ -161,20 +158,16 @@ def verdicts(
     return found
 
 
-class _Maker:
-    """Makes the verdicts of one sample."""
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    """What the verdicts of one sample are made from."""
 
-    def __init__(
-        self,
-        run: SiteRun,
-        sample: RunSample,
-        metrics: Mapping[str, Metric],
-        numbers: Numbers,
-        at: str,
-        named: Mapping[str, str],
-    ) -> None:
-        self.run, self.reader, self.sample, self.metrics, self.numbers = run, run.reader, sample, metrics, numbers
-        self.at, self.named = at, named
+    run: SiteRun
+    sample: RunSample
+    metrics: Mapping[str, Metric]
+    numbers: Numbers
+    at: str
+    named: Mapping[str, str]
 
     def verdict(
         self, finding: Finding | None, path: str | None, family: Mapping[str | None, str] | None = None
@@ -190,23 +183,16 @@ class _Maker:
         task = _task(header, problems)
         asked, answered = finding or task, finding or header
         judge_id, repeat = (answered.judge_id, answered.repeat) if answered else ("", 0)
-        known = self.named.get(judge_id)
-        uri = str(header.judge.get("backend", "")) if header else ""
-        uri = uri or self.reader.info.judges().get(judge_id, known or judge_id)
+        known, spec = self.named.get(judge_id), header.judge if header else {}
+        uri = str(spec.get("backend", "")) or self.run.reader.info.judges().get(judge_id, known or judge_id)
         parent_id = family.get(str(parent.get("trace")), "") if family else ""
         about, metric = (asked.about, asked.metric) if asked else (None, "")
-        # The same in every visit, and another one in each run.
-        named: list[Json] = [
-            answered.task_id if answered else "",
-            judge_id,
-            repeat,
-            (path or "") if parent else "",
-            self.run.folder,
-        ]
+        task_id = answered.task_id if answered else ""
         made = VerdictView(
             run=self.run,
             at=self.at,
-            id=f"v{digest(named)[:8]}",
+            # The same in every visit, and another one in each run.
+            id=f"v{digest([task_id, judge_id, repeat, (path or '') if parent else '', self.run.folder])[:8]}",
             finding=finding,
             task=task,
             trace=path if trace else None,
@@ -219,7 +205,7 @@ class _Maker:
             judge=uri,
             by=known or uri,
             tone=finding_tone(finding, self.metrics) if finding else "tone-none",
-            version=str(header.judge.get("backend_version", "")) if header else "",
+            version=str(spec.get("backend_version", "")),
             fork=_parted(parent) if parent_id else "",
             parent_id=parent_id,
             problems=(*problems, *(trace.problems if trace else ())),
@@ -228,7 +214,8 @@ class _Maker:
         inputs = _inputs(self.sample, task)
         if trace is not None:
             kept = parent.get("step")
-            made.steps = list(self._steps(made, trace, inputs, 1 + (kept if isinstance(kept, int) else 0)))
+            # A fork counts on from its parent.
+            made.steps = list(_steps(made.id, trace, inputs, 1 + (kept if isinstance(kept, int) else 0)))
         made.cost = self.numbers.price(uri, made.usage)
         if finding is not None:
             made.marks += evidence(finding, inputs, made.id)
@@ -240,7 +227,7 @@ class _Maker:
         """A trace, or what is wrong with it."""
         if path is None:
             return None, []
-        found = self.reader.inside(path)
+        found = self.run.reader.inside(path)
         if found is None:
             return None, [f"the trace {path!r} is not in the run folder"]
         try:
@@ -248,17 +235,17 @@ class _Maker:
         except TraceError as error:
             return None, [str(error)]
 
-    def _steps(self, made: VerdictView, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
-        """first: the number of the first step, which a fork counts on from its parent."""
-        steps = trace.steps()
-        names = {ref.sha256: alias for alias, ref in reversed(list(inputs.items()))}
-        for number, step in enumerate(steps, start=first):
-            id_ = f"{made.id}-s{number}"
-            calls = [
-                Call(call=c, observation=o, cached=cached, pictures=tuple(_pictures(o, aliases, made.id, id_, names)))
-                for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
-            ]
-            yield TimelineStep(id=id_, number=number, step=step, parsed=step.parsed, calls=tuple(calls))
+
+def _steps(verdict: str, trace: Trace, inputs: Mapping[str, ImageRef], first: int) -> Iterator[TimelineStep]:
+    """The steps of a trace, numbered from `first`.   verdict: its id."""
+    names = {ref.sha256: alias for alias, ref in reversed(list(inputs.items()))}
+    for number, step in enumerate(trace.steps(), start=first):
+        id_ = f"{verdict}-s{number}"
+        calls = [
+            Call(call=c, observation=o, cached=cached, pictures=tuple(_pictures(o, aliases, verdict, id_, names)))
+            for c, o, aliases, cached in zip(step.calls, step.observations, step.aliases, step.cached, strict=True)
+        ]
+        yield TimelineStep(id=id_, number=number, step=step, calls=tuple(calls))
 
 
 def _pictures(

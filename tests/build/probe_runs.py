@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from editloupe.data.probes import AREAS
+from editloupe.protocols.probes.probe import AREAS
 from editloupe.values import digest
 from tests.figures.runs import IF, VC, Row, finding, sample, write_run
 

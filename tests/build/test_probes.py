@@ -14,9 +14,9 @@ from PIL import Image
 
 from editloupe.build.probes.makers import FAILURES, TRUTHS
 from editloupe.data.images import ImageStore
-from editloupe.data.probes import probe_of
 from editloupe.data.samples import load
 from editloupe.imaging.color_names import shares, to_lab
+from editloupe.protocols.probes.probe import probe_of
 from tests.build.conftest import unwritten
 
 Run = Callable[..., tuple[int, str, str]]

@@ -13,6 +13,7 @@ import pytest
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
+OUTPUTS = ("--edited", "bagel=results/bagel")
 
 
 def results(given: list[dict[str, Any]], language: str = "en") -> list[dict[str, Any]]:
@@ -41,7 +42,7 @@ def words(text: str) -> str:
 
 
 def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
-    code, out, err = editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    code, out, err = editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     assert code == 0, err
     assert "52 findings in run." in out and "All tables: editloupe report run" in out
     assert "editor 'bagel', judge 'gpt-4.1', en: scores that are unparsed (Parse error): 1" in err
@@ -56,7 +57,7 @@ def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) ->
 
 
 def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program) -> None:
-    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     code, out, _ = editloupe("report", "run")
     assert code == 0 and "Means as published, and of what was judged" in out
     assert "6.7500 8 7.7143 (7/8) +0.9643" in words(out)
@@ -73,7 +74,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
 
 
 def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
-    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
     code, _, err = editloupe("judge", "run", "--retry")
     assert code == 2 and "run has no config.yaml, so that its judges cannot be asked again: it was imported" in words(err)
@@ -99,7 +100,7 @@ def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloup
         code, out, err = editloupe("import", *given)
         assert code == 2 and said in words(err) and out == ""
         assert not (folder / "run").exists() and not (folder / "unic" / "run.json").exists()
-    editloupe("import", "unicbench", "results", "--data", "unic", "--out", "run")
+    editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     info = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
     info["record"]["imported"]["published"][0] |= {"mean": "a"}
     (folder / "run" / "run.json").write_text(json.dumps(info), encoding="utf-8")

@@ -109,8 +109,6 @@ def test_columns_of_other_names_are_asked_for(editloupe: Run, edits: Edits) -> N
         assert code == 2 and " ".join(err.split()).endswith(f"Say which it is: --columns {role}=COLUMN"), err
 
 
-def test_words_beat_letters_and_nothing_near_is_nothing() -> None:
-    # difflib has max_run_tokens for it.
-    assert nearest("max_run_cost", ["max_run_tokens", "max_run_seconds", "max_cost"]) == "max_cost"
+def test_the_nearest_name_is_meant_and_nothing_near_is_nothing() -> None:
     assert nearest("plann", ["tool", "oracle", "plain"]) == "plain"
     assert nearest("foo", ["limit", "lpips"]) == nearest("", ["limit"]) == nearest("limit", []) == ""

@@ -102,16 +102,21 @@ def test_what_decoding_does_is_right_and_said() -> None:
 
 def test_the_color_that_a_png_names_as_transparent_is_white() -> None:
     """16×16 px, the left half transparent; a line's numbers are of 16 bits or of 8 (two levels of 4 bits)."""
-    for bits, kind, line, clear, kept in (
-        (16, 0, [0x1234] * 8 + [0x8099] * 8, [0x1234], 0x80),
-        (16, 2, [0x1234] * 24 + [0x8099] * 24, [0x1234] * 3, 0x80),
-        (8, 0, [0x12] * 8 + [0x80] * 8, [0x12], 0x80),
-        (4, 0, [0x11] * 4 + [0x88] * 4, [0x1], 0x88),
+    for bits, kind, line, clear in (
+        (16, 0, [0x1234] * 8 + [0x8099] * 8, [0x1234]),
+        (8, 0, [0x12] * 8 + [0x80] * 8, [0x12]),
+        (16, 2, [0x1234] * 24 + [0x8099] * 24, [0x1234] * 3),
+        (4, 0, [0x11] * 4 + [0x88] * 4, [0x1]),
     ):
         row = np.array(line, ">u2" if bits == 16 else ">u1").tobytes()
         named = chunk(b"tRNS", np.array(clear, ">u2").tobytes())
-        rgb, said = decode(png(16, 16, (b"\0" + row) * 16, bits=bits, kind=kind, before=named), name="a")
-        assert (rgb[:, :8] == 255).all() and (rgb[:, 8:] == kept).all() and "alpha composited on white" in said
+        data = png(16, 16, (b"\0" + row) * 16, bits=bits, kind=kind, before=named)
+        if (bits, kind) in ((16, 0), (8, 0)):
+            rgb, said = decode(data, name="a")
+            assert (rgb[:, :8] == 255).all() and (rgb[:, 8:] == 0x80).all() and "alpha composited on white" in said
+        else:
+            with pytest.raises(ImageError, match=f"a: names a transparent color of {bits} bits; save it with an alpha"):
+                decode(data, name="a")
 
 
 @pytest.mark.parametrize(("kind", "found"), [(np.int32, "numbers of 32 bits"), (np.float32, "fractions")])

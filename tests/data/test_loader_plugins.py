@@ -14,8 +14,6 @@ from tests.packages import install
 LOADER = """
 from editloupe.data.rows import Loaded
 
-LAYOUT = "a file toy.txt"
-
 
 def matches(data):
     return (data.root / "toy.txt").is_file()

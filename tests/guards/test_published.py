@@ -157,7 +157,7 @@ class Differences(BaseProtocol):
 
     name = "dice-tables"
     metrics = (*(Metric(id=id_, domain=Binary()) for id_ in ("correct", "no_change")), Metric(id="unwanted", domain=UNIT))
-    tables = dice.tables("lmm", side=None)
+    tables = dice.tables("lmm")
 
 
 def test_dice(tmp_path: Path, editloupe: Program) -> None:

@@ -15,7 +15,7 @@ def test_a_shift_of_the_whole_picture_is_found_and_mapped() -> None:
     first, second = large[20:260, 20:340], large[17:257, 25:345]
     # second(x, y) = large(x + 25, y + 17) = first(x + 5, y − 3), so first(x, y) lies at second(x − 5, y + 3).
     found = align(first, second)
-    assert found.shift == pytest.approx((-5, 3), abs=0.2)
+    assert found.motion.shift == pytest.approx((-5, 3), abs=0.2)
     inner = (slice(10, 230), slice(10, 310))
     assert np.abs(found.first[inner].astype(int) - found.second[inner]).mean() < 2
     mapped = found.to_image_2(Box(100, 100, 120, 140))

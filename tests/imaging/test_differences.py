@@ -207,7 +207,7 @@ def test_a_mask_does_not_hold_a_picture_that_moved() -> None:
     moved = np.roll(picture, (2, 3), (0, 1))
     first, second = (with_square(p, mask, (255, 255, 255)) for p in (picture, moved))
     found = localize(first, second, masks_1=[Box(*mask)], masks_2=[Box(*mask)])
-    assert found.alignment.shift == pytest.approx((3, 2), abs=0.1)
+    assert found.alignment.motion.shift == pytest.approx((3, 2), abs=0.1)
     assert found.regions == ()
 
 

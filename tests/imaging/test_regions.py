@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from editloupe.imaging.regions import find_objects, joined
-from editloupe.imaging.significance import EvidenceMap
+from editloupe.imaging.residual import Map
 from editloupe.values import Box
 
 
-def evidence(*places: tuple[int, int, int, int, float]) -> list[EvidenceMap]:
+def evidence(*places: tuple[int, int, int, int, float]) -> list[Map]:
     values = np.zeros((200, 200), dtype=np.float32)
     for x0, y0, x1, y1, value in places:
         values[y0:y1, x0:x1] = value
-    return [EvidenceMap(values=values, reach=0.8)]
+    return [values, np.zeros_like(values)]
 
 
 def test_weaker_pixels_belong_to_the_strong_ones_that_they_touch() -> None:

@@ -47,7 +47,7 @@ def test_places_that_wander_are_led_back() -> None:
     second = cv2.remap(first, x - d, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     drift = estimate_drift(gray(first), gray(second))
     assert drift is not None
-    error = np.abs(drift.rows(50, 430)[:, 50:-50, 0] - d[50:-50, 50:-50])
+    error = np.abs(drift.field[50:430, 50:-50, 0] - d[50:-50, 50:-50])
     assert np.median(error) < 0.3
     # The displacement is 1.5 · sin(x / 100), whose root mean square over [0, 640] is 1.5 · √(1/2 − sin(12.8) / 25.6).
     assert drift.size == pytest.approx(1.5 * np.sqrt(0.5 - np.sin(12.8) / 25.6), rel=0.2)

@@ -54,7 +54,7 @@ def test_of_what_changed_a_pixel_counts_by_its_levels_beyond_six() -> None:
 def test_what_has_no_share_says_why() -> None:
     cases: list[tuple[dict[str, RGB], dict[str, Any], str, str]] = [
         ({}, {"box": WHOLE}, "input_error", "source is missing"),
-        (changed({}), {"box": [1000, 0, 1400, 1000]}, "input_error", "shows nothing of the image"),
+        (changed({}), {"box": [1000, 0, 1400, 1000]}, "input_error", "lies outside the image"),
         (changed({}), {"box": [500, 0, 400, 1000]}, "input_error", "box"),
         (changed({}), {"box": WHOLE}, "not_defined", "nothing in the box differs by more than 6"),
     ]

@@ -116,5 +116,5 @@ def test_another_package_brings_an_embedder(tmp_path: Path, monkeypatch: pytest.
     assert models.get("faces", "arcface=w=1.bin").weights == "w=1.bin"
     with pytest.raises(ConfigError, match=r"face 'depth' .* opened object, which is none"):
         models.get("faces", "depth")
-    with pytest.raises(ConfigError, match=r"unknown kind of face recognition 'arc'.*known here: arcface, depth"):
+    with pytest.raises(ConfigError, match=r"unknown kind of face 'arc'.*known here: arcface, depth"):
         models.get("faces", "arc=weights.bin")

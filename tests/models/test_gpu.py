@@ -25,10 +25,10 @@ from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.testing import check_backend
 from editloupe.values import Box
 from tests.imaging.drawn import textured
-from tests.models.tiny_detectors import grounding_dino_folder, owlv2_folder
+from tests.models.tiny_detectors import grounding_dino_folder
 from tests.models.tiny_encoders import encoder_folder, lpips_state
 from tests.models.tiny_networks import noise, rrdbnet_file
-from tests.models.tiny_segmenters import sam2_folder, sam_folder
+from tests.models.tiny_segmenters import sam_folder
 from tests.runs.test_five_tools import EXAMPLES, judge_with_all_tools
 
 torch = pytest.importorskip("torch", reason="needs the extra `vision`")
@@ -55,7 +55,6 @@ def detectors(base: Path) -> dict[str, Path]:
     return {
         "grounding-dino": grounding_dino_folder(base / "gd"),
         "mm-grounding-dino": grounding_dino_folder(base / "mm", kind="MMGroundingDino"),
-        "owlv2": owlv2_folder(base / "owl"),
     }
 
 
@@ -101,7 +100,7 @@ def check_same(found: DetectionResult, beside: DetectionResult) -> None:
     assert np.quantile(apart, 0.8) < 1.0, "px, and hundredths of a score"
 
 
-@pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino", "owlv2"])
+@pytest.mark.parametrize("family", ["grounding-dino", "mm-grounding-dino"])
 def test_a_detector_in_fp16_finds_what_it_finds_in_fp32(family: str, detectors: dict[str, Path]) -> None:
     picture = textured(150, 100)
     (plain,), (half,) = (detector(detectors[family], device)([picture], "red mug") for device in DEVICES)
@@ -180,9 +179,8 @@ def test_lpips_in_fp16_is_that_of_fp32_to_a_hundredth(base: Path) -> None:
     assert plain > 0 and half == pytest.approx(plain, rel=0.01)
 
 
-@pytest.mark.parametrize("family", ["sam", "sam2"])
-def test_a_segmenter_in_fp16_marks_what_it_marks_in_fp32(family: str, base: Path) -> None:
-    folder = {"sam": sam_folder, "sam2": sam2_folder}[family](base / family)
+def test_a_segmenter_in_fp16_marks_what_it_marks_in_fp32(base: Path) -> None:
+    folder = sam_folder(base / "sam")
     boxes, picture = [Box(10, 10, 60, 60), Box(50, 20, 110, 80)], textured(120, 90)
     plain, half = (SEGMENTER(str(folder), device)(picture, boxes) for device in DEVICES)
     for one, other in zip(plain, half, strict=True):

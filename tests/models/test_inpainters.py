@@ -115,7 +115,7 @@ def test_a_pipeline_fills_the_mask_alone_by_words_and_seed(pipeline: Path, monke
 def test_what_is_no_pipeline_is_refused(pipeline: Path, tmp_path: Path, empty_cache: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no model_index\.json"):
         models.get("inpaint", f"diffusers:{tmp_path}", device="cpu")
-    with pytest.raises(ConfigError, match="no such folder, not in the local cache"):
+    with pytest.raises(ConfigError, match="no such folder or file, not in the local cache"):
         models.get("inpaint", "diffusers:/no/such/place", device="cpu")
     (tmp_path / "model_index.json").write_text('{"_class_name": "Nothing"}')
     made = models.get("inpaint", f"diffusers:{tmp_path}", device="cpu")

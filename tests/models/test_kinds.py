@@ -244,5 +244,5 @@ def test_realesrgan_s_own_package_enlarges(tmp_path: Path, monkeypatch: pytest.M
     assert sys.modules["torchvision.transforms.functional_tensor"] is sys.modules["torchvision.transforms.functional"]
     monkeypatch.delitem(sys.modules, "torchvision.transforms.functional_tensor")
     torch.save({"params": {"conv.weight": torch.zeros(2)}}, tmp_path / "other.pth")
-    with pytest.raises(ConfigError, match=r"expected an RRDBNet, such as RealESRGAN_x4plus; found the tensors conv.weight"):
+    with pytest.raises(ConfigError, match=r"has not the keys of an RRDBNet \(Real-ESRGAN\), found conv.weight"):
         models.prepare(models.get("upscale", f"realesrgan={tmp_path / 'other.pth'}", device="cpu"))

@@ -74,5 +74,5 @@ def test_another_package_adds_a_kind_and_a_process_has_one_copy() -> None:
 @pytest.mark.parametrize("family", ["detr", ["sam"], None])
 def test_a_folder_of_another_architecture_is_refused_whatever_its_config_calls_it(family: object, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}), encoding="utf-8")
-    with pytest.raises(ConfigError, match=re.escape(f"model_type {family!r} is no segmenter known here (sam, sam2)")):
-        saved_weights(tmp_path, None, "segmenter", {"sam": "SAM", "sam2": "SAM 2"})
+    with pytest.raises(ConfigError, match=re.escape(f"model_type {family!r} is no segmenter known here (sam)")):
+        saved_weights(tmp_path, None, "segmenter", {"sam": "SAM"})

@@ -65,7 +65,7 @@ class Server(LoopbackServer):
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(preference, "TIMEOUT_S", 1.0)
     yield
-    preference._shared.cache_clear()
+    preference.open_preference.cache_clear()
 
 
 def score(address: str, prompt: str = "", image: RGB = IMAGE) -> Measured:

@@ -80,7 +80,7 @@ def test_the_official_checkpoint_has_702_tensors_and_each_has_its_place() -> Non
     assert len(net.state_dict()) == 2 * (23 * 3 * 5 + 6) == 702
     official = rrdbnet_tensors(features=64, blocks=23, growth=32)
     assert {k: tuple(v.shape) for k, v in net.state_dict().items()} == {k: tuple(v.shape) for k, v in official.items()}
-    assert Shape.of(official) == Shape(scale=4, features=64, blocks=23, growth=32)
+    assert Shape.of(official, "x4") == Shape(scale=4, features=64, blocks=23, growth=32)
 
 
 def test_tiles_make_the_same_picture_as_the_whole(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_bad_weights_are_named_with_what_to_do(tmp_path: Path) -> None:
     whole = rrdbnet_file(tmp_path, name="whole.pth").read_bytes()
     lacking = {name: tensor for name, tensor in tensors.items() if name != "conv_hr.bias"}
     for content, message in (
-        (b"", "is empty: fetch the weights again"),
+        (b"", "damaged, cut off or of another kind"),
         ({"params_ema": {"conv_first.weight": _Evil()}}, "refused: it holds more than tensors"),
         (pickle.dumps(_Evil(), protocol=2), "refused: it holds more than tensors"),
         (whole[: len(whole) // 2], "damaged, cut off"),

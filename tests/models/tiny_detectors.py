@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -86,40 +85,6 @@ def grounding_dino_folder(folder: Path, *, kind: str = "GroundingDino", seed: in
     grounding_dino_model(len(tokenizer), kind=kind, seed=seed).save_pretrained(folder)
     images = GroundingDinoImageProcessorPil(size={"shortest_edge": 96, "longest_edge": 192})
     GroundingDinoProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
-    return folder
-
-
-def owlv2_folder(folder: Path, *, seed: int = 0) -> Path:
-    import torch
-    from transformers import CLIPTokenizerFast, Owlv2Config, Owlv2ForObjectDetection, Owlv2ImageProcessorPil, Owlv2Processor
-
-    folder.mkdir(parents=True, exist_ok=True)
-    letters = [chr(97 + i) for i in range(26)]
-    words = [*letters, *(f"{c}</w>" for c in letters), "<|startoftext|>", "<|endoftext|>"]
-    (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
-    tokenizer = CLIPTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"), pad_token="<|endoftext|>")
-    torch.manual_seed(seed)
-    sizes = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = Owlv2Config(
-        text_config={
-            **sizes,
-            "vocab_size": len(words),
-            "max_position_embeddings": 16,
-            "bos_token_id": words.index("<|startoftext|>"),
-            "eos_token_id": words.index("<|endoftext|>"),
-        },
-        vision_config={**sizes, "image_size": 96, "patch_size": 16},
-        projection_dim=32,
-    )
-    model = Owlv2ForObjectDetection(config).eval()
-    for head in (model.box_head, model.class_head):
-        for parameter in head.parameters():
-            # Near zero, boxes stay near their cells of the grid; as initialized they are lines at the border.
-            parameter.data *= 0.1
-    model.save_pretrained(folder)
-    images = Owlv2ImageProcessorPil(size={"height": 96, "width": 96})
-    Owlv2Processor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.data.probes import probe_digest
+from editloupe.data.sealed import seal_of
 from tests.conftest import png
 
 IF, VC = "instruction_following", "visual_consistency"
@@ -69,7 +69,7 @@ def probe_row(folder: Path, number: int, failure: str = "flawless", **changes: A
         **changes,
     }
     row |= {"bboxes": [list(BOX)], **columns, "probe": probe}
-    probe["digest"] = probe_digest(row, files)
+    probe["digest"] = seal_of(row, files)
     return row
 
 

@@ -37,7 +37,7 @@ def test_an_edit_a_row(tmp_path: Path) -> None:
     ]
     loaded = opened(tmp_path, rows)
     assert (loaded.format, loaded.samples[0].id, loaded.samples[0].instruction) == ("dice", "7", "remove the cat")
-    first, *others = (given(sample, "unit") for sample in loaded.samples)
+    first, *others = (given(sample) for sample in loaded.samples)
     assert [(one.op, one.object, tuple(one.box), one.coherent) for one in first or ()] == [
         ("REMOVE", "cat", (0.1, 0.2, 0.3, 0.4), True),
         ("ADD", "dog", (0, 0, 1, 1), None),

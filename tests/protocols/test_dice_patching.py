@@ -29,8 +29,8 @@ EDITED = with_square(with_square(BASE, ASKED), UNASKED, (20, 20, 250))
 MEAN = [round(float(v)) for v in BASE.reshape(-1, 3).mean(0)]
 PATCHES = ("none", "coherent", "incoherent", "all", "random")
 LISTED: list[Json] = [
-    {"op": "ADD", "object": "cup", "box": list(ASKED)},
-    {"op": "EDIT", "object": "sky", "box": list(UNASKED)},
+    {"op": "ADD", "object": "cup", "box": [0.1, 0.2, 0.3, 0.5]},
+    {"op": "EDIT", "object": "sky", "box": [0.5, 0.5, 0.9, 0.8]},
 ]
 
 
@@ -59,11 +59,7 @@ class Asked:
     sample: Sample = field(default_factory=sample_of)
     says: Mapping[str, str] = field(default_factory=lambda: {"cup": "yes", "sky": "no"})
     door: Any = field(default_factory=Means)
-    protocol: Any = field(
-        default_factory=lambda: make_protocol(
-            "dice", {"detector": "given", "given_boxes": "xyxy", "patch": ",".join(PATCHES)}
-        )
-    )
+    protocol: Any = field(default_factory=lambda: make_protocol("dice", {"detector": "given", "patch": ",".join(PATCHES)}))
     known: dict[str, Finding] = field(default_factory=dict)
 
     def waves(self) -> Iterator[dict[str, Task]]:

@@ -123,7 +123,7 @@ def test_results_become_a_run_that_says_how_each_mean_moves(folder: Path, editlo
         "0 after a model's no, which the code also writes for a model that failed: 1",
         "1 for an object that is not seen, which the code also writes for a detector that failed: 1",
         "editor 'bagel', singlepass: 6 of 9 samples have an entry; not judged yet: 3",
-        "no outputs beside the results of bagel",
+        "no outputs of bagel are known",
     ):
         assert note in said, note
     # How the code judged is recorded, and no option of the protocol.

@@ -14,6 +14,8 @@ from editloupe.errors import SampleError
 from editloupe.protocols.giebench.tables import EDIT_TYPES, edit_type_name
 from tests.protocols.giebench_data import row, whole_set, write
 
+ODD = ("empty", "full")
+
 
 def opened(path: Path, **options: Any) -> Loaded:
     return load(path, store=ImageStore(), **{"outputs": False, **options})
@@ -25,17 +27,9 @@ def test_a_file_of_the_shape_of_the_real_one_gives_its_counts_and_warnings(tmp_p
     merged = Counter(edit_type_name(sample.edit_type) for sample in loaded.samples)
     assert merged == dict.fromkeys(EDIT_TYPES, 120)
     assert len({sample.source.sha256 for sample in loaded.samples}) == 848
-    notes = "\n".join(loaded.notes)
-    assert "1080 rows about 848 images" in notes
-    assert "without case and punctuation, accepted: 7 (rows 1, 121, 241, 361, 481, 601, 721)" in notes
-    assert "which blocks their question: 14 (rows 10, 20, 30" in notes
-    assert "empty masks, so that the whole image is measured: 5 (rows 375, 408, 497, 593, 802)" in notes
-    assert "full masks, so that nothing is left to be measured: 2 (rows 841, 1002)" in notes
-    by_id = {sample.id: sample for sample in loaded.samples}
-    assert "the key 'red.' is read as the option 'Red'" in by_id["121"].warnings
-    assert any("the key 'Purple' is none of the options 'Red', 'Green', 'Blue'" in text for text in by_id["10"].warnings)
-    assert any("the mask is empty" in text for text in by_id["375"].warnings)
-    assert any("the mask is full" in text for text in by_id["841"].warnings)
+    assert "1080 rows about 848 images" in loaded.notes
+    odd = {word: [s.id for s in loaded.samples if any(f"mask is {word}" in one for one in s.warnings)] for word in ODD}
+    assert odd == {"empty": ["375", "408", "497", "593", "802"], "full": ["841", "1002"]}
 
 
 def test_a_file_that_is_broken_or_cut_off_is_refused_and_not_repaired(tmp_path: Path) -> None:

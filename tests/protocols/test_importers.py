@@ -31,7 +31,7 @@ def imported(tmp_path: Path, results: list[dict[str, Any]], *, outputs: int = 8)
     given = rows()
     root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", results)
     edit(save / "bagel", given[:outputs], ("en",))
-    return UNICBENCH.read(save, data=root, edited={}, store=ImageStore())
+    return UNICBENCH.read(save, data=root, edited={"bagel": save / "bagel"}, store=ImageStore())
 
 
 def of(found: Imported, metric: str) -> dict[str, Finding]:

@@ -37,7 +37,6 @@ def test_each_row_becomes_a_sample_for_each_language(tmp_path: Path) -> None:
     columns = {"key": key, "task": "Scene Editing", "subtask": "Background Change", "resolution": [24, 16]}
     assert first.extra == {**columns, "language": "en"} and second.extra == {**columns, "language": "cn"}
     assert second.source == first.source
-    assert loaded.notes[0] == "8 rows in 4 subtasks, 2 in each"
     assert points_of(loaded) == {2: 4}
     assert {s.extra["task"] for s in loaded.samples if "reasoning_points" in s.extra} == {"Reasoning Editing"}
     # Data in one language are loaded in that.
@@ -61,7 +60,6 @@ def test_the_real_file_has_the_counts_of_the_paper(tmp_path: Path) -> None:
         tasks = Counter(sample.extra["task"] for sample in its)
         assert tasks == {"Object Editing": 350, "Attribute Editing": 250, "Scene Editing": 250, "Reasoning Editing": 250}
     assert points_of(loaded) == {2: 4, 3: 190, 4: 218, 5: 86, 6: 2}  # each row twice
-    assert loaded.notes == ("1100 rows in 22 subtasks, 50 in each",)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""UnicBench's tables: the paper's Tables 4, 9 and 10 from counts and sums, coverage, and the common subset."""
+"""UnicBench's tables: the paper's Tables 4, 9 and 10 from counts and sums, and coverage."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from math import ceil
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
-from editloupe.backends import retry
+from editloupe.backends import boxes, retry
+from editloupe.backends.endpoint import Endpoint
+from editloupe.backends.failures import Failed, failed, failure
 from editloupe.backends.limits import limit_of
 from editloupe.backends.remote import ParameterRefused, Remote
 from editloupe.backends.transport import unhurried
@@ -107,7 +109,19 @@ def question_id(backend: str, request: Request) -> str:
 
 
 class InBatches(Remote):
-    """A backend that has batches."""
+    """A model behind a provider's SDK, which has batches. The SDK carries bytes; they are made and read here.
+
+    hint: what a message says of the address.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, hint: str, close: Callable[[], None], policy: retry.RetryPolicy, tool_images: str = ""
+    ) -> None:
+        super().__init__(
+            endpoint.uri, endpoint.url, endpoint.traits,
+            at=endpoint, hint=hint, address=endpoint.url, close=close, tool_images=tool_images, policy=policy,
+        )  # fmt: skip
+        self._at: Endpoint = endpoint
 
     @abstractmethod
     def batches(self, folder: Path) -> Batches:
@@ -122,13 +136,13 @@ class InBatches(Remote):
     ) -> bytes:
         """Return the body by which a request is asked, without what is refused."""
 
-    @abstractmethod
-    def _read(self, request: Request, refused: frozenset[str], status: int, body: bytes) -> Reply:
-        """Return the reply that an answer holds. Raises BackendError and ParameterRefused."""
-
-    @abstractmethod
-    def _translated(self, call: Callable[[], T]) -> T:
-        """Return what a call of the SDK returns. Raises BackendError for whatever it raises."""
+    def _ours(self, call: Callable[[], T]) -> T:
+        """Return what a call of the SDK returns. Raises BackendError for whatever it raises: Failed for a failure."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - no closed list: the SDK's own errors, those of its HTTP library, pydantic's
+            # The error itself does not go on: it holds the request, and the key.
+            raise self._at.ours(error) from None
 
     @property
     def refused(self) -> frozenset[str]:
@@ -145,8 +159,7 @@ class InBatches(Remote):
         picture: returns what stands for an image, where it is not sent in line.
         """
         self._check_pictures(request, images)
-        asked, _ = self._outgoing(request)
-        return self._body(asked, images, self._refused | self._unable, picture)
+        return self._body(boxes.outgoing(request, self.traits), images, self._refused | self._unable, picture)
 
     def reply_of(self, request: Request, answer: BatchAnswer, left_off: frozenset[str] = frozenset()) -> Reply | None:
         """Return the reply that an answer holds. Raises BackendError as a live call does.
@@ -154,21 +167,31 @@ class InBatches(Remote):
         None where it refuses a parameter: the question is to be asked again, without it.
         left_off: what it was asked without.
         """
-        asked, sizes = self._outgoing(request)
+        asked = boxes.outgoing(request, self.traits)
         refused = left_off | self._unable
+
+        def told() -> bytes:
+            if not answer.good:
+                raise failed(answer.status, answer.body, {}, self._at.scrub)
+            return answer.body
+
         try:
-            reply = self._read(asked, refused, answer.status, answer.body)
+            reply = self._replied(asked, refused, told, answered=True)
         except ParameterRefused as refusal:
             self._remember(refusal.names)
             return None
-        return self._received(self._without(request, reply, refused), request, sizes)
+        return self._received(self._without(request, reply, refused), request)
 
     def called(self, call: Callable[[], T]) -> T:
         """Return what a call of the batch endpoint returns, retried as a live call is. Raises BackendError."""
 
         def once() -> T:
-            with unhurried():
-                return self._translated(call)
+            try:
+                with unhurried():
+                    return self._ours(call)
+            except Failed as error:
+                hint = "the address has batches"
+                raise failure(error.told, self._at, answered=False, hint=hint) from None
 
         return retry.call(once, policy=self._policy, limit=limit_of(self.endpoint))[0]
 

@@ -60,7 +60,7 @@ class Coherence(SplitSet):
 
     def _of(self, sample: Sample) -> list[WorkItem]:
         """Return the differences of a sample. Raises DataError where they cannot be read."""
-        found = given(sample, _OPTIONS.given_boxes)
+        found = given(sample)
         if found is None or sample.edited is None:
             why = "no_differences" if found is None else "missing_output"
             return [WorkItem.refused({"sample": sample.key}, why)]

@@ -28,10 +28,11 @@ from editloupe.build.probes.scenes import Cut, Scene, Window, crop_of, read_phot
 from editloupe.build.probes.twins import TRAPS, with_nuisance, with_trap
 from editloupe.config import Number, Whole
 from editloupe.cores import usable_cores
-from editloupe.data.probes import AREAS, COLUMN, NUISANCES, Failure, probe_digest
+from editloupe.data.sealed import COLUMN, seal_of
 from editloupe.data.write import METADATA
 from editloupe.errors import DataError
 from editloupe.protocols.base import Options
+from editloupe.protocols.probes.probe import AREAS, NUISANCES, Failure
 from editloupe.values import Json, digest, json_line, parse_json
 
 _VERSION: Final = 4
@@ -219,5 +220,5 @@ def _row(id_: str, made: Made, slot: Slot, scene: Scene, cut: Cut, seed: int, pl
     # As it is read back: what the digest is of.
     row = cast("dict[str, Any]", parse_json(json_line(row)))
     written = {column: sha256(files.read_bytes(place.folder / name)).hexdigest() for column, name in names.items()}
-    row[COLUMN]["digest"] = probe_digest(row, written)
+    row[COLUMN]["digest"] = seal_of(row, written)
     return row

@@ -20,10 +20,10 @@ from editloupe.build import paint
 from editloupe.build.paint import Mask
 from editloupe.build.probes.scenes import Scene, Thing
 from editloupe.data.images import RGB
-from editloupe.data.probes import Failure, Probe
 from editloupe.files import read_toml
 from editloupe.imaging.color_names import leading, share_of, to_lab
 from editloupe.models.inpaint import OpenCVInpainter
+from editloupe.protocols.probes.probe import Failure, Probe
 from editloupe.values import Json
 
 IF: Final = "instruction_following"

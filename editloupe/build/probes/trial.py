@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from editloupe.answers import Record
-from editloupe.data.probes import FAILURES, KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.errors import ConfigError, DataError
 from editloupe.figures import render
 from editloupe.figures.judged import Judged
 from editloupe.figures.write import table_files, write_files
 from editloupe.findings import Finding
+from editloupe.protocols.probes.probe import FAILURES, KEY, NUISANCES, Band, Probe, probe_of
 from editloupe.scores import Metric, Score
 from editloupe.stats.bootstrap import DRAWING, Drawing, aggregate
 from editloupe.stats.table import NONE, Cell, Column, Row, Table, estimated, label_columns, words

@@ -20,8 +20,8 @@ from editloupe.build.paint import grown, spots, stamped
 from editloupe.build.probes.makers import TRUTHS, VC, Made, NotMade, changed, held_by
 from editloupe.build.probes.scenes import Scene
 from editloupe.data.images import RGB
-from editloupe.data.probes import Failure, Nuisance, Trap
 from editloupe.imaging.color_names import NAMES, SYNONYMS, to_lab
+from editloupe.protocols.probes.probe import Failure, Nuisance, Trap
 from editloupe.values import Json
 
 Varied: TypeAlias = tuple[RGB, Mapping[str, Json], bytes]

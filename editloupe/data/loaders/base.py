@@ -49,10 +49,6 @@ class Loader(Protocol):
     has another ending than .jsonl, .csv, .tsv or .parquet, has `ENDINGS`, such as (".json",).
     """
 
-    @property
-    def LAYOUT(self) -> str:  # noqa: N802 - a module's constant
-        """What is looked for, as it stands in messages."""
-
     def matches(self, data: DataSet) -> bool:
         """Return whether the folder, or the file that was named instead of it, has this layout."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from editloupe.data.folders import RowError
+from editloupe.data.outputs import FileNames, Texts
 from editloupe.data.rows import OWN_COLUMNS
 from editloupe.data.tables import shown
 from editloupe.errors import ConfigError, did_you_mean
@@ -48,29 +49,10 @@ FOLDER: Final = "folder"
 _NAME: Final = re.compile(r"\{([^{}]+)\}")
 
 
-def _texts(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-Texts: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-
-
-class _MappingPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class OutputNames(_MappingPart):
-    """How an editor's files are called: the fields of `editloupe.data.outputs.Names`."""
-
-    names: Texts = ("{id}",)
-    first: str = ""
-    copies: str = ""
-    blanks: bool = False
-    where: str = ""
-
-
-class RowShape(_MappingPart):
+class RowShape(BaseModel):
     """One way in which the rows come."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str = ""
     """Of public data; "" for data of one's own, which is called as its folder."""
@@ -92,7 +74,7 @@ class RowShape(_MappingPart):
     """Names to make an id from where no role says it; the first that no other row has counts."""
     leave: Texts = ()
     """Columns that do not travel along."""
-    outputs: OutputNames = OutputNames()
+    outputs: FileNames = FileNames()
     options: dict[str, str] = Field(default_factory=dict)
     """For the code of a layout that a mapping alone cannot say."""
 
@@ -117,14 +99,10 @@ class Layout(RowShape):
         given = {} if over is None else read_toml(over, f"mapping file {over}")
         where = "--columns" if over is None else str(over)
         if columns and (unknown := [name for name in columns if name not in ROLES]):
-            other = columns[unknown[0]]
-            hint = (
-                f"the role comes first: {other}={unknown[0]}; "
-                if other in ROLES
-                else did_you_mean(unknown[0], tuple(ROLES))
-            )
+            name, other = unknown[0], columns[unknown[0]]
+            near = f"the role comes first: {other}={name}; " if other in ROLES else did_you_mean(name, tuple(ROLES))
             raise ConfigError(
-                f"--columns: {unknown[0]!r} is nothing that a column holds; {hint}expected {', '.join((*USUAL, 'target'))} "
+                f"--columns: {name!r} is nothing that a column holds; {near}expected {', '.join((*USUAL, 'target'))} "
                 "or a column of docs/data.md"
             )
         mine = _merged(given, {"columns": dict(columns)} if columns else {})
@@ -156,7 +134,7 @@ def _explained(error: ValidationError) -> str:
     section, *place = (str(part) for part in first["loc"])
     where = f"[{section}]" + (f" {place[0]}" if place else "")
     if first["type"] == "extra_forbidden":
-        known: Collection[str] = OutputNames.model_fields if place else Layout.model_fields
+        known: Collection[str] = FileNames.model_fields if place else Layout.model_fields
         return f"unknown {'key' if place else 'section or key'} {where}; expected one of {', '.join(known)}"
     return f"{where}: {first['msg'].lower()}, found {shown(first['input'])}"
 

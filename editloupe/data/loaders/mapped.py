@@ -28,7 +28,7 @@ from editloupe.data.loaders.layout import (
     path_part,
     value_of,
 )  # fmt: skip
-from editloupe.data.outputs import PARTS, FileNames, unended, with_outputs
+from editloupe.data.outputs import PARTS, unended, with_outputs
 from editloupe.data.rows import OWN_COLUMNS, DataRow, Loaded, RejectedRow, Row, assemble, named, rating_notes, read_row
 from editloupe.data.tables import MetadataTable, TableLine, columns_of, read_table, shown
 from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
@@ -80,10 +80,6 @@ class Mapped:
         self.format = file.stem
 
     @property
-    def LAYOUT(self) -> str:  # noqa: N802 - as a loader that is a module names it
-        return _read(self.file).looks
-
-    @property
     def ENDINGS(self) -> tuple[str, ...]:  # noqa: N802 - as a loader that is a module names it
         shapes = _read(self.file).each()
         own = [Path(name).suffix for shape in shapes for name in shape.files]
@@ -107,7 +103,7 @@ class Mapped:
         """
         layout = self.layout(data)
         shape, files = self.found(layout, data)
-        self.check_edits(shape, data)
+        self._check_edits(shape, data)
         tables = list(self.tables(layout, shape, files, data))
         notes = [*self.notes(tables)]
         rows = self.attached(named(self.read(tables, data, notes)), shape, data, notes)
@@ -146,12 +142,12 @@ class Mapped:
                 return [root.own(file.relative_to(data.root).as_posix()) for file in their]
         return []
 
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
+    def _check_edits(self, shape: RowShape, data: DataSet) -> None:
         """Raise ConfigError where public data without edits has no outputs beside it, or data with edits has some."""
         own = "edited" in shape.columns
         if shape.title and own and data.edited:
             raise ConfigError(f"{data.root}: {shape.title} has its edits in its rows; leave --edited out")
-        if not own and data.outputs and not data.edited:
+        if shape.title and not own and data.outputs and not data.edited:
             raise ConfigError(
                 f"{data.root}: {shape.title} holds no edited images; give each editor's outputs with --edited NAME=FOLDER, "
                 f"where they lie as {shape.outputs.where}"
@@ -231,7 +227,13 @@ class Mapped:
             given = value_of(raw, rows.roles["source"][0])
             names |= {"path": unended(given)} if isinstance(given, str) else {}
         row = replace(row, names={**row.names, **names})
-        return replace(row, hints=(*self.hints(raw, place, rows), *row.hints)) if isinstance(row, DataRow) else row
+        if not isinstance(row, DataRow):
+            return row
+        hints = [value_of(raw, hint) for hint in rows.shape.hints]
+        if rows.cells and not hints:
+            path = rows.cells.get("edited", rows.cells["source"])[place][1]
+            hints = [plain_stem(path) if path else None, str(number)]
+        return replace(row, hints=(*(str(hint) for hint in hints if hint is not None), *row.hints))
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         """Return what the names of the mapping stand for in a row. Raises RowError where a needed column is absent."""
@@ -277,23 +279,13 @@ class Mapped:
         rest = {k: v for k, v in line.values.items() if k not in used and not (v == [] and k in OWN_COLUMNS)}
         return {**{f"data.{k}" if k in foreign else k: v for k, v in rest.items()}, **found}
 
-    def hints(self, raw: Mapping[str, Json], place: int, rows: Rows) -> tuple[str, ...]:
-        """Return names to make an id from, the best first."""
-        own = [value_of(raw, hint) for hint in rows.shape.hints]
-        if rows.cells and not rows.shape.hints:
-            path = rows.cells.get("edited", rows.cells["source"])[place][1]
-            own = [plain_stem(path) if path else None, str(rows.before + place + 1)]
-        return tuple(str(hint) for hint in own if hint is not None)
-
     def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
         """Return named rows once for each editor, with its outputs."""
         if not data.edited:
             return rows
-        names = shape.outputs.model_dump()
         bare = [replace(row, editor="") for row in rows]
-        found = with_outputs(bare, data.edited, store=data.store, names=FileNames(patterns=names.pop("names"), **names))
-        notes.extend(found.notes)
-        return _spoken(found.rows, notes) if shape.languages else found.rows
+        found = with_outputs(bare, data.edited, store=data.store, names=shape.outputs, notes=notes)
+        return _spoken(found, notes) if shape.languages else found
 
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         """Return what a reader should know of the files."""
@@ -363,15 +355,7 @@ def placed(value: Json, role: str, rows: Rows) -> Json:
     folders = rows.shape.folders.get(role, ("",))
     options = [value if not one or value.startswith(f"{one}/") else f"{one}/{value}" for one in folders]
     beside = [f"{rows.beside}/{one}" if rows.beside else one for one in options]
-    return beside[0] if len(beside) == 1 else next((one for one in beside if is_there(rows.images, one)), beside[0])
-
-
-def is_there(folder: Folder, name: str) -> bool:
-    """Return whether a folder has a file of this name."""
-    try:
-        return folder.file(name).is_file()
-    except (RowError, OSError, ValueError):
-        return False
+    return beside[0] if len(beside) == 1 else next((one for one in beside if rows.images.has(one)), beside[0])
 
 
 def _spoken(rows: Sequence[Row], notes: list[str]) -> list[Row]:

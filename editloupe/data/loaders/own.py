@@ -12,7 +12,7 @@ from editloupe.data.folders import Folder, ImageFile, RowError, open_folder, pla
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import Layout, RowShape, chosen
 from editloupe.data.loaders.mapped import Mapped, Rows, roles_of
-from editloupe.data.outputs import FileNames, with_outputs
+from editloupe.data.outputs import with_outputs
 from editloupe.data.rows import DataRow, RejectedRow, Row
 from editloupe.data.tables import ENDINGS, TableLine, columns_of
 from editloupe.errors import DataError, SampleError
@@ -25,24 +25,11 @@ _HERE: Final = Path(__file__).parent
 class OwnTable(Mapped):
     """A table of any name and any columns, beside any folders of images."""
 
-    def layout(self, data: DataSet) -> Layout:
-        found = super().layout(data)
-        if (data.edited or not data.outputs) and "edited" not in data.columns and "edited" in found.columns:
-            # Where outputs lie elsewhere, a column that is merely called "edited" need not hold images.
-            return found.model_copy(update={"columns": {**found.columns, "edited": found.columns["edited"][:1]}})
-        return found
-
-    def matches(self, data: DataSet) -> bool:
-        return bool(self._fitting(self.layout(data), data))
-
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
-        """Outputs of editors take the place of the rows' own."""
-
     def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         # A table that fits by its name only is told which column it lacks.
-        files = self._fitting(layout, data) or self._tables(layout, data)
+        files = self._files(layout, data) or self._tables(layout, data)
         if not files:
-            raise DataError(f"{data.root}: no table of edits; expected {self.LAYOUT}")
+            raise DataError(f"{data.root}: no table of edits; expected {layout.looks}")
         if len(files) > 1:
             said = "; ".join(f"{file.name} with the columns {', '.join(columns_of(file)) or 'none'}" for file in files)
             raise DataError(
@@ -51,23 +38,23 @@ class OwnTable(Mapped):
             )
         return layout, [Folder(data.root, data.store).own(files[0].name)]
 
-    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
+    def _tables(self, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the tables that may be meant: the one that is named, those of the usual names, or all."""
         if data.metadata is not None:
             return [data.metadata] if data.metadata.suffix.lower() in ENDINGS else []
-        usual = [file for name in layout.files if (file := data.root / name).is_file()]
+        usual = [file for name in shape.files if (file := data.root / name).is_file()]
         every = [file for file in sorted(data.root.iterdir()) if file.suffix.lower() in ENDINGS and file.is_file()]
         return usual or [file for file in every if not file.name.startswith(".")]
 
-    def _fitting(self, layout: Layout, data: DataSet) -> list[Path]:
+    def _files(self, shape: RowShape, data: DataSet) -> list[Path]:
         """Return the tables that are meant by their name, or that have the columns."""
-        return [f for f in self._tables(layout, data) if f.name in layout.files or self._fits(f, layout, data)]
+        return [f for f in self._tables(shape, data) if f.name in shape.files or self._fits(f, shape, data)]
 
-    def _fits(self, file: Path, layout: Layout, data: DataSet) -> bool:
+    def _fits(self, file: Path, shape: RowShape, data: DataSet) -> bool:
         holding = image_columns(file)[0] if file.suffix.lower() == ".parquet" and columns_of(file) else ()
         columns = [name for name in columns_of(file) if name not in holding]
         try:
-            return bool(columns) and bool(roles_of(layout, file, columns, data, needed=self.needed(layout, data)))
+            return bool(columns) and bool(roles_of(shape, file, columns, data, needed=self.needed(shape, data)))
         except SampleError:
             return data.metadata is not None and not holding
 
@@ -95,13 +82,13 @@ class PairFolders(OwnTable):
         needed = ("source",) if data.edited or not data.outputs else ("source", "edited")
         for folder in (Folder(data.root, data.store).own(name) for name in needed):
             if not folder.is_dir():
-                raise DataError(f"{folder}: no such folder; expected images: {self.LAYOUT}")
+                raise DataError(f"{folder}: no such folder; expected images: {layout.looks}")
         if not self._tables(layout, data):
             raise DataError(f"{data.root}: found no table of instructions; expected one of {', '.join(layout.files)}")
         return super().found(layout, data)
 
-    def _tables(self, layout: Layout, data: DataSet) -> list[Path]:
-        return [file for file in super()._tables(layout, data) if file.name not in METADATA]
+    def _tables(self, shape: RowShape, data: DataSet) -> list[Path]:
+        return [file for file in super()._tables(shape, data) if file.name not in METADATA]
 
     def read(self, tables: Sequence[Rows], data: DataSet, notes: list[str]) -> list[Row]:
         (rows,) = tables
@@ -138,9 +125,7 @@ class PairFolders(OwnTable):
                     f"{path}: holds folders ({', '.join(names[:5])}) but no images; give one folder for each editor: "
                     f"--edited {names[0]}={path / names[0]}"
                 )
-        found = with_outputs(rows, editors, store=data.store, names=FileNames(patterns=shape.outputs.names))
-        notes.extend(found.notes)
-        return found.rows if editors else rows
+        return with_outputs(rows, editors, store=data.store, names=shape.outputs, notes=notes) if editors else rows
 
 
 def _stems(folder: Folder, below: str) -> dict[str, list[ImageFile]]:
@@ -179,9 +164,6 @@ class Inside(Mapped):
             return bool(files) and chosen(self.layout(data).columns["source"], image_columns(files[0])[0]) is not None
         except (SampleError, DataError):
             return False
-
-    def check_edits(self, shape: RowShape, data: DataSet) -> None:
-        """Outputs of editors take the place of the rows' own."""
 
 
 IMAGEFOLDER: Final = OwnTable(_HERE / "imagefolder.toml")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore
@@ -13,8 +12,6 @@ from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.errors import DataError
 from editloupe.files import read_bytes
 from editloupe.values import ImageRef, Json, Sample, finite_json
-
-LAYOUT: Final = "run.json, samples.jsonl and blobs/ (a run folder of editloupe)"
 
 
 def matches(data: DataSet) -> bool:
@@ -46,9 +43,10 @@ def load(data: DataSet) -> Loaded:
         if isinstance(row, Sample):
             row = _opened(row, folder)
         found[row.key] = row
-    samples = tuple(row for row in found.values() if isinstance(row, Sample))
     return Loaded(
-        format="run", samples=samples, rejected=tuple(row for row in found.values() if isinstance(row, RejectedRow))
+        format="run",
+        samples=tuple(row for row in found.values() if isinstance(row, Sample)),
+        rejected=tuple(row for row in found.values() if isinstance(row, RejectedRow)),
     )
 
 

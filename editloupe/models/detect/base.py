@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,8 @@ from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, did_you_mean
 from editloupe.values import Box
 
-FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO", "owlv2": "OWLv2"}
+FAMILIES: Final = {"grounding-dino": "GroundingDINO", "mm-grounding-dino": "MM-GroundingDINO"}
 """`model_type` in a model's config.json → the name that the LMM reads."""
-
-Corners: TypeAlias = NDArray[np.float64]
-"""x0, y0, x1, y1 in px on the last axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +103,19 @@ def suppress(detections: Sequence[Detection], *, iou: float = 0.5, inside: float
     return tuple(found for found, is_left in zip(ordered, left, strict=True) if is_left)
 
 
+def in_image(rows: Iterable[tuple[Sequence[float], float, str]], size: tuple[int, int]) -> tuple[Detection, ...]:
+    """Return a network's corners in px, score and label of each box as detections inside the image, best first.
+
+    size: (height, width) of the image in px.
+    """
+    found = (
+        Detection(box=box, score=score, label=label)
+        for corners, score, label in rows
+        if (box := clean_box(corners, width=size[1], height=size[0])) is not None
+    )
+    return tuple(sorted(found, key=lambda d: (-d.score, *d.box)))
+
+
 def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | None:
     """Return a network's corners in px as a box inside the image.
 
@@ -117,8 +127,8 @@ def clean_box(corners: Sequence[float], *, width: int, height: int) -> Box | Non
     return Box(x0, y0, x1, y1) if x1 - x0 >= 1 and y1 - y0 >= 1 else None
 
 
-def _same(box: Corners, others: Corners, iou: float, inside: float) -> NDArray[np.bool_]:
-    """Return for each of N×4 other boxes whether it counts as the same as this one, of 4 corners."""
+def _same(box: NDArray[np.float64], others: NDArray[np.float64], iou: float, inside: float) -> NDArray[np.bool_]:
+    """Return for each of N×4 other boxes whether it counts as the same as this one, x0, y0, x1, y1 in px."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     common = (high - low).clip(0).prod(1)
     area, areas = (box[2:] - box[:2]).prod(), (others[:, 2:] - others[:, :2]).prod(1)

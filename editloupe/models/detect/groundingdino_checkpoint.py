@@ -10,14 +10,11 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from editloupe.errors import ConfigError
 from editloupe.files import read_toml
-from editloupe.models.weights import check_loaded, load_tensors, reading
-
-if TYPE_CHECKING:
-    import torch
+from editloupe.models.weights import load_saved, load_tensors, translated
 
 _POINTS: Final = 4
 """Sampling points of each head and level. The tensors' shapes have only the product heads × points."""
@@ -45,18 +42,17 @@ def load_checkpoint(path: Path) -> tuple[Any, Any]:
     vocabulary = path.with_name("vocab.txt")
     if not vocabulary.is_file():
         raise ConfigError(f"{path}: has no vocabulary; put BERT's vocab.txt (bert-base-uncased) beside the checkpoint")
-    with reading(str(path)):
-        model, info = transformers.GroundingDinoForObjectDetection.from_pretrained(
-            None, config=config_of(original), state_dict=tensors, output_loading_info=True
-        )
-    check_loaded(model, {**info, "mismatched_keys": [*info["mismatched_keys"], *info["unexpected_keys"]]}, str(path))
+    with translated(str(path)):
+        config = config_of(original)
+    kind = transformers.GroundingDinoForObjectDetection
+    model = load_saved(kind, None, str(path), config=config, state_dict=tensors)
     images, words = transformers.GroundingDinoImageProcessorPil(), transformers.BertTokenizerFast(str(vocabulary))
     return model, transformers.GroundingDinoProcessor(image_processor=images, tokenizer=words)
 
 
-def hub_tensors(original: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], list[str]]:
+def hub_tensors(original: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the tensors under the names of the models on the hub, and the names that GroundingDINO does not have."""
-    made: dict[str, torch.Tensor] = {}
+    made: dict[str, Any] = {}
     unknown: list[str] = []
     for name, tensor in original.items():
         if _SKIPPED.fullmatch(name):
@@ -87,7 +83,7 @@ def _names() -> dict[str, str]:
     return {part["old"] + old: part["new"] + new for part in listed for old, new in part["names"].items()}
 
 
-def config_of(original: Mapping[str, torch.Tensor]) -> Any:
+def config_of(original: Mapping[str, Any]) -> Any:
     """Return the configuration that the shapes imply: Swin-T, Swin-B or another. Raises KeyError for a missing tensor."""
     from transformers import BertConfig, GroundingDinoConfig, SwinConfig
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, first_words
-from editloupe.models.batching import LoadedModel, Network, fitting
-from editloupe.models.detect.base import Detection, DetectionResult, clean_box
+from editloupe.models.batching import LoadedModel, Network
+from editloupe.models.detect.base import DetectionResult, in_image
 from editloupe.models.devices import Device
-from editloupe.models.weights import digest_of, find_file
+from editloupe.models.opening import find_file
+from editloupe.models.weights import digest_of
 
 BOX_THRESHOLD, TEXT_THRESHOLD = 0.35, 0.25  # those of the package's own examples
 _Item: TypeAlias = tuple[RGB, str, float, float]
@@ -52,19 +53,17 @@ class GroundingDinoPy(Network[_Item, DetectionResult, LoadedModel]):
             raise ConfigError(f"{self.name}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
         return LoadedModel(model=model, device=Device(device.name, half=False))
 
-    def _run(self, items: list[_Item]) -> list[DetectionResult]:
-        loaded, ((rgb, phrase, *least),) = self._ready(), items
+    def _run(self, loaded: LoadedModel, items: list[_Item]) -> list[DetectionResult]:
+        ((rgb, phrase, *least),) = items
         height, width = rgb.shape[:2]
         seen = self._package.Model.preprocess_image(np.ascontiguousarray(rgb[..., ::-1]))
-        given = fitting(lambda: self._package.predict(loaded.model, seen, phrase, *least, device=loaded.device.name))
-        detections = [
-            Detection(box=box, score=score, label=words)
+        given = self._package.predict(loaded.model, seen, phrase, *least, device=loaded.device.name)
+        rows = (
+            (((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height), score, words)
             for (cx, cy, w, h), score, words in zip(given[0].tolist(), given[1].tolist(), given[2], strict=True)
-            for corners in [((cx - w / 2) * width, (cy - h / 2) * height, (cx + w / 2) * width, (cy + h / 2) * height)]
-            if (box := clean_box(corners, width=width, height=height)) is not None
-        ]
-        detections.sort(key=lambda d: (-d.score, *d.box))
-        return [DetectionResult(detections=tuple(detections), width=int(seen.shape[-1]), height=int(seen.shape[-2]))]
+        )
+        found = in_image(rows, (height, width))
+        return [DetectionResult(detections=found, width=int(seen.shape[-1]), height=int(seen.shape[-2]))]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""GroundingDINO, MM-GroundingDINO and OWLv2 through transformers, behind `Detector`. Loaded with the first call."""
+"""GroundingDINO and MM-GroundingDINO through transformers, behind `Detector`. Loaded with the first call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import numpy as np
 
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
-from editloupe.models.detect.base import FAMILIES, Detection, DetectionResult, clean_box
+from editloupe.models.batching import LoadedModel, SavedNetwork
+from editloupe.models.detect.base import FAMILIES, DetectionResult, in_image
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.hub import Weights
 from editloupe.models.weights import load_saved, reading
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25
-OWL_THRESHOLD: Final = 0.10
-"""transformers' own default; OWLv2's scores run lower than GroundingDINO's."""
 MAX_BATCH: Final = 1
 """Images in a batch on a GPU. On an H200, batches of 8 gave 0.69 of the rate of one by one (benchmarks/README.md)."""
 
@@ -44,156 +42,102 @@ class _ImageAndPhrase:
     pixels: Any
     """What the processor made of the image, without the batch's axis."""
     mask: Any
-    """The processor's pixel mask, without the batch's axis; None where it makes none."""
+    """The processor's pixel mask, without the batch's axis."""
     phrase: str
-    width: int
-    """Of the image in px."""
-    height: int
-    """Of the image in px."""
-    box_threshold: float
-    text_threshold: float
+    size: tuple[int, int]
+    """(height, width) of the image in px."""
+    least: tuple[float, float]
+    """Scores of a box, and of a word that a box is said to match, 0 to 1."""
 
 
 class TransformersDetector(SavedNetwork[_ImageAndPhrase, DetectionResult, _Detector]):
     """Any model of FAMILIES, from a folder of transformers or an original GroundingDINO checkpoint.
 
-    box_threshold: least score of a box, 0 to 1. None takes 0.30, for OWLv2 0.10.
-    text_threshold: least score of a word that a box is said to match, 0 to 1.
-    max_batch: most images in a batch, as Network has it.
+    box_threshold: least score of a box, 0 to 1. None takes 0.30.
     It computes in fp32 on the CPU. On a GPU it is autocast to fp16, since parts of GroundingDINO need fp32.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        *,
-        device: str = "auto",
-        box_threshold: float | None = None,
-        text_threshold: float = TEXT_THRESHOLD,
-        max_batch: int | None = None,
-    ) -> None:
-        self._owl = weights.family == "owlv2"
-        self.threshold = box_threshold if box_threshold is not None else OWL_THRESHOLD if self._owl else BOX_THRESHOLD
-        self.text_threshold = text_threshold
+    def __init__(self, weights: Weights, *, device: str = "auto", box_threshold: float | None = None) -> None:
+        self.threshold = BOX_THRESHOLD if box_threshold is None else box_threshold
         # Only pictures of one size share a batch: padding would change what the backbone sees at their borders. A batch is
         # read by one pair of thresholds.
-        super().__init__(
-            weights,
-            FAMILIES[weights.family],
-            device,
-            key=lambda item: (tuple(item.pixels.shape), item.box_threshold, item.text_threshold),
-            max_batch=max_batch,
-            gpu_batch=MAX_BATCH,
-        )
-        words = "" if self._owl else f", text {text_threshold:.2f}"
-        self.version += f", box {self.threshold:.2f}{words}"
+        title = FAMILIES[weights.family]
+        super().__init__(weights, title, device, key=lambda i: (tuple(i.pixels.shape), i.least), gpu_batch=MAX_BATCH)
+        self.version += f", box {self.threshold:.2f}, text {TEXT_THRESHOLD:.2f}"
 
     @property
     def side_px(self) -> int:
         """Side in px of the network's input. Loads the model where that has not happened."""
         size = self._ready().processor.image_processor.size
-        return int(size.get("shortest_edge") or size.get("height"))
+        return int(size["shortest_edge"])
 
     def __call__(
-        self,
-        images: Sequence[RGB],
-        phrase: str,
-        *,
-        box_threshold: float | None = None,
-        text_threshold: float | None = None,
+        self, images: Sequence[RGB], phrase: str, *, box_threshold: float | None = None, text_threshold: float | None = None
     ) -> list[DetectionResult]:
         loaded = self._ready()
-        text = phrase if self._owl else f"{phrase}."
+        text = f"{phrase}."
         tokens = len(loaded.processor.tokenizer(text)["input_ids"])
         if tokens > loaded.max_tokens:
             raise PhraseError(
                 f"the phrase has {tokens} tokens and {self.name} takes {loaded.max_tokens}; name the object in a few words"
             )
+        box, word = (self.threshold if box_threshold is None else box_threshold), text_threshold
+        least = box, TEXT_THRESHOLD if word is None else word
         # One by one, so that a GPU works on the first tiles while the next are being prepared.
-        thresholds = {
-            "box_threshold": self.threshold if box_threshold is None else box_threshold,
-            "text_threshold": self.text_threshold if text_threshold is None else text_threshold,
-        }
-        return self._batcher.map(self._item(loaded, rgb, text, **thresholds) for rgb in images)
+        return self._batcher.map(self._item(loaded, rgb, text, least) for rgb in images)
 
-    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, **thresholds: float) -> _ImageAndPhrase:
-        # Writable and contiguous, since pictures from the store are read-only.
+    def _item(self, loaded: _Detector, rgb: RGB, phrase: str, least: tuple[float, float]) -> _ImageAndPhrase:
         height, width = rgb.shape[:2]
+        prepare = loaded.processor.image_processor
         try:
-            made = loaded.processor.image_processor(
-                images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last"
-            )
+            # A copy, writable and contiguous, since pictures from the store are read-only.
+            made = prepare(images=[np.array(rgb)], return_tensors="pt", input_data_format="channels_last")
         except ValueError as error:
             # Reduced to the network's longest side, its shorter one would be 0 px.
             raise ToolError(
                 f"{width}×{height} px is too narrow for {self.name}; zoom_in on a part of the image and search that crop"
             ) from error
-        mask = made["pixel_mask"][0] if "pixel_mask" in made else None
-        return _ImageAndPhrase(
-            pixels=made["pixel_values"][0], mask=mask, phrase=phrase, width=width, height=height, **thresholds
-        )
+        pixels, mask = made["pixel_values"][0], made["pixel_mask"][0]
+        return _ImageAndPhrase(pixels=pixels, mask=mask, phrase=phrase, size=(height, width), least=least)
 
-    def _run(self, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
-        torch, loaded = import_torch(), self._ready()
-        padding = {"padding": "max_length", "max_length": loaded.max_tokens} if self._owl else {"padding": True}
-        texts = loaded.processor.tokenizer(
-            [item.phrase for item in items], return_tensors="pt", return_offsets_mapping=True, **padding
-        )
+    def _run(self, loaded: _Detector, items: list[_ImageAndPhrase]) -> list[DetectionResult]:
+        torch, name = import_torch(), loaded.device.name
+        phrases = [item.phrase for item in items]
+        texts = loaded.processor.tokenizer(phrases, return_tensors="pt", return_offsets_mapping=True, padding=True)
         offsets = texts.pop("offset_mapping").tolist()
-        inputs = {**texts, "pixel_values": torch.stack([item.pixels for item in items])}
-        if items[0].mask is not None:
-            inputs["pixel_mask"] = torch.stack([item.mask for item in items])
-        name, half = loaded.device.name, loaded.device.half
-
-        def forward() -> list[DetectionResult]:
-            placed = {key: value.to(name) for key, value in inputs.items()}
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                outputs = loaded.model(**placed)
-            # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
-            outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
-            return self._results(loaded, outputs, texts["input_ids"], offsets, items)
-
-        return fitting(forward)
-
-    def _results(
-        self, loaded: _Detector, outputs: Any, tokens: Any, offsets: list[list[list[int]]], items: list[_ImageAndPhrase]
-    ) -> list[DetectionResult]:
-        process = loaded.processor.post_process_grounded_object_detection
-        least, least_of_words = items[0].box_threshold, items[0].text_threshold
-        options: dict[str, Any] = {"threshold": least, "target_sizes": [(i.height, i.width) for i in items]}
-        if self._owl:
-            found = process(outputs, text_labels=[[item.phrase] for item in items], **options)
-        else:
-            found = process(outputs, tokens, **options)
-            for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
-                # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
-                matched = (scores[scores.amax(-1) > least] > least_of_words).tolist()
-                one["text_labels"] = [_words(item.phrase, spans, row) for row in matched]
-        return [self._result(one, item) for one, item in zip(found, items, strict=True)]
-
-    def _result(self, found: Any, item: _ImageAndPhrase) -> DetectionResult:
-        rows = zip(found["boxes"].tolist(), found["scores"].tolist(), found["text_labels"], strict=True)
-        detections = [
-            Detection(box=box, score=score, label=label)
-            for corners, score, label in rows
-            if (box := clean_box(corners, width=item.width, height=item.height)) is not None
-        ]
-        detections.sort(key=lambda d: (-d.score, *d.box))
-        height, width = item.pixels.shape[-2:]
-        if self._owl:
-            # OWLv2 pads to a square on the right and below before it scales.
-            scale = width / max(item.width, item.height)
-            width, height = round(item.width * scale), round(item.height * scale)
-        return DetectionResult(detections=tuple(detections), width=width, height=height)
+        pixels, masks = (torch.stack([getattr(item, part) for item in items]) for part in ("pixels", "mask"))
+        inputs = {**texts, "pixel_values": pixels, "pixel_mask": masks}
+        with loaded.device.autocast():
+            outputs = loaded.model(**{key: value.to(name) for key, value in inputs.items()})
+        # In fp32 on the CPU, so that thresholds and boxes are the same arithmetic everywhere.
+        outputs.logits, outputs.pred_boxes = outputs.logits.float().cpu(), outputs.pred_boxes.float().cpu()
+        least, least_of_words = items[0].least
+        process, sizes = loaded.processor.post_process_grounded_object_detection, [item.size for item in items]
+        found = process(outputs, texts["input_ids"], threshold=least, target_sizes=sizes)
+        results = []
+        for one, scores, spans, item in zip(found, outputs.logits.sigmoid(), offsets, items, strict=True):
+            # transformers decodes the matched tokens, which tears words apart, or joins pieces of two.
+            matched = (scores[scores.amax(-1) > least] > least_of_words).tolist()
+            labels = [_words(item.phrase, spans, row) for row in matched]
+            rows = zip(one["boxes"].tolist(), one["scores"].tolist(), labels, strict=True)
+            height, width = item.pixels.shape[-2:]
+            results.append(DetectionResult(detections=in_image(rows, item.size), width=width, height=height))
+        return results
 
     def _load(self, device: Device) -> _Detector:
         """Load the model. Every parameter is from the file. Raises ConfigError where that cannot be."""
-        if self.weights.path.is_dir():
-            model, processor = _from_folder(self.weights)
+        from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+        path, where = self.weights.path, f"detector {str(self.weights.path)!r}"
+        if path.is_dir():
+            with reading(where):
+                # The PIL image processor also where torchvision is there, so that pixels agree between machines.
+                processor = AutoProcessor.from_pretrained(path, backend="pil", local_files_only=True)
+            model = load_saved(AutoModelForZeroShotObjectDetection, path, where)
         else:
             from editloupe.models.detect.groundingdino_checkpoint import load_checkpoint
 
-            model, processor = load_checkpoint(self.weights.path)
+            model, processor = load_checkpoint(path)
         model.eval().to(device.name)
         text = model.config.text_config
         limits = (text.max_position_embeddings, getattr(model.config, "max_text_len", None))
@@ -211,13 +155,3 @@ def _words(phrase: str, spans: Sequence[Sequence[int]], matched: Sequence[bool])
     places = [(start, end) for (start, end), is_matched in zip(spans, matched, strict=False) if is_matched]
     words = [w for w in _WORD.finditer(phrase) if any(start < w.end() and end > w.start() for start, end in places)]
     return " ".join(word[0] for word in words)
-
-
-def _from_folder(weights: Weights) -> tuple[Any, Any]:
-    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
-
-    where = f"detector {str(weights.path)!r}"
-    with reading(where):
-        # The PIL image processor also where torchvision is there, so that pixels agree between machines.
-        processor = AutoProcessor.from_pretrained(weights.path, backend="pil", local_files_only=True)
-    return load_saved(AutoModelForZeroShotObjectDetection, weights.path, where), processor

@@ -2,8 +2,8 @@
 
 It takes the thing in the middle of the image: the largest patch of pixels there that stand out from the image's border and
 do not reach it, or an ellipse where there is none. "remove", "erase" and "delete" continue the surroundings over it. Any
-other instruction colors it, light and shade kept: in the last color that the instruction names, or in stripes of orange.
-It is deterministic.
+other instruction colors it, light and shade kept: in the last color that the instruction names, or in orange. It is
+deterministic.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ _LEAST: Final = 1 / 500
 """Share of the image below which a patch is no thing. In the crop of Eq. 1 a target fills at least 1/49."""
 _COLOR: Final = re.compile(rf"\b({'|'.join(COLORS)})\b", re.IGNORECASE)
 _REMOVE: Final = re.compile(r"\b(remove|erase|delete)\b", re.IGNORECASE)
-_STRIPE_PX: Final = 3
 
 
 class DrawingEditor:
     """The editor that draws."""
 
     name = "the drawing editor"
-    version = "drawing 2"
+    version = "drawing 3"
 
     def __call__(self, rgb: RGB, instruction: str, *, seed: int = 0) -> RGB:
         thing = _thing(rgb)
@@ -45,10 +44,7 @@ class DrawingEditor:
             around = np.asarray(cv2.dilate(thing.astype(np.uint8), np.ones((5, 5), np.uint8)))
             return np.asarray(cv2.inpaint(rgb, around, 3, cv2.INPAINT_TELEA), np.uint8)
         # Of "from red to blue" the last is meant.
-        named = _COLOR.findall(instruction)
-        if not named:
-            thing &= np.arange(rgb.shape[0])[:, None] // _STRIPE_PX % 2 == 0
-        color = COLORS[named[-1].lower() if named else "orange"]
+        color = COLORS[["orange", *_COLOR.findall(instruction)][-1].lower()]
         gray = rgb[thing].astype(np.float64).mean(axis=1)
         made = rgb.copy()
         made[thing] = np.clip(np.rint(np.array(color) + (gray - gray.mean())[:, None]), 0, 255).astype(np.uint8)

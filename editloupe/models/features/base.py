@@ -24,8 +24,6 @@ Vector: TypeAlias = NDArray[np.float32]
 """D: an image, or some patches of it, as a vector."""
 Patches: TypeAlias = NDArray[np.bool_]
 """rows×columns: which patches of the encoder's grid count."""
-
-
 TokenGrid: TypeAlias = NDArray[np.float32]
 """rows×columns×D: one vector a patch, the upper left one first."""
 
@@ -48,14 +46,9 @@ class Tokens:
         they are 200 "patches", which makes a grid of 10×20, and none of them stands where it belongs.
         """
         every = np.concatenate([self.registers, self.patches.reshape(-1, self.patches.shape[-1])])
-        rows, columns = most_square(len(every))
-        return Tokens(cls=self.cls, registers=self.registers[:0], patches=every.reshape(rows, columns, -1))
-
-
-def most_square(count: int) -> tuple[int, int]:
-    """Return (rows, columns) of the grid of `count` cells whose rows ÷ columns is nearest to 1: 196 is 14×14, 200 10×20."""
-    grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
-    return min(grids, key=lambda grid: abs(grid[0] / grid[1] - 1))
+        sides = [rows for rows in range(1, len(every) + 1) if len(every) % rows == 0]
+        rows = min(sides, key=lambda rows: abs(rows * rows / len(every) - 1))
+        return Tokens(cls=self.cls, registers=self.registers[:0], patches=every.reshape(rows, len(every) // rows, -1))
 
 
 class Features(Protocol):
@@ -87,15 +80,3 @@ class Features(Protocol):
 
         Raises ToolError where one image does not fit into memory.
         """
-
-
-class TextFeatures(Protocol):
-    """Turns texts into vectors of the space in which a CLIP model puts images. It is called from several threads."""
-
-    name: str
-    """In messages, with the identity of its weights."""
-    version: str
-    """Its part of a judge's identity."""
-
-    def __call__(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector for each text. Raises ToolError for a text with more tokens than the model reads."""

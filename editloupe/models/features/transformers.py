@@ -1,11 +1,8 @@
-"""CLIP, DINOv2 and DINOv3 through transformers, behind `Features` and `TextFeatures`. Loaded with the first call.
-
-Images are prepared here and not by transformers' processors: DINOv3's needs torchvision. Tests compare the two.
-"""
+"""CLIP, DINOv2 and DINOv3 through transformers, behind `Features`. Loaded with the first call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +12,7 @@ from PIL import Image
 
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, ToolError
-from editloupe.models.batching import LoadedModel, SavedNetwork, fitting
+from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Tokens, Vector
 from editloupe.models.hub import Weights
@@ -29,31 +26,34 @@ MAX_TEXTS: Final = 64
 
 @dataclass(frozen=True, kw_only=True)
 class _Encoder(LoadedModel):
-    """transformers' model, and how its images are prepared."""
+    """transformers' model, and what prepares its images."""
 
+    processor: Any
     side: int
     """Of the network's square input, in px."""
-    short: int
-    """px to which the shorter side is brought before the middle is cut out; 0 if the image is squashed instead."""
-    resample: int
-    """Pillow's number of the filter."""
-    mean: NDArray[np.float32]
-    """Of red, green and blue, 0 to 1."""
-    std: NDArray[np.float32]
-    """Of red, green and blue, 0 to 1."""
     patch: int
     """px a side."""
     extra: int
     """Tokens before those of the patches: one of the whole image, then registers."""
+
+    def pixels(self, rgb: RGB, **how: Any) -> Any:
+        """Return 3×side×side, normalized.   how: in place of the processor's own settings."""
+        # A copy, since pictures from the store are read-only.
+        made = self.processor([np.array(rgb)], return_tensors="pt", input_data_format="channels_last", **how)
+        return made["pixel_values"][0]
+
+    def squashed(self, rgb: RGB, **how: Any) -> Any:
+        """Return the whole image at the network's size."""
+        return self.pixels(rgb, size={"height": self.side, "width": self.side}, do_center_crop=False, **how)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _EncoderInput:
     """One image on its way through the batcher."""
 
-    pixels: NDArray[np.float32]
+    pixels: Any
     """3×side×side, normalized."""
-    weights: NDArray[np.float32] | None = None
+    weights: Any = None
     """One for each patch, row by row; None for the whole image."""
     tokens: bool = False
     """Whether all tokens are wanted, L×D, in place of one vector."""
@@ -82,64 +82,62 @@ class TransformersFeatures(SavedNetwork[_EncoderInput, NDArray[np.float32], _Enc
         return loaded.side // loaded.patch
 
     def __call__(self, images: Sequence[RGB], patches: Sequence[Patches | None]) -> list[Vector]:
+        return self._batcher.map(self._item(rgb, one) for rgb, one in zip(images, patches, strict=True))
+
+    def _item(self, rgb: RGB, patches: Patches | None) -> _EncoderInput:
         loaded = self._ready()
-        return self._batcher.map(_item(loaded, rgb, one) for rgb, one in zip(images, patches, strict=True))
+        if patches is None:
+            return _EncoderInput(pixels=loaded.pixels(rgb))
+        # GIE-Bench's script squashes with this filter, whatever the model's own is.
+        pixels = loaded.squashed(rgb, resample=Image.Resampling.LANCZOS)
+        return _EncoderInput(pixels=pixels, weights=import_torch().from_numpy(patches.astype(np.float32).ravel()))
 
     def tokens(self, images: Sequence[RGB]) -> list[Tokens]:
-        loaded = self._ready()
-        found = self._batcher.map(_squashed(loaded, rgb) for rgb in images)
-        grid = loaded.side // loaded.patch
+        loaded, grid = self._ready(), self.grid
+        found = self._batcher.map(_EncoderInput(pixels=loaded.squashed(rgb), tokens=True) for rgb in images)
         return [
             Tokens(cls=one[0], registers=one[1 : loaded.extra], patches=one[loaded.extra :].reshape(grid, grid, -1))
             for one in found
         ]
 
-    def _run(self, items: list[_EncoderInput]) -> list[NDArray[np.float32]]:
-        torch, loaded = import_torch(), self._ready()
-        name, half = loaded.device.name, loaded.device.half
-        pixels = torch.from_numpy(np.stack([item.pixels for item in items]))
-        given = [item.weights for item in items if item.weights is not None]
-
-        def forward() -> list[NDArray[np.float32]]:
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=half):
-                vision = loaded.model.vision_model if self._clip else loaded.model
-                tokens = vision(pixel_values=pixels.to(name)).last_hidden_state
-                if items[0].tokens:
-                    return list(tokens.float().cpu().numpy())
-                found = tokens[:, 0]
-                if given:
-                    weights = torch.from_numpy(np.stack(given)).to(name)[..., None]
-                    found = (tokens[:, loaded.extra :].float() * weights).sum(1) / weights.sum(1)
-                if self._clip:
-                    found = loaded.model.visual_projection(vision.post_layernorm(found))
-            return list(found.float().cpu().numpy())
-
-        return fitting(forward)
+    def _run(self, loaded: _Encoder, items: list[_EncoderInput]) -> list[NDArray[np.float32]]:
+        torch, name = import_torch(), loaded.device.name
+        pixels = torch.stack([item.pixels for item in items]).to(name)
+        with loaded.device.autocast():
+            vision = loaded.model.vision_model if self._clip else loaded.model
+            tokens = vision(pixel_values=pixels).last_hidden_state
+            if items[0].tokens:
+                return list(tokens.float().cpu().numpy())
+            found = tokens[:, 0]
+            if items[0].weights is not None:
+                weights = torch.stack([item.weights for item in items]).to(name)[..., None]
+                found = (tokens[:, loaded.extra :].float() * weights).sum(1) / weights.sum(1)
+            if self._clip:
+                found = loaded.model.visual_projection(vision.post_layernorm(found))
+        return list(found.float().cpu().numpy())
 
     def _load(self, device: Device) -> _Encoder:
-        from transformers import AutoModel, CLIPModel, CLIPVisionModelWithProjection
-        from transformers.image_processing_base import ImageProcessingMixin
+        import transformers
 
-        where = f"{FAMILIES[self.weights.family]} {str(self.weights.path)!r}"
+        family, path = self.weights.family, self.weights.path
+        where = f"{FAMILIES[family]} {str(path)!r}"
+        # DINOv3's own needs torchvision, and squashes as ViT's does. Pillow's also where torchvision is there, so that
+        # pixels agree between machines.
+        prepares = transformers.ViTImageProcessorPil if family == "dinov3_vit" else transformers.CLIPImageProcessorPil
         with reading(where):
-            said, _ = ImageProcessingMixin.get_image_processor_dict(self.weights.path, local_files_only=True)
-        vision = {"clip": CLIPModel, "clip_vision_model": CLIPVisionModelWithProjection}
-        model = load_saved(vision.get(self.weights.family, AutoModel), self.weights.path, where)
-        if self.weights.family == "clip":
+            processor = prepares.from_pretrained(path, local_files_only=True)
+            seen = processor.crop_size if processor.do_center_crop else processor.size
+            side, width = seen["height"], seen["width"]
+        vision = {"clip": transformers.CLIPModel, "clip_vision_model": transformers.CLIPVisionModelWithProjection}
+        model = load_saved(vision.get(family, transformers.AutoModel), path, where)
+        if family == "clip":
             del model.text_model, model.text_projection
-        model.eval().to(device.name)
         config = getattr(model.config, "vision_config", model.config)
         patch, registers = int(config.patch_size), int(getattr(config, "num_register_tokens", 0) or 0)
-        try:
-            prepared = _prepared(said)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{where}: preprocessor_config.json does not say how images are prepared "
-                f"({type(error).__name__}: {error}); fetch it again"
-            ) from error
-        if prepared["side"] % patch:
-            raise ConfigError(f"{where}: an input of {prepared['side']} px does not hold whole patches of {patch} px")
-        return _Encoder(model=model, device=device, patch=patch, extra=1 + registers, **prepared)
+        if side != width or side % patch:
+            raise ConfigError(f"{where}: an input of {width}×{side} px is no square of whole patches of {patch} px")
+        model.eval().to(device.name)
+        return _Encoder(model=model, device=device, processor=processor, side=side, patch=patch, extra=1 + registers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +145,13 @@ class _Texts(LoadedModel):
     """transformers' text model with its projection, and what makes tokens of texts."""
 
     tokenizer: Any
-    most: int
-    """Tokens that it reads, the two at the ends included."""
 
 
 class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
-    """The text part of a CLIP model from a folder of transformers. Its vectors are projected and not normalized.
+    """The text part of a CLIP model from a folder of transformers.
 
-    Raises ConfigError for a folder that cannot read text, before it is loaded.
+    It gives a vector for each text, in the space of the image's, projected and not normalized. Raises ToolError for a text
+    that is too long, and ConfigError for a folder that cannot read text, before it is loaded.
     """
 
     def __init__(self, weights: Weights, *, device: str = "auto") -> None:
@@ -168,25 +165,18 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
 
     def __call__(self, texts: Sequence[str]) -> list[Vector]:
         loaded = self._ready()
+        most = int(loaded.model.config.text_config.max_position_embeddings)
         tokens = [tuple(loaded.tokenizer(text)["input_ids"]) for text in texts]
         for text, ids in zip(texts, tokens, strict=True):
-            if len(ids) > loaded.most:
-                raise ToolError(
-                    f"the text {text[:80]!r} has {len(ids)} tokens, and CLIP reads at most {loaded.most}; shorten it"
-                )
+            if len(ids) > most:
+                raise ToolError(f"the text {text[:80]!r} has {len(ids)} tokens, and CLIP reads at most {most}; shorten it")
         return self._batcher.map(tokens)
 
-    def _run(self, items: list[tuple[int, ...]]) -> list[Vector]:
-        torch, loaded = import_torch(), self._ready()
-        name = loaded.device.name
-
-        def forward() -> list[Vector]:
-            with torch.inference_mode(), torch.autocast(name.partition(":")[0], torch.float16, enabled=loaded.device.half):
-                read = loaded.model.text_model(input_ids=torch.tensor(items).to(name))
-                found = loaded.model.text_projection(read.pooler_output)
-            return list(found.float().cpu().numpy())
-
-        return fitting(forward)
+    def _run(self, loaded: _Texts, items: list[tuple[int, ...]]) -> list[Vector]:
+        ids = import_torch().tensor(items).to(loaded.device.name)
+        with loaded.device.autocast():
+            found = loaded.model.text_projection(loaded.model.text_model(input_ids=ids).pooler_output)
+        return list(found.float().cpu().numpy())
 
     def _load(self, device: Device) -> _Texts:
         from transformers import AutoTokenizer, CLIPModel
@@ -196,67 +186,4 @@ class ClipTexts(SavedNetwork[tuple[int, ...], Vector, _Texts]):
         # The class of the text part alone reads another size of the projection from the config.
         model = load_saved(CLIPModel, self.weights.path, self._where)
         del model.vision_model, model.visual_projection
-        model.eval().to(device.name)
-        most = int(model.config.text_config.max_position_embeddings)
-        return _Texts(model=model, device=device, tokenizer=tokenizer, most=most)
-
-
-def _prepared(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a processor's settings say that images are prepared.
-
-    Raises KeyError, TypeError or ValueError for settings that are not a square input.
-    """
-    size, crop = _sides(said["size"]), _sides(said["crop_size"]) if said.get("do_center_crop") else None
-    if crop is None and isinstance(size, int):
-        raise ValueError("expected a square input")
-    side = size if crop is None else crop
-    if not isinstance(side, tuple):
-        side = (side, side)
-    if side[0] != side[1] or side[0] < 1:
-        raise ValueError(f"expected a square input, found {side[0]}×{side[1]}")
-    return {
-        "side": side[0],
-        "short": size if isinstance(size, int) else 0,
-        "resample": int(said.get("resample", Image.Resampling.BICUBIC)),
-        "mean": np.array(said["image_mean"], dtype=np.float32).reshape(3),
-        "std": np.array(said["image_std"], dtype=np.float32).reshape(3),
-    }
-
-
-def _sides(size: Any) -> int | tuple[int, int]:
-    """Return the shorter side, or (height, width), of a size in a processor's settings."""
-    if isinstance(size, int):
-        return size
-    if "shortest_edge" in size:
-        return int(size["shortest_edge"])
-    return int(size["height"]), int(size["width"])
-
-
-def _item(loaded: _Encoder, rgb: RGB, patches: Patches | None) -> _EncoderInput:
-    image, side = Image.fromarray(rgb), loaded.side
-    if patches is not None:
-        # GIE-Bench's script squashes with this filter, whatever the model's own is.
-        image = image.resize((side, side), Image.Resampling.LANCZOS)
-    elif loaded.short:
-        width, height = image.size
-        longer = int(loaded.short * max(width, height) / min(width, height))
-        size = (loaded.short, longer) if width <= height else (longer, loaded.short)
-        image = image.resize(size, Image.Resampling(loaded.resample))
-        left, top = (size[0] - side) // 2, (size[1] - side) // 2
-        image = image.crop((left, top, left + side, top + side))
-    else:
-        return _squashed(loaded, rgb, tokens=False)
-    weights = None if patches is None else patches.astype(np.float32).ravel()
-    return _EncoderInput(pixels=_normalized(loaded, image), weights=weights)
-
-
-def _squashed(loaded: _Encoder, rgb: RGB, *, tokens: bool = True) -> _EncoderInput:
-    """Return the whole image at the network's size, by the model's own filter."""
-    image = Image.fromarray(rgb).resize((loaded.side, loaded.side), Image.Resampling(loaded.resample))
-    return _EncoderInput(pixels=_normalized(loaded, image), tokens=tokens)
-
-
-def _normalized(loaded: _Encoder, image: Image.Image) -> NDArray[np.float32]:
-    """Return 3×side×side of an image of the network's size."""
-    values = (np.asarray(image, dtype=np.float32) / 255 - loaded.mean) / loaded.std
-    return np.ascontiguousarray(values.transpose(2, 0, 1))
+        return _Texts(model=model.eval().to(device.name), device=device, tokenizer=tokenizer)

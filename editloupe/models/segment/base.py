@@ -15,8 +15,8 @@ from editloupe.values import Box
 Mask: TypeAlias = NDArray[np.bool_]
 """H×W bool, in px of the image: True for what belongs to the object."""
 
-FAMILIES: Final = {"sam": "SAM", "sam2": "SAM 2", "sam2_video": "SAM 2"}
-"""`model_type` in a model's config.json → the name that a reader sees. The official SAM 2 folders are `sam2_video`."""
+FAMILIES: Final = {"sam": "SAM"}
+"""`model_type` in a model's config.json → the name that a reader sees."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

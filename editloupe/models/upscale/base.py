@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
 from editloupe.data.images import RGB
-from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
+from editloupe.errors import ConfigError, ToolError, first_words
 from editloupe.imaging.align import resize
 from editloupe.imaging.geometry import spans
-from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
-from editloupe.models.opening import of_kind
-from editloupe.models.weights import digest_of, find_file, load_tensors
+from editloupe.models.opening import of_kind, weights_file
+from editloupe.models.weights import digest_of, load_tensors
 
 TILE_PX: Final = 256
 OVERLAP_PX: Final = 32
@@ -66,16 +66,9 @@ def open_upscaler(name: str | None, device: str) -> Upscaler:
     made: Upscaler | None = of_kind("upscalers", name, device)
     if made is not None:
         return made
-    weights = find_file(name, "upscaler")
-    if find_spec("torch") is None:
-        raise MissingExtra(f"Upscaler {name!r}", "vision")
+    weights = weights_file(name, "upscaler", "a file of weights")
     check_device(device)
-    return _shared(weights.resolve(), digest_of([weights]), device)
-
-
-@cache
-def _shared(weights: Path, digest: str, device: str) -> Upscaler:
-    return NetworkUpscaler(weights, digest=digest, device=device)
+    return _shared(weights, digest=digest_of([weights]), device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +86,16 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
     weights: a file with the official Real-ESRGAN keys.
     digest: of that file.
     tile_px: longest side of a tile.
-    max_batch: most tiles in a batch, as Network has it.
     It reaches a scale that the network does not have by applying the network again and reducing.
     """
 
     learned = True
 
-    def __init__(
-        self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX, max_batch: int | None = None
-    ) -> None:
+    def __init__(self, weights: Path, *, digest: str, device: str = "auto", tile_px: int = TILE_PX) -> None:
         self.weights, self.tile_px = weights, tile_px
         self.name = weights.stem
         self.version = f"{weights.stem} sha256:{digest}"
-        super().__init__(self.name, device, key=lambda tile: tile.shape, max_batch=max_batch, gpu_batch=MAX_BATCH)
+        super().__init__(self.name, device, key=lambda tile: tile.shape, gpu_batch=MAX_BATCH)
 
     def __call__(self, rgb: RGB, scale: int) -> RGB:
         """Return H×W×3 uint8 RGB `scale` times as large.
@@ -124,45 +114,30 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         """Return the picture enlarged by the network's own scale."""
         network = self._ready()
         height, width = rgb.shape[:2]
-        rows, columns = _spread(height, self.tile_px), _spread(width, self.tile_px)
-        places = [(row, column) for row in rows for column in columns]
-        made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (y0, y1), (x0, x1) in places)
+        places = list(product(_spread(height, self.tile_px), _spread(width, self.tile_px)))
+        made = self._batcher.map(_padded(rgb[y0:y1, x0:x1], network.multiple) for (_, y0, y1), (_, x0, x1) in places)
         scale = network.scale
         whole = np.empty((height * scale, width * scale, 3), dtype=np.uint8)
-        for (row, column), tile in zip(places, made, strict=True):
-            (top, bottom), (left, right) = _kept(row, rows), _kept(column, columns)
-            part = tile[
-                (top - row[0]) * scale : (bottom - row[0]) * scale, (left - column[0]) * scale : (right - column[0]) * scale
-            ]
-            whole[top * scale : bottom * scale, left * scale : right * scale] = part
+        for ((top, y0, y1), (left, x0, x1)), tile in zip(places, made, strict=True):
+            # What lies beyond the next seam, the next tile writes over.
+            part = tile[(top - y0) * scale : (y1 - y0) * scale, (left - x0) * scale : (x1 - x0) * scale]
+            whole[top * scale : y1 * scale, left * scale : x1 * scale] = part
         return whole
 
-    def _run(self, tiles: list[RGB]) -> list[RGB]:
+    def _run(self, loaded: _Upscaler, items: list[RGB]) -> list[RGB]:
         torch = import_torch()
-        network = self._ready()
-
-        def forward() -> RGB:
-            with torch.inference_mode():
-                x = torch.from_numpy(np.stack(tiles)).to(network.device.name).permute(0, 3, 1, 2)
-                y = network.model(x.to(torch.float16 if network.device.half else torch.float32) / 255).float()
-                if not bool(torch.isfinite(y).all()):
-                    raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
-                y = (y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
-                return np.asarray(y.cpu().numpy())
-
-        return list(fitting(forward))
+        x = torch.from_numpy(np.stack(items)).to(loaded.device.name).permute(0, 3, 1, 2)
+        y = loaded.model(x.to(torch.float16 if loaded.device.half else torch.float32) / 255).float()
+        if not bool(torch.isfinite(y).all()):
+            raise ToolError(f"{self.name} gave values that are no numbers; look at the plain picture with zoom_in")
+        return list((y.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy())
 
     def _load(self, device: Device) -> _Upscaler:
         from editloupe.models.upscale.rrdbnet import RRDBNet, Shape
 
         torch = import_torch()
         tensors = load_tensors(self.weights)
-        shape = Shape.of(tensors)
-        if shape is None:
-            raise ConfigError(
-                f"{self.weights}: has not the keys of an RRDBNet (Real-ESRGAN); for another network name KIND=WEIGHTS of a "
-                "package that opens it (docs/tools.md)"
-            )
+        shape = Shape.of(tensors, str(self.weights))
         net = RRDBNet(shape)
         try:
             net.load_state_dict(tensors, strict=True)
@@ -173,15 +148,17 @@ class NetworkUpscaler(Network[RGB, RGB, _Upscaler]):
         return _Upscaler(model=net, device=device, scale=shape.scale, multiple=net.unshuffle)
 
 
-def _spread(length: int, most: int) -> list[tuple[int, int]]:
-    """Return tiles (start, end) of at most `most` px: as few as possible, and then as small as possible.
+def _spread(length: int, most: int) -> list[tuple[int, int, int]]:
+    """Return tiles (seam, start, end) of at most `most` px: as few as possible, and then as small as possible.
 
     Of 260 px, two tiles of 256 px would share 252 px, so that nearly all would be computed twice. Here they have 146 px.
+    A seam is the middle of the overlap with the tile before.
     """
     if length <= most:
-        return [(0, length)]
+        return [(0, 0, length)]
     count = math.ceil((length - OVERLAP_PX) / (most - OVERLAP_PX))
-    return spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
+    tiles = spans(length, tile=math.ceil((length + (count - 1) * OVERLAP_PX) / count), overlap=OVERLAP_PX)
+    return [(0, *tiles[0]), *(((before[1] + start) // 2, start, end) for before, (start, end) in pairwise(tiles))]
 
 
 def _padded(tile: RGB, multiple: int) -> RGB:
@@ -190,9 +167,4 @@ def _padded(tile: RGB, multiple: int) -> RGB:
     return np.pad(tile, ((0, -height % multiple), (0, -width % multiple), (0, 0)), mode="edge")
 
 
-def _kept(span: tuple[int, int], spans_: list[tuple[int, int]]) -> tuple[int, int]:
-    """Return the part of a span that is kept: from seam to seam. A seam is the middle of an overlap."""
-    index = spans_.index(span)
-    start = 0 if index == 0 else (spans_[index - 1][1] + span[0]) // 2
-    end = span[1] if index == len(spans_) - 1 else (span[1] + spans_[index + 1][0]) // 2
-    return start, end
+_shared = cache(NetworkUpscaler)

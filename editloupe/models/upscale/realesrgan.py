@@ -13,9 +13,10 @@ import numpy as np
 from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, first_words
 from editloupe.imaging.align import resize
-from editloupe.models.batching import LoadedModel, Network, fitting
+from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device
-from editloupe.models.weights import digest_of, find_file, load_tensors
+from editloupe.models.opening import find_file
+from editloupe.models.weights import digest_of, load_tensors
 
 TILE_PX: Final = 256
 _Item: TypeAlias = tuple[RGB, int]
@@ -40,11 +41,8 @@ class RealESRGAN(Network[_Item, RGB, LoadedModel]):
     def _load(self, device: Device) -> LoadedModel:
         from editloupe.models.upscale.rrdbnet import Shape
 
-        tensors, where = load_tensors(self._weights), f"upscaler realesrgan={self._weights}"
-        shape = Shape.of(tensors)
-        if shape is None:
-            found = ", ".join(sorted(tensors)[:3])
-            raise ConfigError(f"{where}: expected an RRDBNet, such as RealESRGAN_x4plus; found the tensors {found}, …")
+        where = f"upscaler realesrgan={self._weights}"
+        shape = Shape.of(load_tensors(self._weights), where)
         sides = {"num_feat": shape.features, "num_block": shape.blocks, "num_grow_ch": shape.growth}
         how = {"tile": TILE_PX, "half": device.half, "device": device.name}
         try:
@@ -54,9 +52,9 @@ class RealESRGAN(Network[_Item, RGB, LoadedModel]):
             raise ConfigError(f"{where}: cannot be loaded ({type(error).__name__}: {first_words(error)})") from error
         return LoadedModel(model=enhancer, device=device)
 
-    def _run(self, items: list[_Item]) -> list[RGB]:
-        enhancer, ((rgb, scale),) = self._ready().model, items
-        made = fitting(lambda: enhancer.enhance(np.ascontiguousarray(rgb[..., ::-1]), outscale=scale)[0])
+    def _run(self, loaded: LoadedModel, items: list[_Item]) -> list[RGB]:
+        ((rgb, scale),) = items
+        made = loaded.model.enhance(np.ascontiguousarray(rgb[..., ::-1]), outscale=scale)[0]
         height, width = rgb.shape[:2]
         return [resize(np.ascontiguousarray(made[..., ::-1]), width=width * scale, height=height * scale)]
 

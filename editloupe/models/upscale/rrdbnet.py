@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from editloupe.errors import ConfigError
+
 _RESIDUAL: Final = 0.2
 _UPSAMPLED: Final = 4
 """The body ends in two doublings, whatever the scale."""
@@ -32,15 +34,17 @@ class Shape:
     """Channels that each convolution of a dense block adds."""
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> Shape | None:
-        """Return the shape that the official keys imply; None where they are not those of an RRDBNet for RGB."""
+    def of(cls, tensors: Mapping[str, Tensor], where: str) -> Shape:
+        """Return the shape that the official keys imply. Raises ConfigError where they are not an RRDBNet's for RGB."""
         first, dense = tensors.get("conv_first.weight"), tensors.get("body.0.rdb1.conv1.weight")
-        if first is None or dense is None or first.ndim != 4 or dense.ndim != 4:
-            return None
-        scale = {3: 4, 12: 2, 48: 1}.get(first.shape[1])
+        scale = {3: 4, 12: 2, 48: 1}.get(first.shape[1]) if first is not None and first.ndim == 4 else None
+        if first is None or dense is None or dense.ndim != 4 or scale is None:
+            found, other = (
+                ", ".join(sorted(tensors)[:3]),
+                "for another network name a KIND=WEIGHTS that opens it",
+            )
+            raise ConfigError(f"{where}: has not the keys of an RRDBNet (Real-ESRGAN), found {found}, …; {other}")
         numbers = [int(k.split(".")[1]) for k in tensors if k.startswith("body.") and k.split(".")[1].isdigit()]
-        if scale is None:
-            return None
         return cls(scale=scale, features=first.shape[0], blocks=max(numbers) + 1, growth=dense.shape[0])
 
 

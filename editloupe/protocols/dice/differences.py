@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from editloupe.answers import Record
-from editloupe.data.boxes import FORMATS, inside, read_quads, to_px
+from editloupe.data.boxes import read_quads, to_px
 from editloupe.errors import DataError
 from editloupe.findings import Finding
 from editloupe.scores import NOT_JUDGED
@@ -30,6 +30,8 @@ Detector: TypeAlias = Literal["lmm", "localize", "given"]
 
 DIFFERENCES: Final = "differences"
 """The question, the list in its answer, and the column with given ones."""
+_ROUNDING: Final = 0.005
+"""By how much a box may reach beyond the image, where it is cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +147,11 @@ def record(differences: Sequence[Difference]) -> Record:
     return Record(data={DIFFERENCES: listed, "confidence_source": source})
 
 
-def given(sample: Sample, bbox_format: str) -> list[Difference] | None:
+def given(sample: Sample) -> list[Difference] | None:
     """Return the differences that the data gives for a sample; None where its column `differences` is not there.
 
-    An item is an object with `op`, `box` and, as far as they are known, `object` and `coherent` (true or false). One with a
-    `confidence` (0 to 1) is a detector's, and no truth.
-    bbox_format: how boxes are written, one of `editloupe.data.boxes.FORMATS`. Pixels are those of the source.
+    An item is an object with `op`, `box` (fractions of the sides) and, as far as they are known, `object` and `coherent`
+    (true or false). One with a `confidence` (0 to 1) is a detector's, and no truth.
     Raises DataError for what cannot be read.
     """
     listed = sample.extra.get(DIFFERENCES)
@@ -159,10 +160,10 @@ def given(sample: Sample, bbox_format: str) -> list[Difference] | None:
     where = f"sample {sample.key!r}: column {DIFFERENCES!r}"
     if not isinstance(listed, list | tuple):
         raise DataError(f"{where}: expected a list of objects with op and box, found a {type(listed).__name__}")
-    return [_given(item, f"{where}, item {number}", sample, bbox_format) for number, item in enumerate(listed, start=1)]
+    return [_given(item, f"{where}, item {number}") for number, item in enumerate(listed, start=1)]
 
 
-def _given(item: Json, where: str, sample: Sample, bbox_format: str) -> Difference:
+def _given(item: Json, where: str) -> Difference:
     if not isinstance(item, Mapping):
         raise DataError(f"{where}: expected an object with op and box, found {item!r}")
     op, name, coherent = str(item.get("op", "")).strip().upper(), item.get("object"), item.get("coherent")
@@ -177,22 +178,14 @@ def _given(item: Json, where: str, sample: Sample, bbox_format: str) -> Differen
             f"{item['confidence']!r}"
         )
     try:
-        box = _box(item.get("box"), bbox_format, width=sample.source.width, height=sample.source.height)
+        quads = read_quads(item.get("box"))
+        if len(quads) != 1 or not all(-_ROUNDING <= v <= 1 + _ROUNDING for v in quads[0]):
+            raise ValueError(f"found {item.get('box')!r}")
+        box = to_px(quads[0], "unit", width=1, height=1).clipped(width=1, height=1)
     except ValueError as error:
-        raise DataError(f"{where}: box as {bbox_format} ({', '.join(FORMATS)} are known): {error}") from error
+        raise DataError(f"{where}: expected a box [x0, y0, x1, y1] in fractions, 0 to 1, of the sides: {error}") from error
     object_ = "" if name is None else " ".join(str(name).split())
     return Difference(op=op, object=object_, box=box, confidence=confidence, coherent=coherent)
-
-
-def _box(value: Json, bbox_format: str, *, width: int, height: int) -> Box:
-    """Return a box in fractions of the sides. Raises ValueError."""
-    quads = read_quads(value)
-    if len(quads) != 1:
-        raise ValueError(f"expected one box, found {len(quads)}")
-    if FORMATS[bbox_format][1] != "unit" and all(0 <= v <= 1 for v in quads[0]):
-        raise ValueError(f"{list(quads[0])} looks like fractions; given_boxes=unit or xywh_unit reads them")
-    px = inside(to_px(quads[0], bbox_format, width=width, height=height), width=width, height=height)
-    return Box(*px.to_unit(width=width, height=height))
 
 
 def _difference(item: Any) -> Difference:

@@ -19,10 +19,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
-from editloupe.data.boxes import known_format
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
 from editloupe.protocols.dice.differences import (
     DIFFERENCES,
     OPS,
@@ -88,6 +87,7 @@ OF_DIFFERENCES: Final = (
 class DICEOptions(Options):
     """What a run may set."""
 
+    gone: ClassVar[Mapping[str, Json]] = {"given_boxes": "unit", "area_side": None}
     patch: Annotated[Words, AfterValidator(known_patches)] = ()
     """Comma-separated, for CLIP-I and CLIP-T: none, coherent, incoherent, all, random. Default: CLIP is not measured."""
     mode: Literal["plain", "tool"] = "plain"
@@ -106,10 +106,6 @@ class DICEOptions(Options):
     """Most differences that are judged, surest first, else largest first. Scores say how many were left out."""
     mask_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Least share of a difference inside the mask, with coherence=mask."""
-    given_boxes: Annotated[str, AfterValidator(known_format)] = "unit"
-    """How boxes of the column `differences` are written: unit (0 to 1), thousandths, xyxy in px of the source, …"""
-    area_side: Annotated[int, Field(ge=32)] | None = None
-    """Table 1 counts areas as those of images of so many px a side, such as 512. Default: the source's own size."""
     detector_prompt: TemplateOption = None
     """Your own template (.md) of the detector's question, without variables. Trained detectors know their own wording."""
     coherence_prompt: TemplateOption = None
@@ -147,12 +143,12 @@ class DICE(BaseProtocol):
         of_some = (*OF_DIFFERENCES, *patch_metrics(chosen.patch))
         self.metrics = (*OF_SAMPLES, *of_some)
         self.of_some = frozenset(metric.id for metric in of_some)  # type: ignore[misc]
-        self.tables = tables(chosen.detector, side=chosen.area_side, patches=chosen.patch)
+        self.tables = tables(chosen.detector, patches=chosen.patch)
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise DataError for given differences that cannot be read."""
         for sample in samples:
-            given(sample, self.options.given_boxes)
+            given(sample)
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the detector's task of each sample and, once that has ended, a task for each difference."""
@@ -167,7 +163,7 @@ class DICE(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return what changed and was asked for, for the sample and for each difference, and what was measured."""
         for sample in group:
-            listed, truth = self._listed(sample, known), given(sample, self.options.given_boxes)
+            listed, truth = self._listed(sample, known), given(sample)
             areas = _of_people(truth)
             yield from _given_scores(sample, areas or [])
             # Where people say that nothing changed, no area tells the tables so: the number does.
@@ -183,12 +179,12 @@ class DICE(BaseProtocol):
         options, blocked = self.options, missing_output(sample)
         shared: dict[str, Any] = {"protocol": self.name, "metric": DIFFERENCES, "about": About.of(sample)}
         if options.detector == "given":
-            listed = given(sample, options.given_boxes)
+            listed = given(sample)
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
             return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
         if options.detector == "localize":
-            views = _whole({"source": sample.source, "edited": sample.edited})
+            views = whole({"source": sample.source, "edited": sample.edited})
             return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
         answer = LabeledBoxes(
             labels=OPS,
@@ -205,7 +201,7 @@ class DICE(BaseProtocol):
             **shared,
             role=DETECTOR,
             prompt=render(options.detector_prompt or "dice/differences"),
-            views=_whole({ORIGINAL: sample.source, EDITED: sample.edited}),
+            views=whole({ORIGINAL: sample.source, EDITED: sample.edited}),
             answer=answer,
             tools=self.tools,
             budget=self.budget,
@@ -249,7 +245,7 @@ class DICE(BaseProtocol):
             about=About.of(sample, part=one.part),
             measure="mask_share",
             args={"box": [round(v * 1000, 3) for v in box], "of": "changed"},
-            views=_whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
+            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             rests_on=(first.id,),
             blocked=("not_defined", "the sample has no mask of the edit") if mask is None else None,
         )
@@ -351,11 +347,6 @@ def _given_scores(sample: Sample, truth: Sequence[Difference]) -> Iterator[Score
         dims = {**_place(sample, one), "coherent": None if one.coherent is None else int(one.coherent)}
         about = vars(About.of(sample, part=f"area {number}"))
         yield Score(**about, metric="given", value=min(1.0, one.box.area), dims=dims)
-
-
-def _whole(images: Mapping[str, ImageRef | None]) -> tuple[Recipe, ...]:
-    """Return the views of images as they are, those that are there."""
-    return tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None)
 
 
 def _view(alias: str, image: ImageRef, box: Box, rgb: tuple[int, int, int], *, drawn: bool) -> Recipe:

@@ -10,11 +10,14 @@ that the data gives, brings in images in which nothing changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.data.human import named, names_of, settled
+from editloupe.files import read_toml
 from editloupe.protocols.dice.differences import Detector
 from editloupe.protocols.dice.patching import patch_metrics
 from editloupe.stats.detected import Average, SeenImage, precision_table
@@ -51,53 +54,23 @@ _COHERENCE: Final = tuple(
     Average(title=title, arguments=of, keys={"figure": title})
     for title, of in (*[*_AP.items()][:3], ("AP coherent", {"of": 1}), ("AP incoherent", {"of": 0}))
 )
-_CONFIDENCE: Final = (
-    "Confidence: by what the differences are sorted. none is another figure: all count alike, in the order of the run and "
-    "of the detector. Differences are those of detector={}."
-)
+_TEXTS: Final = read_toml(Path(__file__).with_name("tables.toml"), "the built-in tables")
+_CAPTIONS: Final[Mapping[str, str]] = _TEXTS["captions"]
 
 
-def tables(detector: Detector, *, side: int | None = None, patches: Sequence[str] = ()) -> tuple[TableOf, ...]:
+def tables(detector: Detector, *, patches: Sequence[str] = ()) -> tuple[TableOf, ...]:
     """Return the tables of a run with this detector. Every score has the dimension `edit_type`, which may be None.
 
-    side: areas are those of images of side × side px, such as 512; None for the source's own size.
     patches: those with which CLIP is measured.
     """
-    by_type = TableSpec(
-        title="Correct edits by edit type",
-        name="correct-by-type",
-        metrics=("correct",),
-        rows="edit_type",
-        columns="editor",
-        cell="rate",
-    )
-    right = TableSpec(
-        title="Coherence of given areas",
-        name="coherence",
-        metrics=("coherence_right",),
-        rows="given_kind",
-        cell="macro",
-        order=("coherent", "incoherent"),
-        normalize=True,
-        source="Table 2",
-        caption="A sample is an area here. The paper's accuracy is the mean of all samples; the mean over kinds is the "
-        "balanced accuracy, 50 for an answer that is always the same.",
-    )
-    clip = TableSpec(
-        title="CLIP with patched areas",
-        name="clip",
-        metrics=tuple(metric.id for metric in patch_metrics(patches)),
-        overall=False,
-        caption="CLIP-I: source and edited image, areas patched in both. CLIP-T: edited image and target caption. How they "
-        "go with people's ratings (the paper's Table 4): editloupe compare with --pair.",
-    )
-    of_areas = [partial(make, detector=detector, side=side) for make in (detection, coherent_areas)]
+    by_type, right, clip = (TableSpec.from_json(_TEXTS[name]) for name in ("by_type", "right", "clip"))
+    of_areas = [partial(make, detector=detector) for make in (detection, coherent_areas)]
     return (
         by_type,
         partial(editors, detector=detector),
         right,
         *(of_areas if detector != "given" else ()),
-        *((clip,) if patches else ()),
+        *((replace(clip, metrics=tuple(metric.id for metric in patch_metrics(patches))),) if patches else ()),
     )
 
 
@@ -132,42 +105,34 @@ def editors(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
         grouped(rows, "editor"),
         figures,
         caption=(
-            "As in the paper's Table 3. Means of (judged/asked), with 95 % intervals, resampled by source image.",
-            "Correct edits: images with a coherent difference. Unwanted edits: the share of the image that incoherent "
-            "differences cover together, where they overlap once; 0 in images without any.",
-            "People: means of their ratings; no visual change: images that all rate 1 for adherence and 5 for preservation."
-            if human
-            else "",
-            f"Differences are those of detector={detector}.",
-            "That there is none is the detector's word: it may have missed one." if detector != "given" else "",
+            _CAPTIONS["editors"].format(detector=detector),
+            _CAPTIONS["people"] if human else "",
+            _CAPTIONS["missed"] if detector != "given" else "",
             _not_asked(frame),
         ),
     )
 
 
-def detection(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+def detection(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     """Return AP of detected boxes, without and with the op as their class (Table 1); None without given areas.
 
-    frame: one judge's scores.   side: areas are those of images of side × side px; None for the source's own size.
+    frame: one judge's scores.
     """
     images = _images(frame)
     known = [_seen(image, "detected", "op", "op") for image in images if _is_judged(image)]
-    size = "the source's own size" if side is None else f"{side}×{side} px"
     caption = sentences(
-        "As in the paper's Table 1. Average precision × 100 of boxes, over IoU .50 to .95; 101 recalls and at most 100 "
-        "differences an image, as COCO has it. By op: ADD, REMOVE and EDIT are classes, and AP is the mean of theirs.",
-        f"AP_M and AP_L: areas from 32² to 96² px and larger ones, at {size}.",
-        _CONFIDENCE.format(detector),
+        _CAPTIONS["detection"],
+        _CAPTIONS["confidence"].format(detector=detector),
         _left_out(len(images) - len(known), "the differences could not be detected"),
     )
     called = "detection", "Detection of differences"
-    return precision_table(*called, known, _DETECTION, side=side, asked=len(images), caption=caption) if images else None
+    return precision_table(*called, known, _DETECTION, side=None, asked=len(images), caption=caption) if images else None
 
 
-def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | None = None) -> Table | None:
+def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     """Return AP of detected boxes with coherence as their class (Table 2); None where the data tells no coherence.
 
-    frame: one judge's scores.   side: as in `detection`.
+    frame: one judge's scores.
     """
     told = [one for one in _images(frame) if all(row.get("coherent") is not None for row in _of(one, "given"))]
     if not any(_of(image, "given") for image in told):
@@ -176,14 +141,13 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector, side: int | N
     # 1 for coherent and 0 for not are the classes.
     known = [_seen(image, "coherence", "value", "coherent") for image in judged]
     caption = sentences(
-        "As in the paper's Table 2. Average precision × 100 of boxes with two classes, coherent and not, "
-        "on images of whose areas the data tells the coherence.",
-        _CONFIDENCE.format(detector),
+        _CAPTIONS["areas"],
+        _CAPTIONS["confidence"].format(detector=detector),
         _left_out(len(told) - len(known), "a difference, or its coherence, could not be judged"),
         _not_asked(frame),
     )
     called = "coherence-areas", "Coherence of detected areas"
-    return precision_table(*called, known, _COHERENCE, side=side, asked=len(told), caption=caption)
+    return precision_table(*called, known, _COHERENCE, side=None, asked=len(told), caption=caption)
 
 
 def _images(frame: polars.DataFrame) -> list[Rows]:

@@ -5,17 +5,16 @@ What `dlebench.toml` cannot say: boxes that lie in a file of their own. How boxe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from editloupe.data.boxes import FORMATS, Quad
+from editloupe.data.boxes import FORMATS
 from editloupe.data.folders import Folder
 from editloupe.data.loaders.base import BoxFile, DataSet
 from editloupe.data.loaders.layout import Layout
-from editloupe.data.loaders.mapped import Mapped, Rows, placed
+from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, RejectedRow, Row, named, read_row
 from editloupe.data.tables import MetadataTable, TableLine, read_table
 from editloupe.errors import ConfigError, SampleError
@@ -78,63 +77,33 @@ DLEBENCH: Final = DLEBenchData(Path(__file__).with_name("dlebench.toml"))
 
 
 def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes: list[str]) -> list[Row]:
-    """Add boxes from the sidecar to rows without: by id, else by image if only one row has that image."""
-    boxes: dict[tuple[str, str], tuple[Quad, ...]] = {}
-    stated: dict[tuple[str, str], set[str | None]] = {}
+    """Add boxes from the sidecar to rows without, by id. Raises SampleError for a broken line and for an id on two."""
+    beside: dict[str, DataRow] = {}
     for line in table.lines:
-        place, beside = _sidecar_line(line, table.file, rows)
-        boxes[place] = boxes.get(place, ()) + beside.quads
-        stated.setdefault(place, set()).add(beside.bbox_format)
-    images = Counter(_image(row) for row in found if isinstance(row, DataRow))
+        own = {role: _first(line, rows.shape.columns[role]) for role in ("id", "bboxes", "bbox_format")}
+        values = {"source_file_name": "none", "instruction": "none", **own}
+        row = read_row(replace(line, values=values), folder=rows.images, text_only=False, bbox_format=None)
+        if isinstance(row, RejectedRow):
+            raise SampleError(row.message, file=table.file, line=line.number)
+        if not row.id or row.id in beside:
+            wrong = f"names row {row.id!r} again" if row.id else "names no row"
+            raise SampleError(f"{wrong}; expected a line for each id", file=table.file, line=line.number)
+        beside[row.id] = row
     out: list[Row] = []
-    shared = 0
     for row in found:
-        if isinstance(row, DataRow) and not row.quads:
-            place = ("id", row.id)
-            if not boxes.get(place) and boxes.get(("image", _image(row))):
-                place = ("image", _image(row))
-                shared += images[place[1]] > 1
-            if boxes.get(place) and (place[0] == "id" or images[place[1]] == 1):
-                ways = stated[place]
-                if len(ways) > 1:
-                    raise SampleError(f"several bbox_format for the boxes of row {row.id!r}; expected one", file=table.file)
-                # Boxes of the reference are written as the row says, or as is stated for all.
-                way = row.bbox_format if row.role_quads else next(iter(ways)) or row.bbox_format
-                row = replace(row, quads=boxes[place], bbox_format=way)
+        its = beside.get(row.id) if isinstance(row, DataRow) and not row.quads else None
+        if isinstance(row, DataRow) and its is not None:
+            # Boxes of the reference are written as the row says, or as is stated for all.
+            way = row.bbox_format if row.role_quads else its.bbox_format or row.bbox_format
+            row = replace(row, quads=its.quads, bbox_format=way)
         out.append(row)
     filled = sum(row is not before for row, before in zip(out, found, strict=True))
     notes.append(f"{table.file.name}: boxes for {filled} rows")
-    if shared:
-        notes.append(
-            f"{table.file.name}: {shared} rows share their image with another row, so its boxes could belong to either and "
-            "are not used; add the rows' ids to the file"
-        )
     return out
 
 
-def _sidecar_line(line: TableLine, file: Path, rows: Rows) -> tuple[tuple[str, str], DataRow]:
-    """Return (("id" or "image", name), the line as a row with boxes).
-
-    Raises SampleError for a broken one: whose boxes it held cannot be known.
-    """
-    wanted = rows.shape.columns
-    id_, image, boxes = (
-        next((line.values[key] for key in wanted[role] if line.values.get(key) is not None), None)
-        for role in ("id", "source", "bboxes")
-    )
-    if line.fault is None and image is None and id_ is None:
-        keys = ", ".join((*wanted["id"], *wanted["source"]))
-        raise SampleError(f"names no row; expected one of {keys}", file=file, line=line.number)
-    values: dict[str, Json] = {"id": id_, "bboxes": boxes, "bbox_format": line.values.get("bbox_format")}
-    values |= {"source_file_name": placed(image, "source", rows) or "none", "instruction": "none"}
-    row = read_row(replace(line, values=values), folder=rows.images, text_only=False, bbox_format=None)
-    if isinstance(row, RejectedRow):
-        raise SampleError(row.message, file=file, line=line.number)
-    return ("id", row.id) if row.id else ("image", _image(row)), row
-
-
-def _image(row: DataRow) -> str:
-    return row.source.name.replace("\\", "/")
+def _first(line: TableLine, keys: Sequence[str]) -> Json:
+    return next((line.values[key] for key in keys if line.values.get(key) is not None), None)
 
 
 def _with_format(rows: Sequence[Row], way: str, notes: list[str]) -> list[Row]:

@@ -39,7 +39,7 @@ from editloupe.imaging import geometry
 from editloupe.imaging.target_views import target_crops, target_masks
 from editloupe.imaging.targets import images_of, relative_area, relative_size, without_boxes
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output, whole
 from editloupe.protocols.dlebench.tables import edit_type_name, tables
 from editloupe.protocols.names import Names
 from editloupe.replies import one_line
@@ -150,11 +150,11 @@ class DLEBench(RubricProtocol):
             if self.options.reference == "never" or (self.options.reference == "oracle" and self.mode != "oracle"):
                 images.pop("reference", None)
             # One for all questions: pictures are much of what a large plan holds.
-            whole = tuple(Recipe(alias=_NAMES[role], origin=image) for role, image in images.items())
-            whole = (whole[0], *_further(sample), *whole[1:])
+            first, *others = whole({_NAMES[role]: image for role, image in images.items()})
+            shown = first, *_further(sample), *others
             for criterion in self.criteria:
                 for number in self._targets(sample, criterion):
-                    yield self._task(sample, criterion, number, images, whole)
+                    yield self._task(sample, criterion, number, images, shown)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return the value of each criterion and sample; of several targets the worst.
@@ -203,17 +203,13 @@ class DLEBench(RubricProtocol):
         criterion: Criterion,
         number: int,
         images: Mapping[Role, ImageRef],
-        whole: tuple[Recipe, ...],
+        plain: tuple[Recipe, ...],
     ) -> Ask:
         """Return one question.
 
-        number: of the target, from 1; 0 for one question about all.   images: what is shown, by role.   whole: as they are.
+        number: of the target, from 1; 0 for one question about all.   images: what is shown, by role.   plain: as they are.
         """
         blocked = missing_output(sample)
-        if blocked is None and self.mode == "oracle" and without_boxes([sample]):
-            blocked = ("input_error", "the oracle mode needs a box around each target; this sample has none")
-        if blocked is None and self.mode == "oracle" and self._undecided(sample):
-            blocked = ("input_error", "several targets and no edit type: say targets=each or targets=together")
         shown = "whole"
         if self.mode == "oracle" and blocked is None and criterion.concerns is not None:
             shown = "crop" if criterion.concerns == "target" else "mask"
@@ -225,7 +221,7 @@ class DLEBench(RubricProtocol):
             case "mask":
                 views = target_masks(sample, named, pad=self.options.mask_pad)
             case _:
-                views = whole
+                views = plain
         names = dict.fromkeys([*sample.originals, "Edited Image", *(view.alias for view in views)])
         if shown != "whole":
             views = (views[0], *_further(sample), *views[1:])
@@ -263,7 +259,7 @@ class DLEBench(RubricProtocol):
 
 def _further(sample: Sample) -> tuple[Recipe, ...]:
     """Return the input images after the source, as they are."""
-    return tuple(Recipe(alias=alias, origin=image) for alias, image in sample.originals.items())[1:]
+    return whole(sample.originals)[1:]
 
 
 def _focus(view: Recipe, sample: Sample, targets: Sequence[Target], *, together: bool) -> dict[str, Json]:

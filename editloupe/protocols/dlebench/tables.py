@@ -5,6 +5,7 @@ Means over edit types count every type the same, as the paper's do; means of all
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from editloupe.imaging.targets import AREAS, area_name
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
 from editloupe.stats import bootstrap
@@ -39,6 +39,9 @@ edit_type_name: Final = Names(ALIASES)
 """Edit type in any spelling → the paper's name of it."""
 
 EDIT_TYPES: Final = tuple(ALIASES)
+
+AREAS: Final = ((0.0007, "under 0.07 %"), (0.008, "0.07 to 0.8 %"), (0.1, "0.8 to 10 %"), (math.inf, "10 % and more"))
+"""Shares of the image: (upper bound, name), smallest first; the bulk of DLEBench lies in the second (its Figure 4)."""
 
 
 def tables(metrics: Sequence[Metric], *, mode: str, benchmark: bool) -> tuple[TableSpec | Callable[..., Any], ...]:
@@ -144,4 +147,9 @@ def _row(editor: str, metric: Metric, rows: Rows, names: Sequence[str]) -> Row:
 
 
 def _in(rows: Rows, name: str) -> Rows:
-    return [row for row in rows if row["target_area"] is not None and area_name(row["target_area"]) == name]
+    return [row for row in rows if row["target_area"] is not None and _area_name(row["target_area"]) == name]
+
+
+def _area_name(area: float) -> str:
+    """Return the interval of a target area (share of the image, 0 to 1)."""
+    return next(name for bound, name in AREAS if area < bound)

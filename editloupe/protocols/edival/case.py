@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
 from editloupe.prompts import render
+from editloupe.protocols.base import NoValue, whole
 from editloupe.protocols.edival.chain import Chain, about_edit
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import Eyes, Sight, Unsettled, picture_of, spelled
+from editloupe.protocols.edival.sights import Eyes, Sight, picture_of, spelled
 from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED
 from editloupe.tasks import About, Ask, Budget, Recipe, Task
@@ -76,7 +77,7 @@ class Case(Eyes):
     def seen(self, least: float, *wanted: tuple[int, str]) -> list[list[Sight]]:
         """Return what is seen of each phrase in the picture of its turn above a threshold, best first.
 
-        Raises Unsettled where one of them was not looked for.
+        Raises NoValue where one of them was not looked for.
         """
         return [
             sorted((sight for sight in sights if sight.score > least), key=lambda sight: -sight.score)
@@ -84,23 +85,23 @@ class Case(Eyes):
         ]
 
     def says(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: str) -> bool:
-        """Return whether a model says yes. Raises Unsettled where it has not answered."""
+        """Return whether a model says yes. Raises NoValue where it has not answered."""
         anywhere = self.rules.yes == "anywhere"
         answer = self._ask(question, views, FreeText() if anywhere else YES_NO, words)
         said = "yes" in answer.text.casefold() if isinstance(answer, Text) else truth(answer)
         if said is None:
-            raise Unsettled("off_menu", f"{answer} is neither yes nor no")
+            raise NoValue("off_menu", f"{answer} is neither yes nor no")
         return said
 
     def reads(self, question: EdiValQuestion, views: tuple[Recipe, ...], **words: Any) -> str:
-        """Return the text that a model reads. Raises Unsettled where it has not answered."""
+        """Return the text that a model reads. Raises NoValue where it has not answered."""
         answer = self._ask(question, views, FreeText(), words)
         if not isinstance(answer, Text):
-            raise Unsettled("off_menu", f"{answer} is no text")
+            raise NoValue("off_menu", f"{answer} is no text")
         return answer.text
 
     def short_names(self, target: str, reference: str) -> tuple[str, str]:
-        """Return names without color and material. A name is asked for once in a chain. Raises Unsettled."""
+        """Return names without color and material. A name is asked for once in a chain. Raises NoValue."""
         tasks = [
             Ask(
                 protocol=self.protocol,
@@ -118,11 +119,8 @@ class Case(Eyes):
 
     def pictures(self) -> tuple[Recipe, ...]:
         """Return the whole images before and after the edit."""
-        pictures = {
-            "Image Before": picture_of(self.sample, self.before),
-            "Image After": picture_of(self.sample, self.after),
-        }
-        return tuple(Recipe(alias=alias, origin=image) for alias, image in pictures.items() if image is not None)
+        before, after = (picture_of(self.sample, turn) for turn in (self.before, self.after))
+        return whole({"Image Before": before, "Image After": after})
 
     def crop(self, alias: str, turn: int, box: Box) -> Recipe:
         """Return the view of a place, a box in fractions, in the picture of a turn. A small one is shown enlarged."""
@@ -156,10 +154,10 @@ class Case(Eyes):
         for task in tasks:
             finding = self.known.finding(task.metric, task.about)
             if finding is None:
-                raise Unsettled(NOT_JUDGED)
+                raise NoValue(NOT_JUDGED)
             self.found[finding.task_id] = None
             if finding.answer is None:
-                raise Unsettled(finding.status, finding.reason)
+                raise NoValue(finding.status, finding.reason)
             found.append(finding.answer)
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -12,7 +12,6 @@ from editloupe.errors import DataError
 from editloupe.protocols.base import Paper
 from editloupe.protocols.edival.instructions import Edit, parse_edit
 from editloupe.protocols.edival.rules import Rules
-from editloupe.scores import Score
 from editloupe.tasks import About
 from editloupe.values import Json, Sample
 
@@ -37,13 +36,6 @@ AVAILABLE: Final = "available_objects"
 EVER: Final = "all_objects"
 """Columns of a sample. Each but the mode is a list with an item for each edit of the chain; a pool is a list of names.
 In multipass the instructions may be absent: they are the turns' own."""
-_EXPECTED: Final[Mapping[str, str]] = {
-    MODE: "expected multipass or singlepass",
-    **dict.fromkeys((TYPES, SENTENCES, BRACKETED), "expected a list of texts, one for each edit"),
-    BACKGROUND: "expected a list of true and false, one for each edit",
-    **dict.fromkeys((UNCHANGED, AVAILABLE, EVER), "expected a list of names for each edit"),
-}
-"""Column → what it should hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +102,8 @@ def read_chain(sample: Sample) -> Chain:
         first = error.errors()[0]
         name, *place = first["loc"]
         at = f", item {place[0]}" if place else ""
-        found = "is not there" if first["type"] == "missing" else f"holds {first['input']!r}"
-        raise DataError(f"{where}: column {name!r}{at} {found}; {_EXPECTED.get(str(name), first['msg'])}") from error
+        found = "" if first["type"] == "missing" else f"; found {first['input']!r}"
+        raise DataError(f"{where}: column {name!r}{at}: {first['msg']}{found}") from error
     edits = len(read.task_type)
     multi = read.mode == "multipass"
     plain = read.instructions or [turn.instruction for turn in sample.turns if multi]
@@ -139,21 +131,6 @@ def about_edit(sample: Sample, chain: Chain, index: int) -> About:
     """Return what a finding or a score of an edit is about. index: from 0."""
     part = "" if chain.mode == "multipass" else f"instruction {index + 1}"
     return About.of(sample, turn=chain.turn(index), part=part)
-
-
-def score_of(
-    metric: str,
-    about: About,
-    dims: Dims,
-    value: float | None,
-    missing: str | None = None,
-    reason: str = "",
-    findings: Iterable[str] = (),
-) -> Score:
-    """Return a score. missing: the status where it has no value.   findings: the tasks that it rests on."""
-    return Score(
-        **vars(about), metric=metric, value=value, missing=missing, reason=reason, findings=tuple(findings), dims=dims
-    )
 
 
 def gap(sample: Sample, turn: int, rules: Rules) -> tuple[Literal["missing_output"], str] | None:

@@ -16,18 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeAlias
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known
-from editloupe.protocols.edival.chain import Chain, gap, score_of
+from editloupe.protocols.base import Known, NoValue
+from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
-from editloupe.protocols.edival.sights import Eyes, Unsettled, measuring, picture_of, spelled
+from editloupe.protocols.edival.sights import Eyes, measuring, picture_of, spelled
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Measure, Task
+from editloupe.tasks import About, Task
 from editloupe.values import Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -65,35 +66,39 @@ def consistency_metrics(cc: str) -> list[Metric]:
     return [metric for metric in _METRICS if metric.id in ids]
 
 
-def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
-    """Return the detections that are needed and, where they are there, the measures of each turn, each task once."""
-    planned: dict[str, Task] = {}
-    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
-        planned |= {task.id: task for task in _of_turn(protocol, sample, chain, turn, known, cc, rules)}
-    yield from planned.values()
+_Look: TypeAlias = tuple[tuple[str, ...], Eyes, Mapping[str, Json] | NoValue]
+"""Measures, what is seen for them, and the boxes that they compare, or why there are none."""
 
 
-def _of_turn(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
-    images, blocked = {"source": sample.source, "edited": picture_of(sample, turn)}, gap(sample, turn, rules)
-
-    def measure(name: str, args: Mapping[str, Json], rests_on: tuple[str, ...] = ()) -> Measure:
-        return measuring(protocol, name, About.of(sample, turn=turn), args, images, blocked, rests_on)
-
-    yield measure(ALIGNMENT, {"mask": "none"})
+def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, cc: str, rules: Rules) -> Iterator[_Look]:
+    """Yield what is known of the unchanged objects and of the background after a turn."""
+    blocked = gap(sample, turn, rules)
     for names, places in zip(_ASKED[cc], (_of_objects, _of_background), strict=True):
         eyes = Eyes(protocol=protocol, sample=sample, known=known)
         try:
-            args = {} if blocked else places(eyes, chain, turn, rules)
-        except Unsettled:
-            names = ()
-        yield from eyes.tasks.values()
+            if blocked is not None:
+                raise NoValue(*blocked)
+            yield names, eyes, places(eyes, chain, turn, rules)
+        except NoValue as nothing:
+            yield names, eyes, nothing
+
+
+def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
+    """Return the detections that are needed and, where they are there, the measures of each turn."""
+    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
+        images, blocked = {"source": sample.source, "edited": picture_of(sample, turn)}, gap(sample, turn, rules)
+        measure = partial(measuring, protocol, about=About.of(sample, turn=turn), images=images, blocked=blocked)
+        yield measure(ALIGNMENT, args={"mask": "none"})
         tokens: dict[str, Json] = {} if rules.cc_tokens == "paper" else {"tokens": rules.cc_tokens}
-        for name in names:
-            own = tokens if name in (OBJECTS, BACKGROUND) else {}
-            yield measure(name, {**args, **own}, tuple(eyes.found))
+        for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules):
+            yield from eyes.tasks.values()
+            boxes = {} if isinstance(places, NoValue) else places
+            for name in names if blocked or places is boxes else ():
+                own = tokens if name in (OBJECTS, BACKGROUND) else {}
+                yield measure(name, args={**boxes, **own}, rests_on=tuple(eyes.found))
 
 
-class _Nothing(Unsettled):
+class _Nothing(NoValue):
     """There is nothing to compare. The content is then what else is compared."""
 
     def __init__(self, reason: str, value: float | None = None) -> None:
@@ -103,7 +108,7 @@ class _Nothing(Unsettled):
 
 
 def _of_objects(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[str, Json]:
-    """Return the boxes of the unchanged objects in the base image. Raises Unsettled where there are none to compare."""
+    """Return the boxes of the unchanged objects in the base image. Raises NoValue where there are none to compare."""
     pools = chain.pools[chain.edits_at(turn) - 1]
     if rules.cc_rules == "official" and not pools.background_kept:
         raise _Nothing("the background was changed, and the published code then compares no object")
@@ -121,7 +126,7 @@ def _of_objects(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[str, 
 
 
 def _of_background(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[str, Json]:
-    """Return the boxes of all objects that have ever been there, in both images. Raises Unsettled as `_of_objects`."""
+    """Return the boxes of all objects that have ever been there, in both images. Raises NoValue as `_of_objects`."""
     edits = chain.edits_at(turn)
     pools = chain.pools[edits - 1]
     if not pools.background_kept:
@@ -147,24 +152,24 @@ def score_consistency(protocol: str, sample: Sample, chain: Chain, known: Known,
     """Return the scores of each turn. A cosine below 0 counts as 0; the finding keeps it."""
     for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
         about, dims = About.of(sample, turn=turn), chain.dims_at(turn)
-        blocked = gap(sample, turn, rules)
-        parts: dict[str, _Part] = {}
-        for names, places in zip(_ASKED[cc], (_of_objects, _of_background), strict=True):
-            eyes = Eyes(protocol=protocol, sample=sample, known=known)
-            nothing: Unsettled | None = None
-            try:
-                if blocked is not None:
-                    raise Unsettled(*blocked)
-                places(eyes, chain, turn, rules)
-            except Unsettled as unsettled:
-                nothing = unsettled
-            parts |= {name: _part(known.finding(name, about), nothing, tuple(eyes.found)) for name in names}
+        parts = {
+            name: _part(known.finding(name, about), places if isinstance(places, NoValue) else None, tuple(eyes.found))
+            for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules)
+            for name in names
+        }
         if OBJECTS in parts:
             parts[CONTENT] = _content(parts[OBJECTS], parts[BACKGROUND])
         parts[ALIGNMENT] = _aligned(known.finding(ALIGNMENT, about))
         for name, part in parts.items():
-            of = {**dims, "compared": part.compared} if part.compared else dims
-            yield score_of(name, about, of, part.value, part.missing, part.reason, part.findings)
+            yield Score(
+                **vars(about),
+                metric=name,
+                value=part.value,
+                missing=part.missing,
+                reason=part.reason,
+                findings=part.findings,
+                dims={**dims, "compared": part.compared} if part.compared else dims,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +187,7 @@ class _Part:
     """What a content is the mean of."""
 
 
-def _part(finding: Finding | None, nothing: Unsettled | None, seen: tuple[str, ...]) -> _Part:
+def _part(finding: Finding | None, nothing: NoValue | None, seen: tuple[str, ...]) -> _Part:
     """Return what a measure says, or why it was not taken.   seen: the detections that its boxes come from."""
     if finding is not None and finding.ending == "answer":
         # What a result file says is taken as it is, also where its image is not here.

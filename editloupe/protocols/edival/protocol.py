@@ -18,20 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import model_validator
-
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
-from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain, score_of
+from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
 from editloupe.protocols.edival.quality import plan_quality, quality_metrics, score_quality
 from editloupe.protocols.edival.rules import RulesOption
-from editloupe.protocols.edival.sights import Unsettled, given_boxes
+from editloupe.protocols.edival.sights import given_boxes
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
 from editloupe.protocols.edival.verdicts import TurnVerdict, followed
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
 from editloupe.tasks import About, Budget, Measure, Task
-from editloupe.values import Sample
+from editloupe.values import Json, Sample
 
 NAME: Final = "edival"
 
@@ -39,6 +37,7 @@ NAME: Final = "edival"
 class EdiValOptions(Options):
     """What a run may set."""
 
+    gone: ClassVar[Mapping[str, Json]] = {"direction": False}
     rules: RulesOption = "paper"  # type: ignore[assignment]
     """paper: the paper's text. official: the published code, for numbers beside the published ones. Or a .toml file of
     your own."""
@@ -49,13 +48,6 @@ class EdiValOptions(Options):
     quality: Literal["none", "statistics", "preference", "all"] = "statistics"
     """Statistics of the image (luminance, saturation, sharpness, contrast), human preference (HPSv3, by a server that
     `--set preference=…` names), both, or none."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_older_runs(cls, given: Any) -> Any:
-        """Take what runs of 0.2.0 say of CLIP_dir, which they did not measure either."""
-        whole = isinstance(given, Mapping) and given.get("direction") is False
-        return {name: value for name, value in given.items() if name != "direction"} if whole else given
 
 
 class EdiVal(BaseProtocol):
@@ -148,7 +140,7 @@ class EdiVal(BaseProtocol):
         )  # fmt: skip
         try:
             verdict = followed(case)
-        except Unsettled as unsettled:
+        except NoValue as unsettled:
             verdict = TurnVerdict(done=None, status=unsettled.status, reason=unsettled.reason)
         return verdict, case.tasks, case.found
 
@@ -166,6 +158,12 @@ def _both(before: TurnVerdict, edit: TurnVerdict, number: int) -> TurnVerdict:
 
 
 def _score(metric: str, about: About, dims: Dims, verdict: TurnVerdict, findings: Iterable[str]) -> Score:
-    if verdict.done is None:
-        return score_of(metric, about, dims, None, verdict.status or NOT_JUDGED, verdict.reason, findings)
-    return score_of(metric, about, dims, float(verdict.done), None, verdict.reason, findings)
+    return Score(
+        **vars(about),
+        metric=metric,
+        value=float(verdict.done) if verdict.done is not None else None,
+        missing=None if verdict.done is not None else verdict.status or NOT_JUDGED,
+        reason=verdict.reason,
+        findings=tuple(findings),
+        dims=dims,
+    )

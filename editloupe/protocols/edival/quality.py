@@ -16,12 +16,13 @@ Not covered: RAHF's plausibility and aesthetics, and the code's index of over-ex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from editloupe.answers import Record
 from editloupe.findings import Finding
 from editloupe.protocols.base import Known
-from editloupe.protocols.edival.chain import Chain, gap, score_of
+from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import measuring, picture_of
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Real, Score
@@ -89,38 +90,29 @@ def _prompt(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:
 def score_quality(sample: Sample, chain: Chain, known: Known, quality: str) -> Iterator[Score]:
     """Return the scores of the image after each turn: a value, and its change from the base image's."""
     for turn in range(1, len(sample.turns) + 1):
+        score = partial(Score, **vars(About.of(sample, turn=turn)), dims=chain.dims_at(turn))
         for question in _ASKED[quality]:
             base, after = (known.finding(question, About.of(sample, turn=number)) for number in (0, turn))
+            ids = tuple(finding.task_id for finding in (base, after) if finding is not None)
+            own = () if after is None else (after.task_id,)
             for metric in _METRICS[question]:
-                yield _score(metric.id, sample, turn, chain, {"": after})
-                yield _score(metric.id, sample, turn, chain, {"the base image: ": base, "": after})
+                value, missing, reason = _value(metric.id, after)
+                yield score(metric=metric.id, value=value, missing=missing, reason=reason, findings=own)
+                first, lost, why = _value(metric.id, base)
+                if first is None:
+                    missing, reason = lost, f"the base image: {why}" if why else ""
+                change = None if value is None or first is None else abs(value - first)
+                yield score(metric=metric.id + CHANGE, value=change, missing=missing, reason=reason, findings=ids)
 
 
-def _score(metric: str, sample: Sample, turn: int, chain: Chain, findings: Mapping[str, Finding | None]) -> Score:
-    """Return the value of the image after a turn, or its change if there is a finding on the base image too.
-
-    findings: by the words in front of a reason.
-    """
-    read = {words: _value(metric, finding) for words, finding in findings.items()}
-    values = [value for value, *_ in read.values() if value is not None]
-    why = next(
-        ((status, reason and words + reason) for words, (value, status, reason) in read.items() if value is None), None
-    )
-    value = None if why else abs(values[-1] - values[0]) if len(findings) > 1 else values[0]
-    name = metric + CHANGE if len(findings) > 1 else metric
-    missing, reason = why or (None, "")
-    ids = [finding.task_id for finding in findings.values() if finding is not None]
-    return score_of(name, About.of(sample, turn=turn), chain.dims_at(turn), value, missing, reason, ids)
-
-
-def _value(metric: str, finding: Finding | None) -> tuple[float | None, str, str]:
+def _value(metric: str, finding: Finding | None) -> tuple[float | None, str | None, str]:
     """Return the value of a metric, or None with status and reason."""
     if finding is None or finding.answer is None:
         return None, NOT_JUDGED if finding is None else finding.status, "" if finding is None else finding.reason
     data = finding.answer.data if isinstance(finding.answer, Record) else None
     value = data.get(metric) if isinstance(data, Mapping) else finding.answer.value
     if isinstance(value, int | float):
-        return float(value), "ok", ""
+        return float(value), None, ""
     # What ends in an answer comes from a result file.
     why = "the file has none on its scale" if finding.ending == "answer" else "an image that is dark all over has none"
     return None, "not_defined", f"no {metric} is known: {why}"

@@ -16,7 +16,6 @@ from typing import Final
 from editloupe.data.rows import Loaded
 from editloupe.data.tables import shown
 from editloupe.errors import DataError
-from editloupe.findings import Finding
 from editloupe.protocols.edival.chain import MODE, SENTENCES, read_chain
 from editloupe.protocols.edival.instructions import parse_edit
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS
@@ -36,17 +35,13 @@ _NO_BOX: Final = "no box of an unchanged object"
 class EdiValResults(ResultFiles):
     """Entries by image and turn, or by prompt."""
 
+    tells_missing = False
+
     def entries(self, path: Path, its: Mapping[str, str], refused: list[str]) -> Iterator[ResultEntry]:
-        multi = its[MODE] == "multipass"
-        try:
-            values = read_object(path)
-            turns = sorted(int(name) for name in values if re.fullmatch("[1-9][0-9]{0,2}", name))
-            if multi and not turns:
-                names = ", ".join(map(repr, values)) or "none"
-                raise DataError(f"{path}: holds no turn; expected the keys 1, 2 …, found {names}")
-        except DataError as error:
-            refused.append(str(error))
-            return
+        multi, values = its[MODE] == "multipass", read_object(path)
+        turns = sorted(int(name) for name in values if re.fullmatch("[1-9][0-9]{0,2}", name))
+        if multi and not turns:
+            raise DataError(f"{path}: holds no turn; expected the keys 1, 2 …, found {', '.join(values) or 'none'}")
         for edits in turns if multi else [int(its["edits"])]:
             row = values[str(edits)] if multi else values
             if not isinstance(row, Mapping):
@@ -100,10 +95,6 @@ class EdiValResults(ResultFiles):
             boxes = details.get(name.removesuffix("_mean")) if isinstance(details, Mapping) else None
             found |= {} if boxes else {f"{name}:boxes": _NO_BOX}
         return found
-
-    def findings(self, group: ResultGroup, judge_id: str) -> Iterator[Finding]:
-        # The protocol itself tells which outputs are missing.
-        return super().findings(replace(group, known=False), judge_id)
 
     def counted(self, group: ResultGroup) -> Iterator[tuple[Mapping[str, str | int], str | None, str, float]]:
         """Yield each number that the official notebook counts, with the zeros."""

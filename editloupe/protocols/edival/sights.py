@@ -5,23 +5,23 @@ that of turn t - 1, so that no picture is searched twice for one object.
 
 Given boxes stand in the column `boxes`: a list with an item for each picture, the base image first. An item is an object
 from a name to its boxes [x0, y0, x1, y1] in px of that picture, or null. An empty list says that the object is not there;
-of a name that is not listed nothing is given, and the detector is asked. The boxes of `Sample.targets` count for the base
-image (source) and the last output (edited).
+of a name that is not listed nothing is given, and the detector is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from editloupe.answers import Record
 from editloupe.data.boxes import inside, read_quads, to_px
+from editloupe.data.tables import shown
 from editloupe.errors import DataError
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known
+from editloupe.protocols.base import Known, NoValue, whole
 from editloupe.scores import NOT_JUDGED
-from editloupe.tasks import About, Measure, Recipe, Status, Task
+from editloupe.tasks import About, Measure, Status, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
 
 DETECTIONS: Final = "detections"
@@ -42,14 +42,6 @@ class Sight:
     """0 to 1; higher is surer. 1 for a given box."""
     label: str = ""
     """The words of the phrase that the box matched."""
-
-
-class Unsettled(Exception):
-    """Nothing can be said of an edit or an image yet, or at all."""
-
-    def __init__(self, status: Any, reason: str = "") -> None:
-        self.status, self.reason = status, reason
-        super().__init__(reason)
 
 
 @dataclass(kw_only=True)
@@ -81,21 +73,21 @@ class Eyes:
     def see(self, *wanted: tuple[int, str]) -> list[list[Sight]]:
         """Return what is seen of each phrase in the picture of its turn.
 
-        Raises Unsettled where one of them was not looked for yet, or could not be.
+        Raises NoValue where one of them was not looked for yet, or could not be.
         """
         findings = self.look(*wanted)
         if None in findings:
-            raise Unsettled(NOT_JUDGED)
+            raise NoValue(NOT_JUDGED)
         return [_sights(finding, *one) for finding, one in zip(findings, wanted, strict=True) if finding is not None]
 
 
 def _sights(finding: Finding, turn: int, phrase: str) -> list[Sight]:
-    """Return what a finding says was seen. Raises Unsettled for one that does not say it."""
+    """Return what a finding says was seen. Raises NoValue for one that does not say it."""
     sights = sights_of(finding)
     if sights is None:
         status = "input_error" if finding.answer is not None else finding.status
         why = finding.reason or "its answer cannot be read"
-        raise Unsettled(status, f"{spelled(phrase)!r} could not be looked for in {_named(turn)}: {why}")
+        raise NoValue(status, f"{spelled(phrase)!r} could not be looked for in {_named(turn)}: {why}")
     return sights
 
 
@@ -139,7 +131,7 @@ def measuring(
         about=about,
         measure=measure,
         args=args,
-        views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+        views=whole(images),
         rests_on=rests_on,
         blocked=blocked,
     )
@@ -180,31 +172,16 @@ def given_boxes(sample: Sample, turn: int) -> dict[str, list[Box]]:
 
     A picture that is the base image has the boxes of that, so that a null edit is not judged by those of an output.
     """
-    picture = picture_of(sample, turn)
-    if picture is None:
-        return {}
-    turn = 0 if picture == sample.source else turn
-    found: dict[str, list[Box]] = {}
-    roles = [role for role, of in (("source", 0), ("edited", len(sample.turns))) if of == turn]
-    for target in sample.targets:
-        for role, box in target.boxes.items():
-            if target.name is not None and role in roles:
-                found.setdefault(spelled(target.name), []).append(box)
-    found.update(_column(sample, turn, picture))
-    return found
-
-
-def _column(sample: Sample, turn: int, picture: ImageRef) -> dict[str, list[Box]]:
-    listed, count = sample.extra.get(BOXES), len(sample.turns) + 1
-    if listed is None:
+    picture, listed, count = picture_of(sample, turn), sample.extra.get(BOXES), len(sample.turns) + 1
+    if picture is None or listed is None:
         return {}
     where = f"sample {sample.key!r}: column {BOXES!r}"
     if not isinstance(listed, list | tuple) or len(listed) != count:
-        number = len(listed) if isinstance(listed, list | tuple) else f"a {type(listed).__name__}"
         due = f"needs a list with an item for each of its {count} pictures, the base image first"
-        raise DataError(f"{where} {due}; found {number}")
-    names, where = listed[turn] or {}, f"{where}, item {turn}"
-    if not isinstance(names, Mapping) or listed[turn] == []:
+        raise DataError(f"{where} {due}; found {shown(listed)}")
+    turn = 0 if picture == sample.source else turn
+    names, where = listed[turn] if listed[turn] is not None else {}, f"{where}, item {turn}"
+    if not isinstance(names, Mapping):
         raise DataError(f"{where}: expected an object from a name to its boxes, or null; found {listed[turn]!r}")
     size = {"width": picture.width, "height": picture.height}
     found: dict[str, list[Box]] = {}

@@ -16,7 +16,6 @@ from editloupe.protocols.edival import instructions as of
 from editloupe.protocols.edival.case import Case, EdiValQuestion
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Sight
-from editloupe.tasks import Status
 from editloupe.values import Box
 
 NO_TEXT: Final = "no text"
@@ -32,12 +31,12 @@ class TurnVerdict:
     """None where nothing can be said."""
     reason: str
     """In plain words."""
-    status: Status | None = None
+    status: str | None = None
     """Why nothing can be said; None with a verdict."""
 
 
 def followed(case: Case) -> TurnVerdict:
-    """Return whether the edit of a case was followed. Raises Unsettled where something is not known."""
+    """Return whether the edit of a case was followed. Raises NoValue where something is not known."""
     return _OF_TYPE[case.edit.edit_type](case)
 
 

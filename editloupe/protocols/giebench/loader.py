@@ -1,12 +1,11 @@
 """GIE-Bench as it is downloaded: `gie_bench.json` beside its images, with the outputs of the editors to be judged.
 
-What `giebench.toml` cannot say: each row's mask of 0 and 1 becomes a PNG of the sample, white where change was allowed;
-outputs may be listed in a file. A row's id is its place from 0.
+What `giebench.toml` cannot say: each row's mask of 0 and 1 becomes a PNG of the sample, white where change was allowed. A
+row's id is its place from 0.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,36 +15,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.data.folders import Folder, ImageFile, RowError
 from editloupe.data.images import MIN_SIDE, ImageStore
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.loaders.layout import RowShape
 from editloupe.data.loaders.mapped import Mapped, Rows
-from editloupe.data.rows import DataRow, Loaded, Row, rejected
-from editloupe.data.tables import TableLine, read_table, shown
-from editloupe.errors import SampleError
-from editloupe.protocols.giebench.questions import KEY, QuestionError, read_question
+from editloupe.data.rows import Loaded
+from editloupe.data.tables import TableLine, shown
 from editloupe.values import ImageRef, Json, parse_json
 
 FILE: Final = "gie_bench.json"
 MASK_PX: Final = 224
 """Side of the data set's own masks."""
 
-_IMAGE, _INSTRUCTION, _EDITED, _MASK = "image", "edit_instruction", "edited_image_path", "object_mask"
+_IMAGE, _MASK = "image", "object_mask"
 _LISTS: Final = re.compile(rf'("{_MASK}"\s*:\s*)(\[\s*\[[01,\s\[\]]*\]\s*\])')
-_ODD: Final = {
-    "folded": "keys that match their option without case and punctuation, accepted",
-    "key": "keys that are none of their options, which blocks their question",
-    "question": "no question that can be asked",
-    "empty": "empty masks, so that the whole image is measured",
-    "full": "full masks, so that nothing is left to be measured",
-    "mask": "no mask that can be used",
-}
-"""What is odd about a row → how a note counts such rows. Oddities of other kinds are told with their row alone."""
 
 
 class GIEBenchData(Mapped):
-    """The rows, with their masks and with outputs from lists."""
+    """The rows, with their masks."""
 
     def prepared(self, text: str) -> str:
         # A mask as text is read in a fraction of the time: the numbers of all rows are 54 million.
@@ -59,38 +45,21 @@ class GIEBenchData(Mapped):
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         return {**super().values(raw, line, place, rows, language), "id": str(line.number - 1)}
 
-    def attached(self, rows: Sequence[Row], shape: RowShape, data: DataSet, notes: list[str]) -> Sequence[Row]:
-        found: list[Row] = []
-        for editor, path in data.edited.items():
-            if path.is_file():
-                own = read_table(Folder(data.root, data.store).own(data.metadata.name if data.metadata else FILE))
-                found += _from_list(rows, own.lines, editor, path, data.store, notes)
-            else:
-                found += super().attached(rows, shape, replace(data, edited={editor: path}), notes)
-        return found if data.edited else rows
-
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         lines = [line for line in tables[0].table.lines if line.fault is None]
         yield f"{len(lines)} rows about {len({_name(line.values.get(_IMAGE)) for line in lines})} images"
 
     def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
-        masks: dict[str, ImageRef | None] = {}
-        odd: dict[str, list[tuple[str, str]]] = {}
-        for line in tables[0].table.lines:
-            id_ = str(line.number - 1)
-            masks[id_], of_mask = _mask(line.values.get(_MASK), data.store)
-            odd[id_] = [*of_mask, *_of_question(line.values)]
-        samples = [
+        found = {str(line.number - 1): _mask(line.values.get(_MASK), data.store) for line in tables[0].table.lines}
+        samples = (
             replace(
                 sample,
-                masks={} if (mask := masks[sample.id]) is None else {"edit": mask},
-                warnings=(*sample.warnings, *(text for _, text in odd[sample.id])),
+                masks={} if (mask := found[sample.id][0]) is None else {"edit": mask},
+                warnings=(*sample.warnings, *found[sample.id][1]),
             )
             for sample in loaded.samples
-        ]
-        counted = {kind: [id_ for id_, own in odd.items() if kind in dict(own)] for kind in _ODD}
-        notes = [f"{_ODD[kind]}: {_some(rows)}" for kind, rows in counted.items() if rows]
-        return replace(loaded, samples=tuple(samples), notes=(*loaded.notes, *notes))
+        )
+        return replace(loaded, samples=tuple(samples))
 
 
 GIEBENCH: Final = GIEBenchData(Path(__file__).with_name("giebench.toml"))
@@ -100,64 +69,23 @@ def _name(path: Json) -> str:
     return path.lstrip("/\\") if isinstance(path, str) else ""
 
 
-def _pair(line: TableLine, column: str) -> str:
-    return json.dumps([_name(line.values.get(_IMAGE)), line.values.get(column)])
-
-
-def _with_edit(row: Row, path: Json, folder: Folder) -> Row:
-    """Return a row with the edited image that it names; null and "" mean that there is none."""
-    if not isinstance(row, DataRow) or path is None or path == "":
-        return row
-    if not isinstance(path, str):
-        return rejected(row, RowError("row", f"key {_EDITED!r}: expected a path, found {shown(path)}"))
-    root = folder.root.resolve()
-    inside = Path(path).is_absolute() and Path(path).is_relative_to(root)
-    name = Path(path).relative_to(root).as_posix() if inside else path
-    return replace(row, edited=(ImageFile(folder=folder, name=name),))
-
-
-def _from_list(
-    rows: Sequence[Row], lines: Sequence[TableLine], editor: str, path: Path, store: ImageStore, notes: list[str]
-) -> list[Row]:
-    """Return the rows with the outputs that a list names.
-
-    A row of the list belongs to the row of the same image and instruction; where several are the same, in their order.
-    """
-    outputs: dict[str, list[Json]] = {}
-    for line in read_table(path).lines:
-        outputs.setdefault(_pair(line, _INSTRUCTION), []).append(line.values.get(_EDITED))
-    own = [outputs[pair].pop(0) if outputs.get(pair := _pair(line, _INSTRUCTION)) else None for line in lines]
-    if not any(own):
-        raise SampleError(
-            f"names no output of any row; expected rows with {_IMAGE!r}, {_INSTRUCTION!r} and {_EDITED!r}, as in {FILE}",
-            file=path,
-        )
-    missing, strange = sum(not one for one in own), sum(map(len, outputs.values()))
-    notes.append(f"editor {editor!r}: outputs listed in {path}; {missing} missing, {strange} belong to no row")
-    folder = Folder(path.parent, store)
-    return [replace(_with_edit(row, one, folder), editor=editor) for row, one in zip(rows, own, strict=True)]
-
-
-def _mask(value: Json, store: ImageStore) -> tuple[ImageRef | None, list[tuple[str, str]]]:
+def _mask(value: Json, store: ImageStore) -> tuple[ImageRef | None, list[str]]:
     """Return a mask of numbers as an image, 255 where a number is above 0: there change was allowed. And what is odd."""
     if value is None:
-        return None, [("mask", "there is no mask")]
+        return None, ["there is no mask"]
     try:
         given = _array(value)
     except (ValueError, OverflowError):
-        return None, [("mask", "the mask's rows differ in length, and it is not used")]
+        return None, ["the mask's rows differ in length, and it is not used"]
     if given.ndim != 2 or given.dtype.kind not in "buif" or not np.isfinite(given).all() or min(given.shape) < MIN_SIDE:
-        what = f"expected at least {MIN_SIDE}×{MIN_SIDE} numbers"
-        return None, [("mask", f"the mask is {shown(value)}; {what}, and it is not used")]
-    inside, odd = given > 0, list[tuple[str, str]]()
+        return None, [f"the mask is {shown(value)}; expected at least {MIN_SIDE}×{MIN_SIDE} numbers, and it is not used"]
+    inside, odd = given > 0, list[str]()
     if given.shape != (MASK_PX, MASK_PX):
-        odd.append(("size", f"the mask is {given.shape[1]}×{given.shape[0]}, and others are {MASK_PX}×{MASK_PX}"))
+        odd.append(f"the mask is {given.shape[1]}×{given.shape[0]}, and others are {MASK_PX}×{MASK_PX}")
     if not np.isin(given, (0, 1)).all():
-        odd.append(("numbers", "the mask holds other numbers than 0 and 1; what is above 0 counts as edited"))
-    if inside.all():
-        odd.append(("full", "the mask is full: nothing lies outside it"))
-    elif not inside.any():
-        odd.append(("empty", "the mask is empty"))
+        odd.append("the mask holds other numbers than 0 and 1; what is above 0 counts as edited")
+    if inside.all() or not inside.any():
+        odd.append("the mask is full: nothing lies outside it" if inside.all() else "the mask is empty")
     white = np.where(inside, np.uint8(255), np.uint8(0))
     return store.add_array(np.repeat(white[:, :, None], 3, axis=2)), odd
 
@@ -172,19 +100,3 @@ def _array(value: Json) -> NDArray[Any]:
     if len({*map(len, lines)}) > 1 or "".join(commas).strip(",") or "".join(digits).strip("01"):
         return np.array(parse_json(value))
     return np.array([np.frombuffer(line.encode(), np.uint8) - ord("0") for line in digits])
-
-
-def _of_question(columns: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """Return what is odd about a row's question: kind and words."""
-    try:
-        question = read_question(columns)
-    except QuestionError as error:
-        return [("key" if error.of_key else "question", str(error))]
-    key = question.options[question.key]
-    return [("folded", f"the key {columns[KEY]!r} is read as the option {key!r}")] if question.folded else []
-
-
-def _some(rows: Sequence[str]) -> str:
-    """Return "3 (rows 1, 2, 3)", at most 20 of them."""
-    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-    return f"{len(rows)} ({'row' if len(rows) == 1 else 'rows'} {', '.join(rows[:20])}{more})"

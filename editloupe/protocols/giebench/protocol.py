@@ -29,15 +29,15 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from editloupe.answers import YES_NO, Choice, Number
+from editloupe.answers import YES_NO, Choice
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
 from editloupe.protocols.giebench.questions import MultipleChoice, QuestionError, read_question, shown
 from editloupe.protocols.giebench.tables import edit_type_name, tables
 from editloupe.scores import Binary, Metric, Real, Score
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Status, Task
+from editloupe.tasks import About, Ask, Budget, Measure, Status, Task
 from editloupe.values import Sample
 
 PROMPT: Final = "giebench/question"
@@ -142,12 +142,7 @@ class GIEBench(BaseProtocol):
         """Return whether each answer is the key's, and what was measured."""
         for sample in group:
             yield self._accuracy(sample, known)
-            for metric in self.measures.values():
-                found = known.finding(metric.id, sample)
-                if found is None or not isinstance(found.answer, Number):
-                    yield self.missing(metric.id, sample, known, dims=_dims(sample))
-                else:
-                    yield _score(sample, metric.id, found.answer.value, findings=(found.task_id,))
+            yield from (self.measured(m.id, sample, known, dims=_dims(sample)) for m in self.measures.values())
 
     def _asked(self, sample: Sample) -> Iterable[Task]:
         """Return the key of a question, and the question. Neither is asked where the key decides nothing."""
@@ -178,7 +173,7 @@ class GIEBench(BaseProtocol):
         yield known(args={"answer": form.key.to_json()})
         yield ask(
             prompt=prompt,
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
+            views=whole(images),
             tools=self.tools,
             answer=answer,
             blocked=missing_output(sample),
@@ -197,7 +192,7 @@ class GIEBench(BaseProtocol):
             about=About.of(sample),
             measure=name.removeprefix("unmasked_"),
             args={n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+            views=whole(images),
             blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
         )
 
@@ -209,7 +204,8 @@ class GIEBench(BaseProtocol):
         if given is None or key is None or not isinstance(said, Choice) or not isinstance(right, Choice):
             # What is missing is the key, or else the answer.
             return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
-        return _score(sample, ACCURACY, float(said.name == right.name), findings=(given.task_id, key.task_id), dims=dims)
+        value, findings = float(said.name == right.name), (given.task_id, key.task_id)
+        return Score(**vars(About.of(sample)), metric=ACCURACY, value=value, findings=findings, dims=dims)
 
     def _order(self, sample: Sample, question: MultipleChoice) -> tuple[int, ...]:
         given = self.options.shuffle_options
@@ -222,10 +218,6 @@ def _question(sample: Sample) -> MultipleChoice | str:
         return read_question(sample.extra)
     except QuestionError as error:
         return str(error)
-
-
-def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:
-    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=value, **{"dims": _dims(sample), **more})
 
 
 def _dims(sample: Sample) -> dict[str, str | int | float | None]:

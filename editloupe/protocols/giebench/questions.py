@@ -35,11 +35,7 @@ MOST_OPTIONS: Final = 13
 
 
 class QuestionError(ValueError):
-    """A row's question cannot be asked, or its key decides nothing (`of_key`)."""
-
-    def __init__(self, message: str, *, of_key: bool = False) -> None:
-        super().__init__(message)
-        self.of_key = of_key
+    """A row's question cannot be asked, or its key decides nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +47,6 @@ class MultipleChoice:
     """In the order of the data."""
     key: int
     """Place of the right option, from 0."""
-    folded: bool = False
-    """Whether the key matches its option only without case and punctuation."""
 
     @property
     def compares(self) -> bool:
@@ -110,8 +104,8 @@ def read_question(columns: Mapping[str, Json]) -> MultipleChoice:
     alike = [place for place, option in enumerate(options) if fold(option) == fold(key)]
     if len(alike) != 1:
         why = f"the key {key!r} is none of the options {listed}; mend {KEY!r}, else no answer can be right"
-        raise QuestionError(why, of_key=True)
-    return MultipleChoice(text=one_line(text), options=tuple(options), key=alike[0], folded=True)
+        raise QuestionError(why)
+    return MultipleChoice(text=one_line(text), options=tuple(options), key=alike[0])
 
 
 def shown(question: MultipleChoice, order: Sequence[int], *, letters: bool) -> Shown:

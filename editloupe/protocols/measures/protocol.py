@@ -6,6 +6,7 @@ Of an edit of several turns the last output is measured, against the source.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -13,15 +14,14 @@ from pydantic import AfterValidator, Field, ValidationError
 from editloupe import plugins
 from editloupe.config import Words
 from editloupe.errors import ConfigError
-from editloupe.findings import Finding
 from editloupe.imaging.warp import How
 from editloupe.measures.base import open_measure
 from editloupe.measures.pair import MaskUse
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output
-from editloupe.scores import NOT_JUDGED, Metric, Real, Score
+from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output, whole
+from editloupe.scores import Metric, Real, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import About, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Budget, Measure, Task
 from editloupe.values import Json, Sample, is_empty
 
 MASK: Final = "edit"
@@ -83,25 +83,16 @@ class Measures(BaseProtocol):
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Raise ConfigError for a measure that does not take what it would be given, such as a mask."""
-        tried: set[tuple[str, MaskUse]] = set()
-        for sample in samples:
-            use = self._mask(sample)
-            for name in self.options.measures:
-                if (name, use) not in tried:
-                    tried.add((name, use))
-                    self._check(name, use, sample)
-
-    def _check(self, name: str, use: MaskUse, sample: Sample) -> None:
-        try:
-            open_measure(name).Args.model_validate(self._args(name, use))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            place = ".".join(map(str, problem["loc"]))
-            hint = "; it measures whole images with --mask none" if place == "mask" else ""
-            raise ConfigError(
-                f"the measure {name!r} cannot be taken of sample {sample.key!r}: {place} is {problem['input']!r}: "
-                f"{problem['msg']}{hint}"
-            ) from error
+        by_use = {(name, self._mask(s)): s.key for s in reversed(samples) for name in self.options.measures}
+        for (name, use), key in by_use.items():
+            try:
+                open_measure(name).Args.model_validate(self._args(name, use))
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(map(str, first["loc"]))
+                hint = "; it measures whole images with --mask none" if place == "mask" else ""
+                wrong = f"{place} is {first['input']!r}: {first['msg']}{hint}"
+                raise ConfigError(f"the measure {name!r} cannot be taken of sample {key!r}: {wrong}") from error
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the measures of each edit."""
@@ -116,18 +107,12 @@ class Measures(BaseProtocol):
             edits = ", ".join(filter(None, [sample.editor, compared]))
             dims = {"edits": edits, "compared": compared, "edit_type": sample.edit_type}
             for name in self.options.measures:
-                finding = known.finding(name, sample)
-                value, status, reason = _value(finding)
-                yield Score(
-                    sample_id=sample.id,
-                    editor=sample.editor,
-                    metric=name,
-                    value=value,
-                    missing=status,
-                    reason=reason,
-                    findings=() if finding is None else (finding.task_id,),
-                    dims={key: dim for key, dim in dims.items() if dim is not None},
-                )
+                score = self.measured(name, sample, known, dims={key: dim for key, dim in dims.items() if dim is not None})
+                answer = known.answer(name, sample)
+                if answer is not None and answer.value is None:
+                    left, why = residual_left(answer)
+                    score = replace(score, value=left, missing="not_defined" if left is None else None, reason=why)
+                yield score
 
     def _mask(self, sample: Sample) -> MaskUse:
         """Return how the mask of a sample is used."""
@@ -153,7 +138,7 @@ class Measures(BaseProtocol):
             about=About.of(sample),
             measure=name,
             args=self._args(name, use),
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items() if image is not None),
+            views=whole(images),
             blocked=missing_output(sample),
         )
 
@@ -162,13 +147,3 @@ def _metric(name: str) -> Metric:
     """Return what a measure says of its answer; any number, without a direction, for one that says nothing."""
     said = getattr(open_measure(name), "metric", None)
     return said if isinstance(said, Metric) and said.id == name else Metric(id=name, domain=Real(), better=None)
-
-
-def _value(finding: Finding | None) -> tuple[float | None, str | None, str]:
-    """Return the value of a finding, or None with status and reason."""
-    if finding is None or finding.answer is None:
-        return None, NOT_JUDGED if finding is None else finding.status, "" if finding is None else finding.reason
-    if finding.answer.value is not None:
-        return finding.answer.value, None, ""
-    left, why = residual_left(finding.answer)
-    return left, None if left is not None else "not_defined", why

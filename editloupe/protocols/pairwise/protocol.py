@@ -16,11 +16,11 @@ from editloupe.answers import LabelRule, Labels
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups
+from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups, whole
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Ask, Budget, Recipe, Task
+from editloupe.tasks import About, Ask, Budget, Task
 from editloupe.values import Sample
 
 PROMPT: Final = "pairwise/compare"
@@ -107,7 +107,7 @@ class Pairwise(RubricProtocol):
             metric=criterion.id,
             about=About.pair(first, second),
             prompt=prompt,
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
+            views=whole(images),
             tools=self.tools,
             answer=ANSWER,
             budget=self.budget,

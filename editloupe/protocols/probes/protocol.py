@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 from pydantic import ConfigDict, model_validator
 
 from editloupe.answers import Answer, Choice, Record
-from editloupe.data.probes import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.errors import DataError
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, make_protocol
+from editloupe.protocols.probes.probe import AREAS, FAILURES, KEY, Probe, other_images, probe_of
 from editloupe.scores import Binary, Metric, Score
 from editloupe.stats.spec import TableSpec
 from editloupe.tasks import About, Budget, Measure, Status, Task

@@ -6,6 +6,7 @@ The metrics are those of the benchmark's mapping in `results`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from editloupe.errors import ConfigError
@@ -66,18 +67,11 @@ class PublishedScores(BaseProtocol):
             dims = {"edit_type": sample.edit_type, "language": sample.extra.get("instruction_language")}
             kept = {name: dim for name, dim in dims.items() if isinstance(dim, str)}
             for metric, made in self._made_of.items():
-                found = {name: known.finding(name, sample) for name in made}
-                values = {name: one.answer.value for name, one in found.items() if one and one.answer}
-                if metric in self.of_some and found == {metric: None}:
+                if metric in self.of_some and known.finding(metric, sample) is None:
                     continue
-                if lacking := [name for name in made if values.get(name) is None]:
-                    yield self.missing(metric, sample, known, question=lacking[0], dims=kept)
+                parts = [self.measured(name, sample, known, dims=kept) for name in made]
+                if lacking := next((part for part in parts if part.value is None), None):
+                    yield replace(lacking, metric=metric)
                     continue
-                yield Score(
-                    sample_id=sample.id,
-                    editor=sample.editor,
-                    metric=metric,
-                    value=geometric(list(values.values())),
-                    findings=tuple(one.task_id for one in found.values() if one is not None),
-                    dims=kept,
-                )
+                findings = tuple(id_ for part in parts for id_ in part.findings)
+                yield replace(parts[0], metric=metric, value=geometric([part.value for part in parts]), findings=findings)

@@ -108,7 +108,7 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
     phrase = _bare(named.answer) if named is not None and isinstance(named.answer, Text) else None
     score = partial(_score, sample, findings=findings, phrase=phrase)
     if phrase == WHOLE_IMAGE:
-        return score(_whole(sample), how="whole image")
+        return score(Box.whole(width=sample.source.width, height=sample.source.height), how="whole image")
     last = named if phrase is None else placed
     if last is None or not isinstance(last.answer, Text | Boxes):
         return score((NOT_JUDGED, "") if last is None else (last.status, last.reason))
@@ -120,41 +120,27 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
     return score(box, how="detector", score=sure, detections=len(boxes))
 
 
-def _whole(sample: Sample) -> Box:
-    return Box.whole(width=sample.source.width, height=sample.source.height)
-
-
 def _score(
-    sample: Sample,
-    found: Box | tuple[str, str],
-    *,
-    part: str = "",
-    findings: tuple[str, ...] = (),
-    phrase: str | None,
-    **dims: str | int | float | None,
+    sample: Sample, found: Box | tuple[str, str], *, part: str = "", findings: tuple[str, ...] = (), **dims: Any
 ) -> Score:
     """Return the share of the source image that a box takes, as far as it lies inside.
 
     found: the box, or status and reason where there is none.
     """
-    inside = None
+    size, value, missing, reason = {"width": sample.source.width, "height": sample.source.height}, None, None, ""
     if isinstance(found, Box):
-        inside = found.intersection(_whole(sample))
-        corners = {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), found, strict=True)}
-        dims = {"how": dims.pop("how"), **corners, **dims}
-    if isinstance(found, Box) and inside is None:
-        found, dims = ("input_error", f"box {[round(v, 2) for v in found]} lies outside the image"), {}
-    status, reason = (None, "") if isinstance(found, Box) else found
+        value = found.clipped(**size).area / Box.whole(**size).area
+        dims |= {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), found, strict=True)}
+    else:
+        missing, reason = found
     return Score(
-        sample_id=sample.id,
-        editor=sample.editor,
-        part=part,
+        **vars(About.of(sample, part=part)),
         metric=AREA,
-        value=None if inside is None else inside.area / _whole(sample).area,
-        missing=status,
+        value=value,
+        missing=missing,
         reason=reason,
         findings=findings,
-        dims={"phrase": phrase, **dims},
+        dims=dims,
     )
 
 

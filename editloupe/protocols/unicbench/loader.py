@@ -6,24 +6,22 @@ an id has a digest of the edit too.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from editloupe.data.folders import RowError
-from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import path_part
 from editloupe.data.loaders.mapped import Mapped, Rows
-from editloupe.data.rows import DataRow, Loaded, Row, rejected
+from editloupe.data.rows import DataRow, Row, rejected
 from editloupe.data.tables import TableLine, shown
-from editloupe.protocols.unicbench.terms import LANGUAGES, REASONING, points_in
-from editloupe.values import Json, Sample
+from editloupe.protocols.unicbench.terms import LANGUAGES
+from editloupe.values import Json
 
 
 class UnicData(Mapped):
-    """The rows, with ids and reasoning points."""
+    """The rows, with ids."""
 
     def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
         key = raw["key"]
@@ -53,27 +51,5 @@ class UnicData(Mapped):
         except RowError as error:
             return rejected(row, error)
 
-    def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
-        lines = [line.values for rows in tables for line in rows.table.lines if line.fault is None]
-        public = bool(tables[0].shape.languages)
-        subtasks = Counter(str(values.get("subtask" if public else "edit_subtask")) for values in lines)
-        sizes = sorted(set(subtasks.values()))
-        each = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" if sizes else "none"
-        yield f"{len(lines)} rows in {len(subtasks)} subtasks, {each} in each"
-
-    def completed(self, loaded: Loaded, tables: Sequence[Rows], data: DataSet) -> Loaded:
-        return replace(loaded, samples=tuple(map(_with_points, loaded.samples)))
-
 
 UNICBENCH: Final = UnicData(Path(__file__).with_name("unicbench.toml"))
-
-
-def _with_points(sample: Sample) -> Sample:
-    """Return a sample without reasoning points that cannot be used, and with a note where the task needs some."""
-    points = sample.extra.get("reasoning_points")
-    if points_in(points) or (points is None and (sample.extra["task"] != REASONING or sample.dataset != "UnicBench")):
-        return sample
-    then = "; reasoning accuracy cannot be asked" if sample.extra["task"] == REASONING else ""
-    note = f"reasoning_points: expected a list of texts, found {shown(points)}{then}"
-    extra = {name: value for name, value in sample.extra.items() if name != "reasoning_points"}
-    return replace(sample, extra=extra, warnings=(*sample.warnings, note))

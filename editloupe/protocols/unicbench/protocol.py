@@ -27,17 +27,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
-from editloupe.answers import Number
 from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output
+from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output, whole
 from editloupe.protocols.unicbench.tables import tables
 from editloupe.protocols.unicbench.terms import LANGUAGES, OVERALL, REASONING, REASONING_ACCURACY, points_in
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
-from editloupe.tasks import About, Ask, Budget, Recipe, Task
+from editloupe.tasks import About, Ask, Budget, Task
 from editloupe.values import Sample
 
 _PROMPTS: Final = {"en": "unicbench/judge", "cn": "unicbench/judge_cn"}
@@ -118,21 +117,20 @@ class UnicBench(RubricProtocol):
                 "language": _language(sample),
                 "edit_type": sample.edit_type or "(none)",
             }
-            values, tasks, failed = list[float](), list[str](), None
-            applicable = self._applicable(sample)
-            for criterion in applicable:
-                finding = known.finding(criterion.id, sample)
-                if finding is None or not isinstance(finding.answer, Number):
-                    failed = failed or criterion.id
-                    yield self.missing(criterion.id, sample, known, dims=dims)
-                    continue
-                values.append(finding.answer.value)
-                tasks.append(finding.task_id)
-                yield _score(sample, criterion.id, finding.answer.value, findings=(finding.task_id,), dims=dims)
-            if self.whole and failed:
+            found = [self.measured(criterion.id, sample, known, dims=dims) for criterion in self._applicable(sample)]
+            yield from found
+            if not self.whole or not found:
+                continue
+            if failed := next((score.metric for score in found if score.value is None), None):
                 yield self.missing(OVERALL, sample, known, question=failed, dims=dims)
-            elif self.whole and values:
-                yield _score(sample, OVERALL, geometric_mean(values), findings=tuple(tasks), dims=dims)
+                continue
+            yield Score(
+                **vars(About.of(sample)),
+                metric=OVERALL,
+                value=geometric_mean([score.value for score in found if score.value is not None]),
+                findings=tuple(id_ for score in found for id_ in score.findings),
+                dims=dims,
+            )
 
     def _asks_about(self, sample: Sample) -> bool:
         return _language(sample) in (None, *self.options.language)
@@ -165,7 +163,7 @@ class UnicBench(RubricProtocol):
             metric=criterion.id,
             about=About.of(sample),
             prompt=prompt,
-            views=tuple(Recipe(alias=alias, origin=image) for alias, image in images.items()),
+            views=whole(images),
             tools=self.tools,
             answer=criterion.answer(),
             budget=self.budget,
@@ -202,7 +200,3 @@ def _text(sample: Sample, column: str) -> str | None:
 def _language(sample: Sample) -> str | None:
     value = sample.extra.get("language")
     return None if value in (None, "") else str(value)
-
-
-def _score(sample: Sample, metric: str, value: float, **more: Any) -> Score:
-    return Score(sample_id=sample.id, editor=sample.editor, metric=metric, value=value, **more)

@@ -1,19 +1,19 @@
-"""UnicBench's tables: by editor (Table 4), by task (Tables 9 to 12), by subtask, and how much was judged.
+"""UnicBench's tables: by editor (Table 4), by task (Tables 9 to 12), and by subtask.
 
 Every mean is over samples, on the scale of the metrics. Languages stand in rows of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from editloupe.protocols.unicbench.terms import OVERALL, TASKS
 from editloupe.scores import Metric
-from editloupe.stats.coverage import coverage, on_common
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, select
+from editloupe.stats.coverage import coverage
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NAMES: Final = {"en": "English", "cn": "Chinese", "": "(not named)"}
 _COVERAGE: Final = (
     "Judged: samples with every metric that applies, of those asked. A metric's mean is over what was judged of it, so "
-    "that editors with missing outputs stand on fewer samples; then the common subset has a table of its own."
+    "that editors with missing outputs stand on fewer samples."
 )
 _JENSEN: Final = (
     "Overall is the mean of the samples' geometric means, and so at most the geometric mean of the columns (Jensen)."
@@ -32,7 +32,7 @@ _By: TypeAlias = Literal["task", "subtask"]
 
 
 def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callable[..., Any], ...]:
-    """Return the scores by language, Tables 4 and 9 to 12, those by subtask, two on the common subset, and the counts."""
+    """Return the scores by language, Tables 4 and 9 to 12, those by subtask."""
     ours = "" if mode == "plain" else f" (mode {mode}: not the paper's)"
     by_language = TableSpec(
         title=f"Scores by language{ours}", name="scores-by-language", rows="language", overall=False, apart=True
@@ -43,50 +43,17 @@ def tables(metrics: Sequence[Metric], *, mode: str) -> tuple[TableSpec | Callabl
         partial(means, source="Table 4"),
         partial(means, source="Tables 9 to 12", by="task"),
         partial(means, source="Figures 10 and 11", by="subtask"),
-        partial(means),
-        partial(means, by="task"),
-        partial(judged, metrics=tuple(metrics), ours=ours),
-    )
-
-
-def judged(frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str) -> Table | None:
-    """Return how many samples of each editor were judged, by metric and task, and how many scores are fractions.
-
-    frame: one judge's scores, with the dimensions of the protocol.   ours: behind the title.
-    """
-    rows = _rows(frame)
-    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
-
-    def fractions(rows: Rows) -> Cell:
-        return Cell(value=sum((row["value"] or 0) % 1 > 0 for row in rows if row["metric"] != OVERALL), name="count")
-
-    return pivot(
-        "judged",
-        f"Judged of asked{ours}",
-        _grouped(rows, "language", "editor"),
-        [
-            *(Figure(m.short, coverage, {"metric": m.id}, {"metric": m.id}) for m in metrics),
-            *(Figure(task, coverage, {"task": task}, {"task": task}) for task in tasks),
-            Figure("Fractions", fractions, keys={"of": "fractions"}),
-        ],
-        by=("language", "editor"),
-        shown={"language": _NAMES},
-        caption=(
-            "Samples judged of those asked, by metric; by task, those with every metric that applies. Why the others are "
-            "missing stands in the table Not judged. Fractions: scores that are no whole numbers, although the prompt asks "
-            "for them; they count as they are.",
-        ),
     )
 
 
 def _means(
-    frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str = "", by: _By | None = None
+    frame: polars.DataFrame, *, metrics: Sequence[Metric], ours: str, source: str, by: _By | None = None
 ) -> Table | None:
     """Return means by language, task or subtask, and editor; None without rows.
 
-    source: the paper's table; "" for those on the common subset, which is there where an editor has judged more.
+    frame: one judge's scores, with the dimensions of the protocol.   source: the paper's table.   ours: behind the title.
     """
-    rows, common = (_rows(frame), "") if source else _common(_rows(frame))
+    rows = frame.to_dicts()
     shown = [metric for metric in metrics if any(row["metric"] == metric.id for row in rows)]
     shorts = {metric.short for metric in shown}
     if by:
@@ -94,16 +61,19 @@ def _means(
     else:
         how = [
             "95 % intervals, resampled by source image.",
-            "" if common else _COVERAGE,
+            _COVERAGE,
             _JENSEN if any(metric.id == OVERALL for metric in shown) else "",
             "IF and NC both count extra edits." if {"IF", "NC"} <= shorts else "",
             "RA is asked of Reasoning Editing alone." if "RA" in shorts else "",
         ]
     names = ("language", *([by] if by else []), "editor")
+    lines = grouped(rows, *names)
+    known = {"language": tuple(_NAMES), "task": TASKS}
+    order = [[*known.get(name, ()), *dict.fromkeys(key[place] for key in lines)] for place, name in enumerate(names)]
     return pivot(
-        f"by-{by or 'editor'}{'' if source else '-common'}",
-        f"Scores by {by or 'editor'}{'' if source else ', on the common subset'}{ours}",
-        _grouped(rows, *names),
+        f"by-{by or 'editor'}",
+        f"Scores by {by or 'editor'}{ours}",
+        dict(sorted(lines.items(), key=lambda line: [its.index(v) for its, v in zip(order, line[0], strict=True)])),
         [
             *(Figure(m.short, partial(_mean, drawn=by is None), {"metric": m.id}, {"metric": m.id}) for m in shown),
             Figure("Judged", coverage, keys={"metric": "all"}),
@@ -111,10 +81,8 @@ def _means(
         by=names,
         shown={"language": _NAMES},
         at_once=6,
-        caption=(
-            f"Means over samples, on the scale of the metrics, as in the paper's {source}." if source else "", common, *how
-        ),
-    )  # fmt: skip
+        caption=(f"Means over samples, on the scale of the metrics, as in the paper's {source}.", *how),
+    )
 
 
 def _mean(rows: Rows, *, drawn: bool) -> Cell:
@@ -124,36 +92,3 @@ def _mean(rows: Rows, *, drawn: bool) -> Cell:
     if drawn and rows:
         return replace(mean(rows, digits=4, interval_digits=2), judged=None, asked=None, more=more)
     return Cell(value=sum(known) / len(known) if known else None, name="mean", digits=4, more=more)
-
-
-def _common(rows: Rows) -> tuple[Rows, str]:
-    """Return the rows on which a language's editors are compared, and how many samples those are."""
-    of_language = {name: select(rows, {"language": name}) for name in _NAMES}
-    found = {name: common for name, own in of_language.items() if (common := on_common(own)) is not None}
-    said = ", ".join(f"{len({row['sample'] for row in own})} in {_NAMES[name]}" for name, (own, _) in found.items())
-    kept = [row for own, _ in found.values() for row in own]
-    return (
-        kept if any(differ for _, differ in found.values()) else [],
-        f"On the samples that every editor of the language has judged on every metric: {said}.",
-    )
-
-
-def _rows(frame: polars.DataFrame) -> list[dict[str, Any]]:
-    """Return the frame's rows with language, task and subtask as text, "" where there is none."""
-    dims = ("language", "task", "subtask")
-    there = [name for name in ("editor", "sample", "source", "metric", "value", *dims) if name in frame.columns]
-    return [
-        {**row, "editor": row["editor"] or "", **{name: row.get(name) or "" for name in dims}}
-        for row in frame.select(there).to_dicts()
-    ]
-
-
-def _grouped(rows: Rows, *by: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
-    """Return the rows by language, task (in the paper's order) or subtask, and editor, as they come."""
-    found = grouped(rows, *by)
-    known = {"language": tuple(_NAMES), "task": TASKS}
-    places = [
-        {value: number for number, value in enumerate(dict.fromkeys((*known.get(name, ()), *values)))}
-        for name, values in zip(by, zip(*found, strict=True), strict=True)
-    ] if found else []  # fmt: skip
-    return dict(sorted(found.items(), key=lambda one: [place[value] for place, value in zip(places, one[0], strict=True)]))

@@ -15,13 +15,6 @@ TASKS: Final = ("Attribute Editing", "Object Editing", "Scene Editing", REASONIN
 """In the order of the paper's tables."""
 
 REASONING_ACCURACY: Final = "reasoning_accuracy"
-METRICS: Final = {
-    "if": "instruction_following",
-    "nc": "non_edit_consistency",
-    "vq": "visual_quality",
-    "ra": REASONING_ACCURACY,
-}
-"""What a row of the result files calls a metric → its id."""
 OVERALL: Final = "overall"
 """Id of the geometric mean of the metrics that apply to a sample."""
 

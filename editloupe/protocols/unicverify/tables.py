@@ -30,16 +30,15 @@ def tables(options: Any, *, means: Sequence[str]) -> tuple[TableSpec | Callable[
 
     means: ids of the metrics of which a mean says something. Of the classes, which have no order, it says nothing.
     """
-    settled = {"off": "", "only": " A rule on pixels alone says what changed; no model was asked (rules=only)."}
     by_class = TableSpec(
         title="Verification, by class",
         name="verification",
         metrics=tuple(means),
         rows="class",
         order=CLASSES,
-        caption="Class: people's where the data has it, else the judge's." + settled[options.rules],
+        caption="Class: people's where the data has it, else the judge's.",
     )
-    compared = partial(no_edit, methods=options.no_edit, threshold=options.ssim_threshold)
+    compared = partial(no_edit, methods=options.no_edit)
     return by_class, confusion, partial(accuracy, options=options), compared
 
 
@@ -87,12 +86,12 @@ def accuracy(frame: polars.DataFrame, *, options: Any) -> Table | None:
     )
 
 
-def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float) -> Table | None:
+def no_edit(frame: polars.DataFrame, *, methods: Sequence[str]) -> Table | None:
     """Return how well each way finds the pairs without an edit: against people, or else against the model.
 
-    frame: one judge's scores.   methods: lmm, differences, ssim.   threshold: SSIM from which on a pair is called No Edit.
+    frame: one judge's scores.   methods: lmm, differences, ssim.
     """
-    said = _said(frame.to_dicts(), threshold)
+    said = _said(frame.to_dicts())
     asked = rows_of(frame, "is_changed")
     people = "people" in said
     left = _unclassed(asked) if people else ""
@@ -119,12 +118,14 @@ def no_edit(frame: polars.DataFrame, *, methods: Sequence[str], threshold: float
             Figure("Agree, %", agree, keys={"figure": "agree"}),
         ],
         by=("way",),
-        shown={"way": {name: text.format(threshold) for name, text in _WAYS.items()}},
+        shown={"way": _WAYS},
         caption=(f"Against {'people' if people else 'the LMM'}.{left} {_INTERVALS}",),
     )
 
 
-_WAYS: Final = {"lmm": "LMM", "differences": "differences (nothing found)", "ssim": "SSIM (at least {:g})"}
+_ALIKE: Final = 0.95
+"""SSIM from which on a pair is called No Edit; the paper names none."""
+_WAYS: Final = {"lmm": "LMM", "differences": "differences (nothing found)", "ssim": f"SSIM (at least {_ALIKE:g})"}
 
 _Pair: TypeAlias = tuple[str, str, str]
 """(editor, sample id, source)."""
@@ -132,7 +133,7 @@ _Calls: TypeAlias = dict[_Pair, bool | None]
 """Pair → whether it is called No Edit; None where nobody could say."""
 
 
-def _said(rows: Rows, threshold: float) -> dict[str, _Calls]:
+def _said(rows: Rows) -> dict[str, _Calls]:
     """Return who calls which pairs No Edit."""
     found: dict[str, _Calls] = {}
     for row in rows:
@@ -140,10 +141,9 @@ def _said(rows: Rows, threshold: float) -> dict[str, _Calls]:
         pair = row["editor"] or "", row["sample"], row["source"] or row["sample"]
         if metric == "is_changed" and row.get("human_class") is not None:
             found.setdefault("people", {})[pair] = row["human_class"] == NO_EDIT
-        who = {"is_changed": "" if row.get("settled_by") == "rule" else "lmm", "differences": metric, "ssim": metric}
-        if who.get(metric):
-            call = None if value is None else value >= threshold if metric == "ssim" else value == 0
-            found.setdefault(who[metric], {})[pair] = call
+        if who := {"is_changed": "lmm", "differences": metric, "ssim": metric}.get(metric):
+            call = None if value is None else value >= _ALIKE if metric == "ssim" else value == 0
+            found.setdefault(who, {})[pair] = call
     return found
 
 

@@ -5,8 +5,6 @@ import json
 from editloupe.data.rows import Loaded
 from editloupe.values import Sample, Turn
 
-LAYOUT = "samples.json"
-
 
 def matches(data):
     """Whether the folder has this layout."""

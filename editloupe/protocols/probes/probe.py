@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
+from editloupe.data.sealed import COLUMN, changed_since
 from editloupe.errors import DataError
-from editloupe.values import Json, Sample, Serializable, digest
-
-COLUMN: Final = "probe"
-"""Column of metadata.jsonl that holds a probe."""
+from editloupe.values import Json, Sample, Serializable
 
 KEY: Final = "key_"
 """Before the id of a metric: the question whose answer, by the judge "key", is what is right."""
@@ -73,7 +71,7 @@ class Probe(Serializable):
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """What the maker was given."""
     digest: str
-    """Of the row and of each of its image files, as they were made: `probe_digest`."""
+    """Of the row and of each of its image files, as they were made: `data.sealed.seal_of`."""
 
 
 def probe_of(sample: Sample) -> Probe | None:
@@ -87,42 +85,9 @@ def probe_of(sample: Sample) -> Probe | None:
         raise DataError(f"{sample.key}: column {COLUMN!r} is no probe: {error}") from error
 
 
-def probe_digest(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
-    """Return the digest that a probe's row has to state: another one says what was changed since.
-
-    It reads "row=HEX edited_file_name=HEX …", each SHA-256, the columns sorted.
-    row: a line of metadata.jsonl. The digest that it states itself does not count.
-    files: column → SHA-256 in hex of the bytes of the file that the row names there, such as "source_file_name".
-    """
-    probe = row.get(COLUMN)
-    stated = {key: value for key, value in probe.items() if key != "digest"} if isinstance(probe, Mapping) else probe
-    of = {"row": digest({**row, COLUMN: stated}), **dict(sorted(files.items()))}
-    return " ".join(f"{name}={value}" for name, value in of.items())
-
-
-def is_probe(row: Mapping[str, Json]) -> bool:
-    """Return whether a line of metadata says that it is a probe. Data may have a column of this name for something else."""
-    probe = row.get(COLUMN)
-    return isinstance(probe, Mapping) and "digest" in probe
-
-
-def changed_since(row: Mapping[str, Json], files: Mapping[str, str]) -> str:
-    """Return what of a probe was changed after it was built, as a message; "" for nothing. Arguments: `probe_digest`."""
-    probe = row.get(COLUMN)
-    return _difference(str(probe.get("digest")) if isinstance(probe, Mapping) else "", probe_digest(row, files))
-
-
 def other_images(probe: Probe, sample: Sample) -> str:
     """Return which image of a sample is not the one that its probe was built with, as a message; "" for none."""
     mask = sample.masks.get("edit")
     images = {"source": sample.source, "edited": sample.edited, "reference": sample.reference, "mask": mask}
     found = (f"{role}_file_name={ref.sha256}" for role, ref in images.items() if ref is not None)
-    return _difference(" ".join(p for p in probe.digest.split(" ") if not p.startswith("row=")), " ".join(found))
-
-
-def _difference(stated: str, found: str) -> str:
-    known, now = ({part.partition("=")[0]: part for part in text.split(" ") if part} for text in (stated, found))
-    differ = [name for name in {**known, **now} if known.get(name) != now.get(name)]
-    what = " and ".join(f"its {name.removesuffix('_file_name')}{' image' * name.endswith('_file_name')}" for name in differ)
-    again = "Its truth may no longer hold; build the probes again"
-    return f"the probe was changed after it was built: {what}. {again}" if differ else ""
+    return changed_since(" ".join(p for p in probe.digest.split(" ") if not p.startswith("row=")), " ".join(found))
