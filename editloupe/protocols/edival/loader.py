@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, get_args
 from editloupe.data.folders import ImageFile, RowError, open_folder
 from editloupe.data.loaders.base import DataSet
 from editloupe.data.loaders.layout import RowShape
-from editloupe.data.loaders.mapped import Mapped, Rows, is_there
+from editloupe.data.loaders.mapped import Mapped, Rows
 from editloupe.data.rows import DataRow, RejectedRow, Row
 from editloupe.data.tables import TableLine, shown
 from editloupe.errors import DataError, SampleError
@@ -186,7 +186,7 @@ def _source(index: str, rows: Rows) -> ImageFile:
     """Return the base image of an index, not opened. Raises RowError: none, or several."""
     folder, stem = rows.images, f"{index}_input_raw"
     options = [f"{place}/{stem}{end}".lstrip("/") for place in rows.shape.folders["source"] for end in (".jpg", ".png")]
-    found = [name for name in options if is_there(folder, name)]
+    found = [name for name in options if folder.has(name)]
     if len(found) > 1:
         several = f"several files could be the base image: {', '.join(found)}; remove all but one"
         raise RowError("no_match", several, path=folder.root / found[0])
