@@ -60,13 +60,6 @@ def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]
     return taken
 
 
-def recolored(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
-    """Return an image with the masked object in another color, and that color's name. Texture and shade stay."""
-    own = leading(paint.shares_of(rgb, mask))
-    name = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
-    return paint.recolored(rgb, mask, paint.PAINTS[name]), name
-
-
 def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpainter) -> tuple[RGB, RGB, list[str]]:
     """Return the pair, and how each object came to differ.
 
@@ -92,7 +85,9 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
             edited = inpainter(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
             how.append(f"replaced by {one.target!r} with {inpainter.name}")
         else:
-            edited, color = recolored(edited, one.mask, by)
+            own = leading(paint.shares_of(edited, one.mask))
+            color = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
+            edited = paint.recolored(edited, one.mask, paint.PAINTS[color])
             how.append(f"colored {color}")
     return source, edited, how
 
