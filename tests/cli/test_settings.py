@@ -11,24 +11,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from editloupe import plugins
 from editloupe.cli.options import SETTINGS
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
 from tests.conftest import ANSWERED
-from tests.toys.install import install
+from tests.toys.install import installed
 
 Edits = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toys(tmp_path: Path) -> Iterator[None]:
     """The toy package, installed for one test."""
-    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
-    plugins.forget()
-    yield
-    plugins.forget()
+    with installed(tmp_path / "site"):
+        yield
 
 
 def words(text: str) -> str:

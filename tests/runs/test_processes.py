@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from editloupe import plugins
 from editloupe.backends.function import FunctionLMM
 from editloupe.chat import ToolCall
 from editloupe.config import RunConfig
@@ -38,7 +37,7 @@ from tests.conftest import LOOK, final, pixels, png
 from tests.runs.computing import CALL, Dies, Where, naps
 from tests.runs.test_kill import findings
 from tests.setups import open_with, run_over
-from tests.toys.install import install
+from tests.toys.install import installed
 
 ZOOM = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", "bbox": [0, 0, 400, 500]}}</tool_call>'
 
@@ -114,19 +113,16 @@ def test_what_computes_and_can_be_pickled_crosses_and_all_else_stays(pool: Pool)
             assert called(where, one).observation.text == here
 
 
-def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Path):
     points = "[editloupe.measures]\ndying = tests.runs.computing:DyingMeasure\n"
-    monkeypatch.syspath_prepend(str(install(tmp_path, name="dying-measure", entry_points=points)))
-    plugins.forget()
     context = context_of(images := ImageStore(tmp_path / "blobs"))
     views = dict(zip(("source", "edited"), context.views.values(), strict=True))
-    with Pool(1) as pool:
+    with installed(tmp_path, name="dying-measure", entry_points=points), Pool(1) as pool:
         there, here = (of("psnr", {"mask": "none"}, views, images, Models()) for of in (pool.measured, measured_here))
         assert there == here
         with pytest.raises(MeasureError, match=r"the process that ran the measure dying was killed \(exit code -9") as lost:
             pool.measured("dying", {}, views, images, Models())
     assert lost.value.status == "tool_failed"
-    plugins.forget()
 
 
 def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Callable[..., Path], tmp_path: Path):
