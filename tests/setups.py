@@ -18,7 +18,7 @@ from editloupe.tasks import Budget
 from editloupe.tools.settings import ToolSettings
 
 OF_JUDGE = ("backend", "name", "tool_protocol", "answers", "remind_answers")
-OF_VISIT = ("concurrency", "max_connections")
+OF_INVOCATION = ("concurrency", "max_connections")
 OF_DATA = ("edited", "format", "fields", "limit", "sample")
 
 
@@ -57,7 +57,7 @@ def means_of(outcome: Outcome) -> dict[str, MeanOfAll]:
 
 def run_over(setup: Setup, path: Path | Loaded, out: Path, **given: Any) -> Outcome:
     """Judge a folder, or samples at hand, into `out`."""
-    data = {name: given.pop(name) for name in (*OF_DATA, *OF_VISIT) if name in given}
+    data = {name: given.pop(name) for name in (*OF_DATA, *OF_INVOCATION) if name in given}
     if not isinstance(path, Loaded):
         data["path"] = path
     changed = Setup(

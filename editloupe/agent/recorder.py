@@ -39,9 +39,8 @@ class TraceRecorder:
     exact: bool = False
     """Whether requests and calls must equal the recorded ones. Otherwise the recorded conversation is followed, whatever
     this version would write today."""
-    on_miss: Literal["raise", "live"] = "raise"
-    """What happens where the recording ends. "raise": ReplayMiss. "live": the model goes live; later tool calls are looked
-    up in the recording by content, or with `exact` go live too."""
+    resumes: bool = False
+    """Whether model and tools go live where the recording ends, which is a ReplayMiss otherwise."""
     open_trace: Callable[[str, int, int], TraceWriter] | None = None
     """Opens the trace at the first event that is not shared: (hash of the last shared message, shared model calls, shared
     tool results). None keeps nothing."""
@@ -68,7 +67,7 @@ class TraceRecorder:
     def resume(cls, writer: TraceWriter, *, stop: threading.Event | None = None) -> TraceRecorder:
         """Return a recorder that continues the trace of `writer`, which may be empty. Raises as `Cassette.of`."""
         cassette, stop = Cassette.of(writer.events), stop or threading.Event()
-        return cls(cassette=cassette, exact=True, on_miss="live", open_trace=lambda *_: writer, stop=stop)
+        return cls(cassette=cassette, exact=True, resumes=True, open_trace=lambda *_: writer, stop=stop)
 
     def go_live(self) -> None:
         """Answer nothing more from the recording, and share nothing more with it."""
@@ -114,10 +113,9 @@ class TraceRecorder:
                     self._write(recorded)
                 self.models_answered += 1
                 return recorded.content
-            if recorded is not None or self.on_miss == "raise":
+            if recorded is not None or not self.resumes:
                 raise self.cassette.request_miss(ordinal, request)
-            self.model = "live"
-            self.tools = "live" if self.exact else self.tools
+            self.model = self.tools = "live"
         self._begin_live()
         asked, began = {"ordinal": ordinal, "request_key": request.key()}, time.monotonic()
         try:
@@ -136,7 +134,7 @@ class TraceRecorder:
     def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         """Return the recorded outcome, else the live one, recorded. Raises as `complete`."""
         recorded = self._recorded_result(call)
-        if recorded is None and self.tools == "recorded" and self.on_miss == "raise":
+        if recorded is None and self.tools == "recorded" and not self.resumes:
             raise self.cassette.tool_miss(self.tools_answered, call)
         if recorded is not None and self.tools == "live":
             if self.compare_tool is None:
@@ -168,11 +166,9 @@ class TraceRecorder:
         ordinal = self.tools_answered
         if self.model == "recorded":
             recorded = self.cassette.tools[ordinal] if ordinal < len(self.cassette.tools) else None
-            if recorded is None or recorded.call == call.to_json():
-                return recorded
-            if self.exact or self.on_miss == "raise":
+            if recorded is not None and recorded.call != call.to_json():
                 raise self.cassette.tool_miss(ordinal, call)
-            return None
+            return recorded
         if self.tools == "live":
             return None
         key = content_key(call, self._image_names)

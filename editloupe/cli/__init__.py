@@ -71,7 +71,6 @@ _OLD: Final[Mapping[str, str]] = {
     "masks": "build masks",
     "fork": "replay RUN --at STEP --backend URI",
     "rescore": "replay RUN --rubric FILE",
-    "gc": "verify RUN --prune",
     "protocols": "list protocols",
     "rubrics": "list rubrics",
     "backends": "list backends",

@@ -1,31 +1,21 @@
-"""`editloupe verify`: is a run as it was recorded, and which pictures does nothing name?"""
+"""`editloupe verify`: is a run as it was recorded?"""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from editloupe.cli.options import RunFolder, opt
+from editloupe.cli.options import RunFolder
 from editloupe.cli.output import Form, many, print_json, say, table
-from editloupe.runs.verify import Part, prune, unnamed_pictures
+from editloupe.runs.verify import Part
 from editloupe.runs.verify import verify as check
 from editloupe.values import Json
 
 
-def verify(
-    run: RunFolder,
-    pruned: Annotated[bool, opt("--prune", None, "Delete the pictures that nothing in the run names.")] = False,
-    form: Form = "table",
-) -> int:
+def verify(run: RunFolder, form: Form = "table") -> int:
     """Check a run against its digests: findings, traces, pictures. Exit code 1: something was changed."""
     parts = check(run)
     wrong = sum(map(_failed, parts))
     code = int(wrong > 0)
-    pruned = pruned and not wrong
-    unnamed = prune(run) if pruned else unnamed_pictures(run)
     if form == "json":
-        sizes: dict[str, Json] = {str(path): size for path, size in unnamed.items()}
-        told: dict[str, Json] = {"wrong": wrong, "unnamed": sizes, "pruned": pruned, "exit": code}
-        print_json({"run": str(run), "parts": [_json(part) for part in parts], **told})
+        print_json({"run": str(run), "parts": [_json(part) for part in parts], "wrong": wrong, "exit": code})
         return code
     counts = ((part.name, part.equal + _failed(part), part.equal, len(part.unchecked), _failed(part)) for part in parts)
     heads = ("Checked", "Equal", "Not checkable", "Wrong")
@@ -40,10 +30,6 @@ def verify(
     left = any(part.unchecked for part in parts)
     unchanged = "All that can be checked is as recorded." if left else "All is as recorded."
     say(f"{many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} not as recorded." if wrong else unchanged)
-    if unnamed:
-        what = f"{many(len(unnamed), 'picture')} that nothing names, {sum(unnamed.values()):,} bytes"
-        kept = "kept while something is wrong" if wrong else "--prune deletes what nothing names"
-        say(f"Deleted {what}." if pruned else f"{what}; {kept}.")
     return code
 
 

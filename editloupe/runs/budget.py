@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from editloupe.backends.base import LMM, checked_reply
 from editloupe.backends.prices import Prices
@@ -20,12 +20,11 @@ from editloupe.values import Json
 
 LOST_IN_A_ROW: Final = 5
 """Calls whose connection fails in the same way before nothing more is asked. The attempts within a call are not counted."""
-_COUNTED: Final = ("calls", "usage", "calls_without_usage", "estimated", "cost", "reason", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunBudget:
-    """Limits of one visit to a run; None means none."""
+    """Limits of one invocation on a run; None means none."""
 
     max_tokens: int | None = None
     """Input and output of all calls, estimated if the endpoint gives no usage."""
@@ -47,7 +46,7 @@ class RunBudget:
             )
 
     def after(self, ledger: Ledger, seconds: float) -> RunBudget:
-        """Return what is left when a visit has spent so much; never less than nothing."""
+        """Return what is left when an invocation has spent so much; never less than nothing."""
         cost = ledger.cost or 0.0
         return RunBudget(
             max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.tokens),
@@ -163,20 +162,6 @@ class Ledger:
         """Set `stop` if time is up."""
         with self._lock:
             self._check_limits()
-
-    def counted(self) -> dict[str, Any]:
-        """Return what was counted, for `follow` in another process."""
-        with self._lock:
-            return {name: getattr(self, name) for name in _COUNTED}
-
-    def follow(self, counted: Mapping[str, Any]) -> None:
-        """Take over what the ledger of another process has counted, and stop where it stops."""
-        with self._lock:
-            for name, value in counted.items():
-                if value or name not in ("reason", "refused"):
-                    setattr(self, name, value)
-            if self.reason:
-                self.stop.set()
 
     def to_json(self) -> dict[str, Json]:
         """Return what was spent as JSON."""

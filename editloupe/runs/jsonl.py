@@ -77,9 +77,15 @@ def line(data: Mapping[str, Json]) -> bytes:
 def appended(path: Path, *, below: Path) -> BinaryIO:
     """Open a file to append lines to; a last line that is cut off goes. below: as in `files.append`. Raises OSError."""
     file = files.append(path, below=below)
+    cut_torn(file)
+    return file
+
+
+def cut_torn(file: BinaryIO) -> int:
+    """Cut off a last line whose writer was killed. Return where the file ends, which is where it stands then."""
     if size := file.seek(0, 2):
         file.seek(size - 1)
         if file.read(1) != b"\n":
             file.seek(0)
             file.truncate(complete_lines(file.read())[1])
-    return file
+    return file.seek(0, 2)

@@ -152,11 +152,7 @@ def _append(folder: Path, lines: Iterable[bytes]) -> tuple[int, int]:
     try:
         with files.append(folder / FILE, below=folder) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            # A line that was cut off when its writer was killed.
-            begin = complete_lines(file.read())[1]
-            file.truncate(begin)
-            file.seek(begin)
+            begin = jsonl.cut_torn(file)
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())

@@ -1,7 +1,8 @@
-"""CPU work in processes: calls of tools and measures that compute, as pure functions of pictures and arguments.
+"""Calls that compute, in other processes: those of tools and measures, as pure functions of pictures and arguments.
 
 Only the call crosses; the cache, the numbers of crops and the trace stay in the parent. Pictures go by their digests
 through a folder, the run's or one of the pool. What cannot be pickled or holds a network is called in a thread.
+`Processes` are of this machine; `runs.ray` sends the same calls to a cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -55,28 +57,35 @@ _ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def pool_of(config: RunConfig, *, unasked: bool = False) -> Pool | None:
-    """Return the pool for a run; None for threads alone.
+    """Return the processes of this machine for a run; None for threads alone.
 
     unasked: whether processes are started without the config's `processes`, by a run that has work for them.
     """
     count = config.processes or (usable_cores() if unasked else 1)
     if count == 1 or config.executor == "ray":
         return None
-    return Pool(count, after_s=0.0 if config.processes else _AFTER_S)
+    return Processes(count, after_s=0.0 if config.processes else _AFTER_S)
 
 
-class Pool:
-    """Processes for what computes. Called from any thread; close it in the end.
+class Pool(ABC):
+    """Where what computes is called. Called from any thread; close it in the end.
 
-    after_s: seconds of work that is done in threads before the first process starts.
+    after_s: seconds of work that is done in threads before any of it crosses.
     """
 
-    def __init__(self, processes: int, *, after_s: float = 0.0) -> None:
-        self._all = [_OneProcess() for _ in range(processes)]
-        self._free: LifoQueue[_OneProcess] = LifoQueue()
-        for process in self._all:
-            self._free.put(process)
-        self._left_s, self._share = after_s, CACHE_BYTES // processes
+    def __init__(self, *, after_s: float = 0.0) -> None:
+        self._left_s = after_s
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the processes."""
+
+    @abstractmethod
+    def _called(self, what: str, sent: bytes, folder: Path) -> bytes:
+        """Return what `answered` returns in another process. Raises ProcessLost, and Interrupted once the run is to stop.
+
+        what: names the call in messages.
+        """
 
     @cached_property
     def folder(self) -> Path:
@@ -88,16 +97,6 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """End the processes."""
-        for process in self._all:
-            process.begin_end()
-        until = time.monotonic() + _GRACE_S
-        for process in self._all:
-            process.end_by(until)
-        if "folder" in vars(self):
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def tools(self, box: Toolbox) -> Toolbox:
         """Return the same tools, those that compute called in processes where they can be."""
@@ -134,11 +133,7 @@ class Pool:
             return value
         sent, named = written(call)
         keep_all(images, named)
-        process = self._free.get()
-        try:
-            outcome = pickle.loads(process.call(what, sent, images.folder, self._share))
-        finally:
-            self._free.put(process)
+        outcome = pickle.loads(self._called(what, sent, images.folder))
         if isinstance(outcome, Raised):
             raise outcome.made()
         return outcome
@@ -252,7 +247,36 @@ class Raised:
         return error
 
 
-# Processes
+# Processes of this machine
+
+
+class Processes(Pool):
+    """So many processes, each with a share of the memory for decoded pictures."""
+
+    def __init__(self, processes: int, *, after_s: float = 0.0) -> None:
+        super().__init__(after_s=after_s)
+        self._all = [_OneProcess() for _ in range(processes)]
+        self._free: LifoQueue[_OneProcess] = LifoQueue()
+        for process in self._all:
+            self._free.put(process)
+        self._share = CACHE_BYTES // processes
+
+    def close(self) -> None:
+        """End the processes, and delete the folder that no run keeps."""
+        for process in self._all:
+            process.begin_end()
+        until = time.monotonic() + _GRACE_S
+        for process in self._all:
+            process.end_by(until)
+        if "folder" in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _called(self, what: str, sent: bytes, folder: Path) -> bytes:
+        process = self._free.get()
+        try:
+            return process.call(what, sent, folder, self._share)
+        finally:
+            self._free.put(process)
 
 
 class _OneProcess:
@@ -266,7 +290,7 @@ class _OneProcess:
         """Held while the process is started, replaced or given up: none is started behind the end."""
 
     def call(self, what: str, *given: Any) -> bytes:
-        """Return what `_answered` returns there. A call whose process dies is made once more, in a new process.
+        """Return what `answered` returns there. A call whose process dies is made once more, in a new process.
 
         Raises ProcessLost where that dies too, and Interrupted once the run is to stop.
         """
@@ -279,7 +303,7 @@ class _OneProcess:
                 if self._closed:
                     raise Interrupted("the run has ended")
                 self._pool = self._pool or ProcessPoolExecutor(1, mp_context=self._context, initializer=_begin)
-                called = self._pool.submit(_answered, *given)
+                called = self._pool.submit(answered, *given)
             try:
                 return called.result()
             except (BrokenProcessPool, CancelledError):
@@ -369,8 +393,8 @@ def _store(folder: Path, cache_bytes: int) -> ImageStore:
     return ImageStore(folder, cache_bytes=cache_bytes)
 
 
-def _answered(sent: bytes, folder: Path, cache_bytes: int) -> bytes:
-    """Return what a call returns or raises."""
+def answered(sent: bytes, folder: Path, cache_bytes: int) -> bytes:
+    """Make a pickled call in this process, and return what it returns or raises.   folder: of its pictures."""
     try:
         outcome = _Reader(sent, _store(folder, cache_bytes)).load()()
     except Exception as error:  # noqa: BLE001 - it is raised in the parent

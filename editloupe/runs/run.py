@@ -1,6 +1,6 @@
 """The driver: from samples to findings, for the command line, Python, HTTP and Studio alike.
 
-`Driver` asks the questions of one setup about samples, in whatever thread calls it. `drive` is one visit of it to a run
+`Driver` asks the questions of one setup about samples, in whatever thread calls it. `drive` is one invocation on a run
 folder: load, plan, answer, record, score. One bad sample never stops the others, and nothing done is lost.
 """
 
@@ -10,12 +10,12 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import cv2
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     from editloupe.runs.ray import Cluster
 
 
-RunTask: TypeAlias = Callable[..., Finding]
-"""Who answers one question: `Worker.run_task`, or one like it in another process."""
-
-
 def drive(
     setup: Setup,
     out: Path,
@@ -73,12 +69,12 @@ def drive(
 
     loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget, prices: of this visit to the run; None takes the config's. A budget ends a visit like a stop, and the same call
-    goes on.   entries: judges that are to come, which are listed before anything is asked.
+    budget, prices: of this invocation; None takes the config's. A budget ends it like a stop, and the same call goes on.
+    entries: judges that are to come, which are listed before anything is asked.
     spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
 
     A backend that refuses the key, the account or the model's name is asked no more (`Ledger.refused`). Nor is one whose
-    address takes no connection: one is tried before the first question, unless other machines ask.
+    address takes no connection: one is tried before the first question.
     Raises ConfigError, RunMismatch and DataError before anything is spent, and Unavailable for an address that takes no
     connection, where the run does not list its judge yet: it is then left as it was.
     """
@@ -86,11 +82,11 @@ def drive(
     budget, prices = budget or RunBudget.of(setup.config), prices or read_prices(setup.config.prices)
     budget.check(setup.backend, prices)
     ledger = Ledger(budget=budget, prices=prices, stop=stop)
-    visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
-    with closing(visit):
-        visit.begin(loaded, entries, config, spreads=spreads)
-        visit.answer()
-        return visit.outcome()
+    invocation = _Invocation(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
+    with closing(invocation):
+        invocation.begin(loaded, entries, config, spreads=spreads)
+        invocation.answer()
+        return invocation.outcome()
 
 
 class Driver:
@@ -139,11 +135,11 @@ class Driver:
         """Return who answers single questions about these samples."""
         return self._made(images=images, stop=stop or self.stop, samples={sample.key: sample for sample in samples})
 
-    def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
+    def answer(self, place: ScheduledTask, worker: Worker) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
         if self.store is not None and not self.goes_on(place):
             set_aside(self._trace(place), below=self.store.folder)
-        return run_task(place.task, repeat=place.repeat)
+        return worker.run_task(place.task, repeat=place.repeat)
 
     def goes_on(self, place: ScheduledTask) -> bool:
         """Return whether a question goes on from its earlier trace: there is one, and it could end in another way."""
@@ -195,7 +191,7 @@ class Driver:
             if (standing := self.standing(place.task, place.repeat)) is not None:
                 return standing, True
             try:
-                finding = self.answer(place, worker.run_task)
+                finding = self.answer(place, worker)
             except Interrupted:
                 if self._ledger is None or not self._ledger.reason:
                     raise
@@ -260,8 +256,8 @@ class Driver:
             yield
 
 
-class _Visit:
-    """One visit to a run folder, in three steps: `begin`, `answer`, `outcome`."""
+class _Invocation:
+    """One invocation on a run folder, in three steps: `begin`, `answer`, `outcome`."""
 
     def __init__(
         self, setup: Setup, out: Path, *, ledger: Ledger, redo: frozenset[str], stop: threading.Event, listener: Listener
@@ -270,8 +266,7 @@ class _Visit:
         self._setup, self._out, self._ledger, self._redo, self._stop = setup, out, ledger, redo, stop
         self._tell = listener
         self._limit = limit_of(setup.backend.endpoint)
-        self._seen = self._limit.seen
-        self._before = self._seen()
+        self._before = self._limit.seen()
         self._left = ExitStack()
         self._failures: Counter[str] = Counter()
         self._batches: RunBatches | None = None
@@ -295,8 +290,10 @@ class _Visit:
         self._setup.protocol.check(self._loaded.samples)
         self._cluster = _cluster(self._setup)
         if self._cluster is not None:
-            self._left.enter_context(closing(self._cluster))
+            self._left.enter_context(self._cluster)
         self._setup = settled_tools(self._setup)
+        if self._cluster is not None:
+            self._setup = self._setup.with_backends(self._cluster.placed)
         if self._setup.config.batch:
             self._batches = RunBatches(self._setup, self._out)
             self._left.enter_context(closing(self._batches))
@@ -306,8 +303,7 @@ class _Visit:
         def first(store: RunStore) -> None:
             if remark := added(self._setup, store, {entry.judge.id for entry in entries}):
                 self._tell(Progress(remark=remark))
-            if self._cluster is None:
-                reach_new(self._setup, store, self._reaching)
+            reach_new(self._setup, store, self._reaching)
 
         self._store = RunStore.begin(self._out, self._setup.spec, listed, self._loaded, config=config, first=first)
         self._left.enter_context(closing(self._store))
@@ -322,8 +318,8 @@ class _Visit:
             with suppress(ImageError):
                 self._images.keep(mask)
         self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
-        pool = pool_of(self._setup.config, unasked=spreads)
-        if pool is not None:
+        pool: Pool | None = self._cluster
+        if pool is None and (pool := pool_of(self._setup.config, unasked=spreads)) is not None:
             self._left.enter_context(pool)
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
         self._plan()
@@ -343,15 +339,15 @@ class _Visit:
         if again := self._driver.in_other_words(self._schedule):
             self._tell(Progress(remark=again))
         asked = [place.task for place in self._schedule.ready if place.task.kind == "ask" and not place.task.blocked]
-        self._calls_tools = any(task.tools for task in asked)
-        if self._cluster is not None:
-            return
+        if self._cluster is not None and self._schedule.ready:
+            self._tell(Progress(phase="starting on the cluster"))
+            self._cluster.check(self._out)
         try:
             for role in sorted({task.role for task in asked}):
                 self._reaching(self._setup.respondents[role].backend)
         except Unavailable as error:
             self._ledger.refused = str(error)
-        if self._calls_tools and not self._ledger.refused:
+        if any(task.tools for task in asked) and not self._ledger.refused:
             # Weights that cannot be loaded are found before anything is spent.
             self._tell(Progress(phase="opening tools"))
             self._setup.toolbox.prepare()
@@ -359,26 +355,18 @@ class _Visit:
     def answer(self) -> None:
         """Answer all that is planned, and what follows from the answers."""
         plan = self._setup.config
-        cluster = self._cluster if self._schedule.ready else None
-        places = self._cluster.places if self._cluster else None
+        places = None if self._cluster is None else self._cluster.places
         width = plan.concurrency or default_concurrency(self._setup, plan.max_connections, cores=places)
         samples = {sample.key: sample for sample in self._loaded.samples}
-        run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
-        with ExitStack() as left:
-            if cluster is not None:
-                run_task = cluster.run_task
-                self._report(phase="starting on the cluster")
-                cluster.open(self._setup, self._out, self._ledger, samples, width=width, tools=self._calls_tools)
-                self._seen, self._before = cluster.seen, cluster.seen()
-            self._report()
-            left.enter_context(self._limit.fixed(plan.max_connections))
-            left.enter_context(_one_opencv_thread(width))
+        worker = self._driver.worker(samples.values(), self._images)
+        self._report()
+        with self._limit.fixed(plan.max_connections), _one_opencv_thread(width):
 
             def ask(place: ScheduledTask) -> tuple[ScheduledTask, Finding | None]:
                 if self._stop.is_set() or self._ledger.refused:
                     return place, None
                 try:
-                    return place, self._driver.answer(place, run_task)
+                    return place, self._driver.answer(place, worker)
                 except Parked:
                     return place, self._waits(place)
                 except Interrupted:
@@ -389,12 +377,6 @@ class _Visit:
                 self._parked([(task, finding) for task, finding in found if finding.status == "waiting"])
                 self._arrived([(task, finding) for task, finding in found if finding.status != "waiting"])
                 self._ledger.check_time()
-            if cluster is not None:
-                cluster.look()
-                self._tools = cluster.tool_calls
-            elif self._driver.cache is not None:
-                self._tools = self._driver.cache.ran, self._driver.cache.hits
-
         self._send()
 
     def _waits(self, place: ScheduledTask) -> Finding:
@@ -411,7 +393,7 @@ class _Visit:
             self._driver.keep(new)
 
     def _send(self) -> None:
-        """Send the questions that wait, unless the visit was ended."""
+        """Send the questions that wait, unless the invocation was ended."""
         if self._batches is None:
             return
         if self._waiting and not self._stop.is_set() and not self._ledger.refused:
@@ -449,7 +431,7 @@ class _Visit:
         )
 
     def _spent(self) -> Spent:
-        seen = self._seen()
+        seen = self._limit.seen()
         return Spent(
             calls=self._ledger.calls,
             in_flight=seen.under_way,
@@ -460,12 +442,12 @@ class _Visit:
         )
 
     def outcome(self) -> Outcome:
-        """Score, and return how the visit ended."""
-        judged, places, seen = self._schedule.findings, self._schedule.places, self._seen()
+        """Score, and return how the invocation ended."""
+        judged, places, seen = self._schedule.findings, self._schedule.places, self._limit.seen()
         if self._stop.is_set() and (left := seen.under_way):
             calls = "1 call was" if left == 1 else f"{left} calls were"
             self._notes.append(f"{calls} still under way and not waited for: asked again next time, perhaps paid twice.")
-        throttled = seen.throttled - self._before.throttled
+        throttled, cache = seen.throttled - self._before.throttled, self._driver.cache
         self._notes += notes_of(self._setup, self._loaded, self._schedule, throttled=throttled)
         keys = {place.task.id for place in places.values() if self._setup.judge_of(place.task).kind == "key"}
         findings = [f for f in (*judged, *self._schedule.problems(), *self._refused) if f.task_id not in keys]
@@ -484,8 +466,8 @@ class _Visit:
             interrupted=self._stop.is_set() and len(findings) < asked,
             seconds=time.monotonic() - self._began,
             ledger=self._ledger,
-            tool_calls=self._tools[0],
-            cached=self._tools[1],
+            tool_calls=cache.ran if cache else 0,
+            cached=cache.hits if cache else 0,
             waiting=self._waiting,
             notes=tuple(self._notes),
         )
@@ -509,7 +491,7 @@ def _cluster(setup: Setup) -> Cluster | None:
         return None
     from editloupe.runs.ray import Cluster
 
-    return Cluster(setup)
+    return Cluster(setup.config)
 
 
 def default_concurrency(setup: Setup, connections: int | None = None, *, cores: int | None = None) -> int:

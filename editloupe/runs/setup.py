@@ -251,12 +251,12 @@ def weights_of(config: RunConfig) -> ToolSettings:
 
 
 def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
-    """Return the options that two visits to one run must share."""
+    """Return the options that two invocations on one run must share."""
     return {name: value for name, value in options_of(protocol).items() if name not in _free(protocol)}
 
 
 def _free(protocol: EvalProtocol) -> frozenset[str]:
-    """Return options that may differ from visit to visit, such as the metrics. A run is reported without them."""
+    """Return options that may differ from invocation to invocation, such as the metrics. A run is reported without them."""
     free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
     return free
 

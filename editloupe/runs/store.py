@@ -9,23 +9,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from editloupe import files
+from editloupe.config import OF_A_JUDGE
 from editloupe.data.run_file import NAME, RUN_SCHEMA, check_contents
 from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
-from editloupe.runs.config_file import read_config, write_config
 from editloupe.runs.contents import RunContents, list_of, object_of
 from editloupe.runs.differences import RunSpec, differences
 from editloupe.runs.index import FINDINGS, SAMPLES
 from editloupe.runs.judges import JudgeEntry, joined
 from editloupe.values import Json, Sample
+
+CONFIG: Final = "config.yaml"
+_CONFIG_HEAD: Final = "# editloupe judge --config THIS_FILE runs this again.\n"
 
 
 class RunStore(RunContents):
@@ -63,7 +66,7 @@ class RunStore(RunContents):
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
-        config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
+        config: the options of this invocation; config.yaml then says what all of them asked. Without any, none is written.
         first: looks at the run as it is before anything is written. Where it raises, all stays as it was.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
@@ -84,7 +87,7 @@ class RunStore(RunContents):
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
             if begun:
                 first(store)
-            store._write_visit(spec, listed, loaded, config)
+            store._write_invocation(spec, listed, loaded, config)
             on_error.pop_all()
         return store
 
@@ -110,25 +113,23 @@ class RunStore(RunContents):
 
         look_inside: False where what lies in the folder is looked at before it is read, as `_load` does.
         """
-        if self.folder.exists() and not self.folder.is_dir():
+        if not self.folder.exists():
+            return
+        if not self.folder.is_dir():
             raise ConfigError(f"{self.folder} is a file; --out needs a folder")
-        if self.folder.is_dir() and not (self.folder / NAME).exists():
-            # The last three are of version 0.2.0 and older.
-            own = {lock.LOCK, "run.owner", ".run.json.part", ".run.owner.part"}
-            if any(path.name not in own and not path.name.startswith(files.PART) for path in self.folder.iterdir()):
-                raise ConfigError(
-                    f"{self.folder} holds other files and is no run; name an empty or a new folder with --out"
-                )
-        if look_inside and self.folder.is_dir():
+        others = [path for path in self.folder.iterdir() if path.name != lock.LOCK and not path.name.startswith(files.PART)]
+        if others and not (self.folder / NAME).exists():
+            raise ConfigError(f"{self.folder} holds other files and is no run; name an empty or a new folder with --out")
+        if look_inside:
             check_contents(self.folder)
 
-    def _write_visit(
+    def _write_invocation(
         self, spec: RunSpec, judges: Mapping[str, Json], loaded: Loaded, config: Mapping[str, Json] | None
     ) -> None:
-        """Write what a visit adds to the run. Raises StorageError."""
+        """Write what an invocation adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
         with files.writing(self.folder):
-            self._write_info(self._visited(spec, judges))
+            self._write_info(self._joined_by(spec, judges))
             self._write_config(config)
             self._appended(SAMPLES).close()
             self._findings_file = self._appended(FINDINGS)
@@ -136,12 +137,12 @@ class RunStore(RunContents):
         if rebuilt:
             self.add_findings(rebuilt)
 
-    def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return run.json as it is with a visit."""
+    def _joined_by(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
+        """Return run.json as it is with an invocation."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
-        # A visit may ask for some of the metrics only.
+        # An invocation may ask for some of the metrics only.
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
         record = {**kept, **spec.record, "metrics": metrics}
@@ -152,13 +153,25 @@ class RunStore(RunContents):
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml: this visit, asked of every judge of the run. Without `config`, its options stay."""
-        if options := config or read_config(self.folder):
-            write_config(self.folder, options, self.info["judges"])
+        """Write config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay."""
+        if not (options := config or self.config()):
+            return
+        # Only those who write need it.
+        import yaml
+
+        options = _with_judges(options, self.info["judges"])
+        text = _CONFIG_HEAD + yaml.safe_dump(options, sort_keys=False, allow_unicode=True)
+        path = self.folder / CONFIG
+        if not path.exists() or files.read_bytes(path) != text.encode("utf-8", "backslashreplace"):
+            self._write(CONFIG, text)
 
     def config(self) -> dict[str, Json]:
         """Return the options of config.yaml; empty without one, or where it cannot be read."""
-        return read_config(self.folder)
+        path = self.folder / CONFIG
+        with suppress(ConfigError):
+            found = files.read_yaml(path) if path.exists() else None
+            return dict(found) if isinstance(found, Mapping) else {}
+        return {}
 
     def add_judge(self, entry: JudgeEntry) -> None:
         """List one more judge of a run that has begun, if it is not listed yet. Raises StorageError."""
@@ -245,6 +258,24 @@ class RunStore(RunContents):
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)
+
+
+def _with_judges(config: Mapping[str, Json], judges: Json) -> dict[str, Json]:
+    """Return options that ask all of a run's judges again; those whose options were never recorded are left out.
+
+    A single judge without a name stands as `backend` with its options, else all stand under `judges`.
+    """
+    listed = ((id_, object_of(judge)) for id_, judge in object_of(judges).items())
+    known = {id_: judge for id_, judge in listed if isinstance(judge.get("options"), Mapping)}
+    if len(known) <= 1 and not any(judge.get("name") for judge in known.values()):
+        return dict(config)
+    named: dict[str, Json] = {}
+    for id_, judge in known.items():
+        options = dict(object_of(judge["options"]))
+        # A judge without a name stands under its backend as it was asked for, by which it is known to have none.
+        key = str(judge.get("name") or options.get("backend") or judge.get("backend"))
+        named[f"{key} ({id_[:6]})" if key in named else key] = options
+    return {**{name: value for name, value in config.items() if name not in ("judges", *OF_A_JUDGE)}, "judges": named}
 
 
 def _without_new(old: Sample, new: Sample) -> Sample:

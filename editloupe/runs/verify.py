@@ -8,15 +8,11 @@ anew makes its digests too.
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from editloupe import files
 from editloupe.errors import TraceError
 from editloupe.files import read_bytes
 from editloupe.findings import Finding
@@ -140,37 +136,3 @@ def _pictures(folder: Path, part: Part) -> None:
             part.add(name, () if same else ("its content is not that of its name",))
         except OSError as error:
             part.add(name, (), f"it cannot be read: {error.strerror or error}")
-
-
-_SHA: Final = re.compile(rb"[0-9a-f]{64}")
-
-
-def unnamed_pictures(folder: Path) -> dict[Path, int]:
-    """Return the pictures that nothing in a run names: path → bytes.
-
-    Any 64 hex digits in the run's JSON files count as a name: a picture too many is kept rather than one too few. Files of
-    other names are left alone.
-    """
-    # Before any text is read: a picture that is written meanwhile is not among them.
-    unnamed = {name: path for path in folder.glob("blobs/*/*") if _SHA.fullmatch(name := os.fsencode(path.stem))}
-    for where, _, names in os.walk(folder):
-        for path in (Path(where, name) for name in names if ".json" in name):
-            with files.open_plain(path) as file:
-                for line in file:
-                    for name in _SHA.findall(line):
-                        unnamed.pop(name, None)
-    return {path: path.lstat().st_size for path in sorted(unnamed.values()) if path.is_file() and not path.is_symlink()}
-
-
-def prune(folder: Path) -> dict[Path, int]:
-    """Delete the pictures that nothing in a run names, and return them: path → bytes.
-
-    Raises ConfigError if the run is being written, and StorageError.
-    """
-    # Locked, since a picture is written before the trace that names it.
-    with closing(RunStore.edit(folder)):
-        found = unnamed_pictures(folder)
-        with files.writing(folder):
-            for path in found:
-                files.unlink(path, below=folder)
-    return found

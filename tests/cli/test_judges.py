@@ -94,7 +94,7 @@ def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
     assert [line["event"] for line in lines] == ["done", "done"]
     assert [line["reused"] for line in lines[:2]] == [2, 2]
     assert (code, len(first.seen), len(second.seen)) == (0, 4, 4)
-    # config.yaml is that of the last visit, with every judge that ever came.
+    # config.yaml is that of the last invocation, with every judge that ever came.
     third = serve(looks("Wrong Action"))
     assert editloupe(*words, uri(third), "--limit", "1")[0] == 0
     config = yaml.safe_load((out / "config.yaml").read_text())

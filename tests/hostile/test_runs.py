@@ -19,7 +19,7 @@ COMMANDS = {
     "report": "report RUN",
     "compare": "compare RUN OTHER",
     "gate": "gate RUN --require mean(if)>=0",
-    "verify": "verify RUN --prune",
+    "verify": "verify RUN",
     "replay": "replay RUN",
     "rescore": "replay RUN --rubric dlebench --out NEW",
     "fork": "replay RUN s01 --at 0 --criterion if --backend baseline",

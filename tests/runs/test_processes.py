@@ -24,7 +24,7 @@ from editloupe.errors import MeasureError
 from editloupe.measures.base import Models
 from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.runs.outcome import Outcome
-from editloupe.runs.pool import Pool, measured_here, pool_of
+from editloupe.runs.pool import Pool, Processes, measured_here, pool_of
 from editloupe.runs.verify import verify
 from editloupe.tools.base import Tool, Toolbox, ToolContext
 from editloupe.tools.enhancer import Enhancer
@@ -44,7 +44,7 @@ ZOOM = '<tool_call>{"name": "zoom_in", "parameters": {"target_image": "Crop 1", 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with Pool(1) as made:
+    with Processes(1) as made:
         yield made
 
 
@@ -117,7 +117,7 @@ def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Pa
     points = "[editloupe.measures]\ndying = tests.runs.computing:DyingMeasure\n"
     context = context_of(images := ImageStore(tmp_path / "blobs"))
     views = dict(zip(("source", "edited"), context.views.values(), strict=True))
-    with installed(tmp_path, name="dying-measure", entry_points=points), Pool(1) as pool:
+    with installed(tmp_path, name="dying-measure", entry_points=points), Processes(1) as pool:
         there, here = (of("psnr", {"mask": "none"}, views, images, Models()) for of in (pool.measured, measured_here))
         assert there == here
         with pytest.raises(MeasureError, match=r"the process that ran the measure dying was killed \(exit code -9") as lost:
@@ -145,7 +145,7 @@ def test_processes_start_where_they_are_asked_for_or_pay(tmp_path: Path):
     for given, unasked in (({"processes": 1}, True), ({"executor": "ray"}, True)):
         assert pool_of(RunConfig.model_validate(given), unasked=unasked) is None
     context = context_of(ImageStore(tmp_path))
-    with Pool(1, after_s=0.05) as late:
+    with Processes(1, after_s=0.05) as late:
         assert called(late, Where(), context).observation.text == str(os.getpid())
         called(late, Where(naps), context)
         assert called(late, Where(), context).observation.text != str(os.getpid())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ from editloupe.config import RunConfig
 from editloupe.errors import ConfigError
 from editloupe.runs.budget import RunBudget
 from editloupe.runs.outcome import Outcome
+from editloupe.runs.ray import hindered
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
+from editloupe.tools.base import Tool, Toolbox
+from editloupe.version import VERSION
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
 from tests.conftest import LOOK, final
+from tests.runs.computing import CALL, Dies, Where
 from tests.runs.test_kill import findings
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
@@ -55,12 +59,17 @@ def serve() -> Iterator[Callable[..., OpenAIServer]]:
         yield start
 
 
-def looks_then_answers(handler: Handler, body: Body) -> None:
+def looks_then_answers(handler: Handler, body: Body, *, call: str = LOOK) -> None:
     """Calls a tool, reads the observation, and answers by the number in the instruction."""
     asked_before = any(message["role"] == "assistant" for message in body["messages"])
     texts = "".join(part.get("text", "") for part in body["messages"][0]["content"])
     number = int(texts.partition("Make square ")[2].partition(" ")[0])
-    says(final(("Wrong Action", "Flawless Execution")[number % 2]) if asked_before else LOOK)(handler, body)
+    says(final(("Wrong Action", "Flawless Execution")[number % 2]) if asked_before else call)(handler, body)
+
+
+def calls_where(handler: Handler, body: Body) -> None:
+    """As `looks_then_answers`, with the tool of the tests."""
+    looks_then_answers(handler, body, call=CALL)
 
 
 def config_of(edits: Path, server: OpenAIServer | None = None, **given: Any) -> RunConfig:
@@ -68,10 +77,21 @@ def config_of(edits: Path, server: OpenAIServer | None = None, **given: Any) -> 
     return RunConfig.make(path=edits, judge=judge, option={"criteria": ["if"]}, **{"executor": "ray", **given})
 
 
-def run(server: OpenAIServer, edits: Path, out: Path, *, budget: RunBudget | None = None, **given: Any) -> Outcome:
+def run(
+    server: OpenAIServer | None,
+    edits: Path,
+    out: Path,
+    *,
+    own: Tool | None = None,
+    budget: RunBudget | None = None,
+    **given: Any,
+) -> Outcome:
     config = config_of(edits, server, **{"concurrency": 12, **given})
     prices = Prices(by_name={"m": ModelPrice(input=2.0, output=10.0)}, file=Path("prices.toml"))
-    return drive(open_setup(config), out, config=config.to_options(), budget=budget, prices=prices)
+    setup = open_setup(config)
+    if own is not None:
+        setup = replace(setup, toolbox=Toolbox(tools={own.name: own}))
+    return drive(setup, out, config=config.to_options(), budget=budget, prices=prices)
 
 
 def is_sound(out: Path) -> bool:
@@ -85,18 +105,6 @@ def paid(server: OpenAIServer) -> Counter[str]:
 def labels(out: Path) -> dict[object, object]:
     """Label by sample; judges at different addresses have other ids."""
     return {row["sample_id"]: row["label"] for row in findings(out).values()}
-
-
-def processes_of_tasks() -> list[int]:
-    """Ids of Ray's processes that answer tasks, by their titles."""
-    found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if line.read_bytes().startswith(b"ray::Answerer"):
-                found.append(int(line.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize(
@@ -134,7 +142,6 @@ def test_a_cluster_finds_what_one_process_finds(cluster: Any, serve: Any, edits:
     assert (outcome.ledger.cost, outcome.failed) == (pytest.approx(alone.ledger.cost), 0)
     assert outcome.tool_calls == alone.tool_calls
     assert is_sound(tmp_path / "run")
-    assert list((tmp_path / "run" / "cache").glob("ray-*")) == []
     # How a run is made is no part of what it is, and nothing is left to ask.
     again = run(server, folder, tmp_path / "run", executor="local")
     assert (again.reused, again.ledger.calls) == (8, 0)
@@ -179,47 +186,42 @@ def test_a_backend_that_refuses_all_is_asked_once(cluster: Any, serve: Any, edit
     assert len(server.seen) == 1
 
 
+def test_a_backend_that_computes_is_asked_there(
+    cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = edits(3)
+    alone = run(None, folder, tmp_path / "alone", executor="local")
+    monkeypatch.setattr("editloupe.baseline.backend.PixelBaseline.complete", None)
+    there = run(None, folder, tmp_path / "run")
+    assert findings(tmp_path / "run") == findings(tmp_path / "alone")
+    assert there.ledger.usage == alone.ledger.usage
+    monkeypatch.setattr("editloupe.baseline.backend.PixelBaseline.version", "of another day")
+    with pytest.raises(ConfigError, match=r"on .* baseline is of version .*, and 'of another day' where the run"):
+        run(None, folder, tmp_path / "other")
+
+
 def test_a_killed_process_loses_nothing_and_pays_nothing_twice(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
-    killed: list[int] = []
-
-    def act(handler: Handler, body: Body) -> None:
-        with lock:
-            if len(killed) < 2 and len(server.seen) >= (8, 18)[len(killed)]:
-                os.kill(pid := processes_of_tasks()[0], signal.SIGKILL)
-                killed.append(pid)
-        time.sleep(0.05)
-        looks_then_answers(handler, body)
-
-    lock, folder = threading.Lock(), edits(12)
-    calm, server = serve(looks_then_answers), serve(act)
-    run(calm, folder, tmp_path / "calm", executor="local")
+    folder, dies = edits(12), Dies(tmp_path / "deaths", 2)
+    calm, server = serve(calls_where), serve(calls_where)
+    run(calm, folder, tmp_path / "calm", own=Where(), executor="local")
     # A place that was not given back would be the only one.
-    outcome = run(server, folder, tmp_path / "killed", max_connections=1)
-    assert (len(killed), outcome.failed, len(outcome.findings)) == (2, 0, 12)
+    outcome = run(server, folder, tmp_path / "killed", own=Where(dies), max_connections=1)
+    assert (len(list(dies.folder.iterdir())), outcome.failed, len(outcome.findings)) == (2, 0, 12)
     assert labels(tmp_path / "killed") == labels(tmp_path / "calm")
     assert is_sound(tmp_path / "killed")
-    calls = paid(server)
-    # A reply that was under way reaches the process that goes on.
-    assert len(calls) == sum(calls.values()) == 24
+    # The replies name processes' ids, which the observations show.
+    assert len(server.seen) == 24
 
 
-def test_a_task_that_ends_every_process_is_a_finding(
+def test_a_call_that_ends_every_process_is_a_finding(
     cluster: Any, serve: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("editloupe.runs.ray.LOST_ON_A_TASK", 2)
-
-    def act(handler: Handler, body: Body) -> None:
-        if "Make square 1 " in json.dumps(body):
-            for pid in processes_of_tasks():
-                os.kill(pid, signal.SIGKILL)
-        looks_then_answers(handler, body)
-
-    outcome = run(serve(act), edits(3), tmp_path / "run", concurrency=1)
-    found = {f.sample_id: (f.status, f.ending) for f in outcome.findings}
-    assert found.pop("s01") == ("tool_failed", "fault")
-    assert set(found.values()) == {("ok", "answer")}
+    monkeypatch.setattr("editloupe.runs.ray.LOST_ON_A_CALL", 2)
+    dies = Dies(tmp_path / "deaths", 2)
+    outcome = run(serve(calls_where), edits(3), tmp_path / "run", own=Where(dies), concurrency=1)
+    assert Counter((f.status, f.ending) for f in outcome.findings) == {("tool_failed", "tools"): 1, ("ok", "answer"): 2}
     (reason,) = [f.reason for f in outcome.findings if f.status != "ok"]
-    assert reason.startswith("2 processes were lost while they answered this, the last one because ")
+    assert reason.startswith("2 processes that ran where were lost, the last one because ")
 
 
 def test_a_stop_ends_what_is_under_way_and_the_same_command_goes_on(cluster: Any, serve: Any, edits: Edits, tmp_path: Path):
@@ -253,16 +255,18 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(cluster
 def test_a_machine_that_differs_ends_the_run_with_the_reason(
     cluster: Any, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    folder = edits(1)
-    for name, value, told in (
-        ("VERSION", "9.9", r"on .* editloupe is .*, and 9\.9 where the run was started"),
-        ("Path.cwd", lambda: Path("/no/such"), "there is no /no/such; the working folder"),
-        ("_identity", lambda setup: {"protocol": "dice"}, "--protocol: was dice, is dlebench"),
+    monkeypatch.setattr("editloupe.runs.ray.VERSION", "9.9")
+    with pytest.raises(ConfigError, match=r"on .* editloupe is .*, and 9\.9 where the run was started"):
+        drive(open_setup(config_of(edits(1))), tmp_path / "run")
+    monkeypatch.undo()
+    run_file = tmp_path / "run" / "run.json"
+    for path, content, shared in (
+        (run_file, run_file.read_bytes(), True),
+        (run_file, b"of another run", False),
+        (tmp_path / "no" / "run.json", b"", False),
     ):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"editloupe.runs.ray.{name}", value)
-            with pytest.raises(ConfigError, match=told):
-                drive(open_setup(config_of(folder)), tmp_path / "run")
+        problem = hindered(VERSION, path, content)
+        assert (problem == "") == shared and ("must be shared by all machines" in problem) != shared
 
 
 def test_a_lost_node_loses_nothing(cluster: Any, serve: Any, edits: Edits, tmp_path: Path, capsys: Any):
