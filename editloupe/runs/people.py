@@ -11,6 +11,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import quote
@@ -21,8 +22,7 @@ from editloupe.errors import StorageError
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.runs import jsonl
 from editloupe.scores import Metric
-from editloupe.traces.read import complete_lines
-from editloupe.values import Json, Sample, finite_json
+from editloupe.values import Json, Sample
 
 FILE: Final = "people.jsonl"
 
@@ -72,9 +72,9 @@ def add(folder: Path, given: Given) -> tuple[int, int]:
 
 def bring(source: Path, target: Path) -> None:
     """Append to one run what people said in another shard of it, each line once. Raises StorageError, OSError."""
-    there = _lines(target)
-    if new := [line for line in _lines(source) if line not in there]:
-        _append(target, [line + b"\n" for line in new])
+    there, lines = (_content(folder).splitlines(keepends=True) for folder in (target, source))
+    if new := [line for line in lines if line not in there and line.endswith(b"\n")]:
+        _append(target, new)
 
 
 def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> dict[Place, Given]:
@@ -84,20 +84,10 @@ def read(folder: Path, metrics: Mapping[str, Metric], problems: list[str]) -> di
     cannot be used.
     """
     found: dict[Place, Given] = {}
-    for number, line in enumerate(_lines(folder), start=1):
-        try:
-            data = finite_json(line)
-            given = _given(data)
-            metric, answer = metrics.get(given.finding.metric) if given.of_metric else None, given.finding.answer
-            why = "" if metric is None or answer is None else metric.refuses(answer)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"not of the expected shape ({error!r})"
-        if why:
-            problems.append(f"{FILE}, line {number}: {why}, left out")
-            continue
+    parse = partial(_given, metrics)
+    for given, taken_back in jsonl.values(FILE, _content(folder), parse, problems, growing=True):
         found.pop(given.place, None)
-        # In runs of 0.2.0 a line may say that an answer was taken back.
-        if data.get("retracted") is not True:
+        if not taken_back:
             found[given.place] = given
     return found
 
@@ -117,14 +107,19 @@ def rated(sample: Sample, people: Iterable[Given]) -> Sample:
     return sample if kept == sample.human else replace(sample, human=kept)
 
 
-def _given(data: Mapping[str, Json]) -> Given:
-    return Given(
+def _given(metrics: Mapping[str, Metric], data: Mapping[str, Json]) -> tuple[Given, bool]:
+    """Return what a line says, and whether it takes an answer back, as one of 0.2.0 may. Raises ValueError."""
+    given = Given(
         finding=Finding.from_json(data),
         rater=str(data["rater"]),
         time=str(data.get("time", "")),
         of_metric=data.get("of_metric") is not False,
         swapped=data.get("swapped") is True,
     )
+    metric, answer = metrics.get(given.finding.metric) if given.of_metric else None, given.finding.answer
+    if metric is not None and answer is not None and (why := metric.refuses(answer)):
+        raise ValueError(why)
+    return given, data.get("retracted") is True
 
 
 def _line(given: Given) -> bytes:
@@ -139,11 +134,11 @@ def _line(given: Given) -> bytes:
     return jsonl.line(data)
 
 
-def _lines(folder: Path) -> list[bytes]:
+def _content(folder: Path) -> bytes:
     try:
-        return list(complete_lines(files.read_bytes(folder / FILE))[0])
+        return files.read_bytes(folder / FILE)
     except FileNotFoundError:
-        return []
+        return b""
     except OSError as error:
         raise StorageError(f"{folder / FILE} cannot be read: {error.strerror or error}") from error
 

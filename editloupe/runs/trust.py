@@ -16,13 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.backends.base import BackendURI, parse_uri
-from editloupe.backends.google import GOOGLE
-from editloupe.backends.openai import OPENAI
-from editloupe.backends.vllm import VLLM
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.errors import ConfigError
 
-_PROVIDERS: Final = {"openai": OPENAI, "vllm": VLLM, "google": GOOGLE}
 _HARMLESS: Final = frozenset({"boxes", "judge", "max_image_side", "timeout_s"})
 """Parameters of a URI that lead nowhere."""
 _FILE: Final = re.compile(r"[\\/]|\.(md|toml)$")
@@ -38,24 +34,17 @@ def foreign(uri: BackendURI) -> str:
     A provider and a model are anybody's choice: they are asked where the provider answers, or where the user's own
     environment says. So are `env=none`, and parameters that lead nowhere.
     """
-    address, variable = uri.params.get("base_url"), uri.params.get("env", "none")
-    if address is not None and not _is_own(uri.provider, address):
-        return f"the endpoint {address}"
+    variable = uri.params.get("env", "none")
+    if "base_url" in uri.params:
+        return f"the endpoint {uri.params['base_url']}"
     if variable != "none":
         return f"the key in environment variable {variable}"
     if "://" in uri.model:
         return f"the address {uri.model}"
     if uri.provider == "transformers" or (uri.provider == "langchain" and uri.model.startswith("huggingface:")):
         return f"the weights {uri.model}"
-    others = sorted(set(uri.params) - {"base_url", "env"} - _HARMLESS)
+    others = sorted(set(uri.params) - {"env"} - _HARMLESS)
     return f"{others[0]}={uri.params[others[0]]}" if others else ""
-
-
-def _is_own(provider: str, address: str) -> bool:
-    """Return whether an address is the provider's own, or the one that the user's environment names."""
-    known = _PROVIDERS.get(provider)
-    own = () if known is None else (known.base_url, os.environ.get(known.base_url_variable or "", "").strip())
-    return address.strip().rstrip("/") in {one.rstrip("/") for one in own if one}
 
 
 def names_file(value: Any) -> bool:
