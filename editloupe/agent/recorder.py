@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,6 @@ from editloupe.tools.outcome import ToolOutcome
 from editloupe.traces.cassette import Cassette, content_key
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json
 
 Side: TypeAlias = Literal["recorded", "live"]
 
@@ -98,10 +97,10 @@ class TraceRecorder:
         """Return the messages with these hashes."""
         return tuple(self._messages[key] for key in history)
 
-    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
+    def note(self, text: str) -> None:
         """Write a remark for readers. What is shared has its remarks already."""
         if not self._shared:
-            self._write(Note(text=text, data=dict(data or {})))
+            self._write(Note(text=text))
 
     def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
         """Return the recorded reply, else the live one, recorded. Raises ReplayMiss, Interrupted and what `live` raises."""

@@ -288,11 +288,10 @@ class _Invocation:
         # Samples at hand may be none.
         self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
         self._setup.protocol.check(self._loaded.samples)
+        self._setup = settled_tools(self._setup)
         self._cluster = _cluster(self._setup)
         if self._cluster is not None:
             self._left.enter_context(self._cluster)
-        self._setup = settled_tools(self._setup)
-        if self._cluster is not None:
             self._setup = self._setup.with_backends(self._cluster.placed)
         if self._setup.config.batch:
             self._batches = RunBatches(self._setup, self._out)

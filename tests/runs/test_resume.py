@@ -114,7 +114,7 @@ def test_a_limit_can_be_lifted_torn_lines_go_and_the_same_command_writes_nothing
     out.mkdir()
     # A run that was killed at its very start.
     (out / "run.lock").write_text("")
-    (out / ".run.json.part").write_text("{")
+    (out / ".part-0").write_text("{")
     assert run(talker(), folder, out, limit=1).asked == 1
     more = talker()
     assert (run(more, folder, out).asked, len(more.requests)) == (4, 6)
