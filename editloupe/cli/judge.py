@@ -256,7 +256,7 @@ def entries_of(runs: Sequence[RunConfig], *, reached: bool = False) -> list[Judg
             )
         titles[setup.judge.id] = run.judge.title
         with suppress(Unavailable):  # which its own turn says
-            if reached and run.executor == "local":
+            if reached:
                 reach(setup.backend)
             found += [entry for entry in setup.entries(options=True) if entry.judge.id == setup.judge.id]
     return found
