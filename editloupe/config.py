@@ -270,7 +270,7 @@ class RunConfig(_Strict):
     processes: Whole | None = Field(default=None, ge=1, le=1024)
     """Processes in which tools compute; 1 uses threads. Default: one a core."""
     executor: Literal["local", "ray"] = "local"
-    """Where tasks run: local, or ray (RAY_ADDRESS names a cluster)."""
+    """Where tools and models in a process compute: local, or ray (RAY_ADDRESS names a cluster)."""
     ray_gpus: Number = Field(default=0.0, ge=0, le=64)
     """GPUs that Ray reserves for each of its processes; a fraction shares one."""
 
