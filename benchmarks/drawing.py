@@ -7,7 +7,7 @@ what differs between the two pictures is known by construction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,8 +28,6 @@ PAINTS: Mapping[str, tuple[int, int, int]] = {
 }  # fmt: skip
 """The colors of things; each thing varies a little around its own."""
 
-MATERIALS = ("wood", "metal", "stone", "gold", "brick", "marble")
-
 FORMS: Mapping[str, tuple[float, ...]] = {
     "square": (0.08, 0.08, 0.92, 0.08, 0.92, 0.92, 0.08, 0.92),
     "triangular": (0.5, 0.02, 0.99, 0.94, 0.01, 0.94),
@@ -45,7 +43,6 @@ FORMS: Mapping[str, tuple[float, ...]] = {
 """Outlines besides "round"."""
 
 KINDS: Mapping[str, tuple[Stroke, ...]] = {
-    # made for the rules
     "mug": (("oval", "dark", (0.62, 0.28, 0.98, 0.76)), ("oval", "hole", (0.7, 0.38, 0.9, 0.66)),
             ("rect", "main", (0.1, 0.14, 0.74, 0.94)), ("oval", "dark", (0.1, 0.06, 0.74, 0.24)),
             ("rect", "light", (0.1, 0.5, 0.74, 0.58))),
@@ -60,7 +57,6 @@ KINDS: Mapping[str, tuple[Stroke, ...]] = {
               ("line", "dark", (0.5, 0.3, 0.54, 0.04)), ("oval", "light", (0.18, 0.32, 0.32, 0.5))),
     "fish": (("oval", "main", (0.02, 0.24, 0.76, 0.78)), ("poly", "main", (0.66, 0.5, 0.98, 0.2, 0.98, 0.82)),
              ("oval", "light", (0.12, 0.4, 0.24, 0.52)), ("line", "dark", (0.36, 0.28, 0.42, 0.5, 0.36, 0.74))),
-    # kept for the measurement
     "umbrella": (("line", "pole", (0.5, 0.4, 0.5, 0.94, 0.4, 0.98)), ("oval", "main", (0.02, 0.04, 0.98, 0.92)),
                  ("rect", "hole", (0.0, 0.5, 0.49, 0.93)), ("rect", "hole", (0.53, 0.5, 1.0, 0.93)),
                  ("poly", "light", (0.5, 0.04, 0.36, 0.49, 0.64, 0.49)), ("line", "pole", (0.51, 0.5, 0.51, 0.96))),
@@ -79,9 +75,9 @@ KINDS: Mapping[str, tuple[Stroke, ...]] = {
     "lamp": (("poly", "main", (0.3, 0.04, 0.7, 0.04, 0.96, 0.5, 0.04, 0.5)), ("line", "pole", (0.5, 0.5, 0.5, 0.9)),
              ("rect", "dark", (0.28, 0.9, 0.72, 0.98)), ("poly", "light", (0.4, 0.06, 0.46, 0.06, 0.36, 0.48, 0.24, 0.48))),
 }  # fmt: skip
-FORMED = ("badge", "plate", "clock", "cushion")
+FORMED = ("badge", "plate", "clock")
 """Things whose outline is a field of its own (`Thing.form`)."""
-LETTERED = ("sign", "label", "number plate", "banner")
+LETTERED = ("sign",)
 """Things that carry a text (`Thing.text`), 2.6 times as wide as high."""
 
 _FORM_MARKS: Mapping[str, tuple[Stroke, ...]] = {
@@ -89,8 +85,6 @@ _FORM_MARKS: Mapping[str, tuple[Stroke, ...]] = {
     "plate": (("oval", "dark", (0.26, 0.3, 0.74, 0.78)), ("oval", "main", (0.31, 0.35, 0.69, 0.73))),
     "clock": (("oval", "light", (0.28, 0.32, 0.72, 0.76)), ("line", "pole", (0.5, 0.54, 0.5, 0.36)),
               ("line", "pole", (0.5, 0.54, 0.62, 0.6))),
-    "cushion": (("line", "dark", (0.32, 0.4, 0.68, 0.76)), ("line", "dark", (0.68, 0.4, 0.32, 0.76)),
-                ("oval", "light", (0.45, 0.53, 0.55, 0.63))),
 }  # fmt: skip
 
 
@@ -100,7 +94,7 @@ class Thing:
 
     x, y: center, px.   size: height of its square (of its board for lettered things), px.   grain: seed of its own
     variation, so that an untouched thing is drawn alike in both pictures.   material: "" is plain paint.
-    warp, soft, plain: what an over-eager editor does to it: bent outline, blur (sigma as a part of size), lost details.
+    warp, soft: what an over-eager editor does to it: bent outline, blur (sigma as a part of size).
     """
 
     kind: str
@@ -114,7 +108,6 @@ class Thing:
     material: str = ""
     warp: float = 0.0
     soft: float = 0.0
-    plain: bool = False
 
     @property
     def box(self) -> tuple[int, int, int, int]:
@@ -153,7 +146,7 @@ def _sprite(thing: Thing) -> tuple[Field, Field]:
     margin = height // 4
     shape = (height + 2 * margin, width + 2 * margin)
     base = np.array(PAINTS[thing.color], np.float64) + rng.uniform(-10, 10, 3)
-    skin = _skin(thing.material, base, shape, rng)
+    skin = _skin(thing.material, base, shape)
     paints = {
         "main": skin, "dark": skin * 0.58, "light": skin * 0.45 + 255 * 0.55,
         "pole": np.full((*shape, 3), 58.0), "tire": np.full((*shape, 3), 36.0),
@@ -181,11 +174,8 @@ def _strokes(thing: Thing) -> tuple[Stroke, ...]:
     if thing.kind in FORMED:
         outline = FORMS.get(thing.form)
         body: Stroke = ("oval", "main", (0.03, 0.03, 0.97, 0.97)) if outline is None else ("poly", "main", outline)
-        return (body,) if thing.plain else (body, *_FORM_MARKS[thing.kind])
-    strokes = KINDS[thing.kind]
-    if not thing.plain:
-        return strokes
-    return tuple((p, "main" if paint in ("light", "dark") else paint, xs) for p, paint, xs in strokes)
+        return (body, *_FORM_MARKS[thing.kind])
+    return KINDS[thing.kind]
 
 
 def _mask(primitive: str, coordinates: tuple[float, ...], width: int, height: int, margin: int) -> Field:
@@ -240,29 +230,17 @@ def _spoiled(thing: Thing, colors: Field, alpha: Field) -> tuple[Field, Field]:
     return colors, alpha
 
 
-def _skin(material: str, base: Field, shape: tuple[int, int], rng: np.random.Generator) -> Field:
+def _skin(material: str, base: Field, shape: tuple[int, int]) -> Field:
     """The surface of a thing: its paint or its material, lit from the upper left."""
     height, width = shape
     ys, xs = np.mgrid[0:height, 0:width] / height
     light = (1.12 - 0.22 * ys - 0.1 * xs)[..., None]
-    if material == "wood":
-        rings = np.sin(38 * ys + 5 * np.sin(5 * xs) + rng.uniform(0, 6))[..., None]
-        return (np.array([156.0, 104.0, 58.0]) + 26 * rings) * light
     if material == "metal":
         shine = np.exp(-(((xs + ys) % 0.9 - 0.45) ** 2) / 0.012)[..., None]
         return (np.array([138.0, 142.0, 148.0]) + 84 * shine) * light
-    if material == "stone":
-        return (np.array([140.0, 136.0, 128.0]) + _speckle(shape, rng, 30, 1.2)[..., None]) * light
     if material == "gold":
         shine = np.exp(-(((xs - ys) % 0.8 - 0.4) ** 2) / 0.02)[..., None]
         return (np.array([206.0, 160.0, 44.0]) + np.array([46.0, 62.0, 90.0]) * shine) * light
-    if material == "brick":
-        row = np.floor(ys * 6)
-        joint = ((ys * 6) % 1 < 0.2) | ((xs * 3 + 0.5 * (row % 2)) % 1 < 0.12)
-        return np.where(joint[..., None], np.array([202.0, 190.0, 176.0]), np.array([168.0, 74.0, 52.0])) * light
-    if material == "marble":
-        veins = np.abs(_speckle(shape, rng, 1.0, 5.0))[..., None]
-        return (np.array([232.0, 230.0, 226.0]) - 70 * np.exp(-((veins / 0.25) ** 2))) * light
     return base * light
 
 
@@ -271,141 +249,15 @@ def _speckle(shape: tuple[int, int], rng: np.random.Generator, amplitude: float,
     return np.asarray(noise / max(1e-9, float(noise.std())) * amplitude, np.float64)
 
 
-# Backgrounds ------------------------------------------------------------------------------------------------------------
-
-
-def _wall(rng: np.random.Generator, width: int, height: int) -> Field:
+def wall(rng: np.random.Generator, width: int, height: int) -> RGB:
     """A plain wall above a plain floor."""
     ys = np.linspace(0, 1, height)[:, None, None]
     wall, floor = rng.uniform(120, 225, 3), rng.uniform(80, 170, 3)
     wall, floor = wall * 0.4 + wall.mean() * 0.6, floor * 0.5 + floor.mean() * 0.5
     edge = rng.uniform(0.45, 0.75)
     field = np.where(ys < edge, wall + 24 * (edge - ys), floor * (0.85 + 0.4 * (ys - edge)))
-    return np.broadcast_to(field, (height, width, 3)) + _speckle((height, width), rng, 2.0, 0.8)[..., None]
-
-
-def _carpet(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Fine colored noise."""
-    base = rng.uniform(90, 190, 3)
-    base = base * 0.4 + base.mean() * 0.6
-    return base + _speckle((height, width), rng, 11, 1.0)[..., None] + _speckle((height, width), rng, 7, 14)[..., None]
-
-
-def _tiles(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Square tiles with joints."""
-    side = int(rng.integers(36, 72))
-    a = rng.uniform(140, 215, 3)
-    a = a * 0.35 + a.mean() * 0.65
-    b = a * rng.uniform(0.78, 0.94)
-    ys, xs = np.mgrid[0:height, 0:width]
-    field = np.where((((ys // side) + (xs // side)) % 2 == 0)[..., None], a, b)
-    joint = (ys % side < 2) | (xs % side < 2)
-    return np.where(joint[..., None], a * 0.6, field) + _speckle((height, width), rng, 2.5, 0.7)[..., None]
-
-
-def _planks(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Wooden boards."""
-    side = int(rng.integers(40, 80))
-    ys, xs = np.mgrid[0:height, 0:width]
-    tone = rng.uniform(0.8, 1.15, height // side + 2)[ys // side]
-    grain = 9 * np.sin(ys * 0.9 + 3 * np.sin(xs / 60.0 + 7 * tone))
-    field = np.array([176.0, 138.0, 100.0]) * tone[..., None] + grain[..., None]
-    return np.where((ys % side < 2)[..., None], field * 0.55, field)
-
-
-def _blurred_photo(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Soft color blobs of several sizes under fine grain: what is out of focus in a photograph."""
-    field = np.zeros((height, width, 3)) + rng.uniform(100, 170, 3)
-    for sigma, amplitude in ((70, 26), (28, 14), (9, 7), (0.8, 3)):
-        tint = rng.uniform(0.7, 1.3, 3)
-        field = field + _speckle((height, width), rng, amplitude, sigma)[..., None] * tint
-    return field
-
-
-def _skyline(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Buildings with windows in front of an evening sky."""
-    ys = np.linspace(0, 1, height)[:, None, None]
-    field = np.array([120.0, 150.0, 190.0]) + ys * np.array([90.0, 40.0, -30.0])
-    field = np.broadcast_to(field, (height, width, 3)).copy()
-    x = 0
-    while x < width:
-        w, top = int(rng.integers(40, 110)), int(height * rng.uniform(0.3, 0.75))
-        field[top:, x : x + w] = rng.uniform(60, 110) + rng.uniform(-8, 8, 3)
-        for wy in range(top + 8, height - 8, 18):
-            for wx in range(x + 7, min(x + w, width) - 10, 16):
-                field[wy : wy + 8, wx : wx + 7] = 210.0 if rng.random() < 0.3 else 80.0
-        x += w
-    return field + _speckle((height, width), rng, 2.5, 0.8)[..., None]
-
-
-def _hills(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Rows of hills, duller with distance."""
-    xs = np.arange(width)
-    field = np.zeros((height, width, 3)) + np.array([188.0, 208.0, 226.0])
-    for i in range(4):
-        crest = height * (0.3 + 0.17 * i) + 26 * np.sin(xs / rng.uniform(50, 130) + rng.uniform(0, 6))
-        tone = np.array([130.0, 150.0, 120.0]) * (1 - 0.12 * i) + rng.uniform(-10, 10, 3)
-        field = np.where((np.arange(height)[:, None] > crest[None, :])[..., None], tone, field)
-    return field + _speckle((height, width), rng, 5, 1.5)[..., None]
-
-
-def _plaid(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A woven cloth with crossing bands."""
-    base = rng.uniform(150, 215, 3)
-    base = base * 0.5 + base.mean() * 0.5
-    period = int(rng.integers(50, 90))
-    ys, xs = np.mgrid[0:height, 0:width]
-    bands = (xs % period < period // 3).astype(float) + (ys % period < period // 3)
-    return base * (1 - 0.13 * bands)[..., None] + (2.5 * np.sin(xs * 1.9) * np.sin(ys * 1.9))[..., None]
-
-
-def _white(rng: np.random.Generator, width: int, height: int) -> Field:
-    """Nothing at all, as in a product picture."""
-    return np.full((height, width, 3), 255.0)
-
-
-def _card(rng: np.random.Generator, width: int, height: int) -> Field:
-    """One light or middling color."""
-    return np.zeros((height, width, 3)) + rng.uniform(110, 215) + rng.uniform(-22, 22, 3)
-
-
-def _sweep(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A color that gets darker downwards."""
-    ys = np.linspace(0, 1, height)[:, None, None]
-    return np.zeros((height, width, 3)) + rng.uniform(150, 225) + rng.uniform(-18, 18, 3) - ys * rng.uniform(25, 60)
-
-
-def _slate(rng: np.random.Generator, width: int, height: int) -> Field:
-    """One dark color."""
-    return np.zeros((height, width, 3)) + rng.uniform(25, 80) + rng.uniform(-12, 12, 3)
-
-
-def _cream(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A warm off-white."""
-    return np.zeros((height, width, 3)) + np.array([250.0, 243.0, 226.0]) + rng.uniform(-6, 4)
-
-
-def _vignette(rng: np.random.Generator, width: int, height: int) -> Field:
-    """A cold color, brightest in the middle."""
-    ys, xs = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
-    base = np.array([168.0, 190.0, 214.0]) + rng.uniform(-14, 14, 3)
-    return base * (1 - rng.uniform(0.1, 0.22) * (xs**2 + ys**2))[..., None]
-
-
-BACKGROUNDS: Mapping[str, Callable[[np.random.Generator, int, int], Field]] = {
-    "wall": _wall, "carpet": _carpet, "tiles": _tiles, "planks": _planks,
-    "blurred photo": _blurred_photo, "skyline": _skyline, "hills": _hills, "plaid": _plaid,
-    "white": _white, "card": _card, "sweep": _sweep,
-    "slate": _slate, "cream": _cream, "vignette": _vignette,
-}  # fmt: skip
-
-
-def backdrop(name: str, rng: np.random.Generator, width: int, height: int) -> RGB:
-    """The named background."""
-    return np.clip(np.rint(BACKGROUNDS[name](rng, width, height)), 0, 255).astype(np.uint8)
-
-
-# What a careless editor does to the whole picture -----------------------------------------------------------------------
+    noisy = np.broadcast_to(field, (height, width, 3)) + _speckle((height, width), rng, 2.0, 0.8)[..., None]
+    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
 
 
 def sketched(image: RGB) -> RGB:
@@ -413,10 +265,3 @@ def sketched(image: RGB) -> RGB:
     gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     lines = cv2.divide(gray, cv2.GaussianBlur(gray, (0, 0), 4), scale=244)
     return np.repeat(lines[..., None], 3, axis=2)
-
-
-def painted(image: RGB) -> RGB:
-    """As flat brush strokes: colors stay, details and grain go."""
-    flat = cv2.pyrMeanShiftFiltering(image, 9, 26)
-    strokes = cv2.medianBlur(flat, 7)
-    return (strokes // 32 * 32 + 16).astype(np.uint8)

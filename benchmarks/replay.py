@@ -1,18 +1,16 @@
-"""How fast recorded tasks replay, how large a long trace is, and how fast one sample opens in a large run.
+"""How fast recorded tasks replay, and how large a long trace is.
 
     python -m benchmarks.replay               # some two minutes, on one core
     python -m benchmarks.replay --write       # and put the table into benchmarks/README.md
 
 Replay: the examples judged by the pixel baseline, then replayed with recorded model and tools, and the gallery that comes
 with editloupe; tasks a second of CPU time, so that what else the machine does counts for little. Bytes: twenty turns of
-zoom_in at twenty places, by a script; text is what the messages say, each once. Opening: the lines of one sample of 10,000,
-by the index and from the whole files.
+zoom_in at twenty places, by a script; text is what the messages say, each once.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import tempfile
@@ -23,7 +21,6 @@ from pathlib import Path
 
 from benchmarks.pages import put
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.runs.index import RunIndex
 from editloupe.runs.recording import Live
 from editloupe.runs.replay import Replay
 from editloupe.runs.store import RunStore
@@ -35,7 +32,6 @@ from tests.setups import open_with, run_over
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "edits"
 TURNS = 20
 ROUNDS = 20
-TASKS = 10_000
 
 Row = tuple[str, str, str]
 
@@ -47,7 +43,7 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
-        rows = [*replayed(Path(folder) / "run"), *sized(Path(folder) / "long"), *opened(Path(folder))]
+        rows = [*replayed(Path(folder) / "run"), *sized(Path(folder) / "long")]
     text = "\n".join(["| what | measured | wanted |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
     print(text)
     if args.write:
@@ -76,7 +72,7 @@ def _replayed(folder: Path) -> float:
         assert verdicts == {"same"}, verdicts
 
     once()
-    return len(findings) / best(once, ROUNDS, clock=time.process_time)
+    return len(findings) / best(once, ROUNDS)
 
 
 def sized(out: Path) -> Iterable[Row]:
@@ -129,45 +125,13 @@ def long_trace(out: Path) -> Size:
     return Size(disk=path.stat().st_size + pictures, pictures=pictures, text=text)
 
 
-def opened(folder: Path) -> Iterable[Row]:
-    """Seconds until one sample of a large run is there."""
-    big = large(folder / "run", folder / "big")
-    whole = best(lambda: RunStore.read(big), 3)
-    began = time.perf_counter()
-    index = RunIndex(big)
-    built = time.perf_counter() - began
-
-    def one() -> None:
-        store = RunStore.read_samples(big, ["s04321"], index)
-        assert len(store.current()) == 1
-
-    indexed = best(one, 20)
-    yield f"one sample of {TASKS:,}, from the whole files", f"{1000 * whole:.0f} ms", ""
-    yield "the same by the index", f"{1000 * indexed:.1f} ms, {whole / indexed:.0f} times as fast", ""
-    yield "the index, built once", f"{1000 * built:.0f} ms", ""
-
-
-def large(run: Path, big: Path) -> Path:
-    """A run of TASKS samples, whose lines are one of `run` under other names."""
-    big.mkdir()
-    (big / "run.json").write_bytes((run / "run.json").read_bytes())
-    finding = json.loads((run / "findings.jsonl").read_bytes().splitlines()[0])
-    sample = json.loads((run / "samples.jsonl").read_bytes().splitlines()[0])
-    with (big / "samples.jsonl").open("w") as samples, (big / "findings.jsonl").open("w") as findings:
-        for i in range(TASKS):
-            named = {"sample_id": f"s{i:05}", "task_id": hashlib.sha256(str(i).encode()).hexdigest()}
-            samples.write(json.dumps(sample | {"id": named["sample_id"]}) + "\n")
-            findings.write(json.dumps(finding | named) + "\n")
-    return big
-
-
-def best(work: Callable[[], object], rounds: int, *, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of the fastest of several rounds: what else the machine did is not measured."""
+def best(work: Callable[[], object], rounds: int) -> float:
+    """Return the CPU seconds of the fastest of several rounds: what else the machine did is not measured."""
     times = []
     for _ in range(rounds):
-        began = clock()
+        began = time.process_time()
         work()
-        times.append(clock() - began)
+        times.append(time.process_time() - began)
     return min(times)
 
 

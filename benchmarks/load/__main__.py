@@ -1,14 +1,14 @@
 """How much of an endpoint's latency a run uses, and what a sample costs in CPU, memory and disk, beside others.
 
     python -m benchmarks.load                     # 64 connections, 0.5 s an answer, 192 pairs of three calls, 3 rounds
-    python -m benchmarks.load --peers PYTHON      # an interpreter that has inspect-ai, langgraph and langchain-openai
+    python -m benchmarks.load --peers PYTHON      # an interpreter that has langgraph and langchain-openai
     python -m benchmarks.load --only lean,editloupe_alike
     python -m benchmarks.load --write             # and put the tables into benchmarks/README.md
     python -m benchmarks.load --only WHO,WHO --write    # the second alone, where all of its rows are named
 
 A server in a process of its own answers every chat completion after a fixed time: two turns with a call of a tool, then a
 label. No two pairs are alike, so that nothing is decoded, hashed or encoded for several samples at once. Beside editloupe
-stand threads with the openai SDK, and Inspect AI and a plain LangGraph loop where they are installed, and a lean loop over
+stand threads with the openai SDK, a plain LangGraph loop where its packages are installed, and a lean loop over
 the HTTP library alone: the least that such a run can cost. All send the same two pictures of 1024×768 px with each call and
 hold the same dialogue, with two crops that are at hand; editloupe asks a second time, with its tools really running: on all
 cores, in threads alone, on one core, and on a Ray cluster of two nodes. All take turns,
@@ -44,12 +44,11 @@ NAMES = {
     "editloupe_ray": "the same, `--executor ray`, two nodes",
     "threads_openai": "threads + openai",
     "langgraph": "LangGraph + langchain-openai",
-    "inspect_ai": "Inspect AI",
 }
 
 ONE_CORE = "editloupe_one_core"
 SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_ray")
-"""The ways to spread a run, ; compared with one core."""
+"""The ways to spread a run, compared with one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.5, help="seconds (0.5)")
     parser.add_argument("--samples", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", default=sys.executable, help="the interpreter that runs Inspect AI and LangGraph")
+    parser.add_argument("--peers", default=sys.executable, help="the interpreter that runs LangGraph")
     parser.add_argument("--only", default=",".join(NAMES), help="who asks, by names with commas between them")
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     args = parser.parse_args()
@@ -93,7 +92,7 @@ def main() -> None:
         data = draw(Path(folder) / "data", args.samples)
         for number in range(args.rounds):
             for who in [who for who in asking if who not in missing]:
-                python = args.peers if who in ("langgraph", "inspect_ai") else sys.executable
+                python = args.peers if who == "langgraph" else sys.executable
                 # Kept to the end: ext4 passes over files that were deleted a moment ago, one by one, for each new one.
                 found = _asked(python, who, data, server, args, Path(tempfile.mkdtemp(dir=folder)))
                 if isinstance(found, str):

@@ -195,58 +195,11 @@ def langgraph() -> Work:
     return work
 
 
-def inspect_ai() -> Work:
-    """A task of Inspect AI with a solver that goes on twice, with its log as it comes; no scorer."""
-    import openai  # noqa: F401 - before the clock starts
-    from inspect_ai import Task, eval
-    from inspect_ai.dataset import MemoryDataset, Sample
-    from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, get_model
-    from inspect_ai.solver import Generate, Solver, TaskState, solver
-
-    def asked(text: str, pictures: tuple[str, ...]) -> ChatMessageUser:
-        return ChatMessageUser(content=[ContentText(text=text), *(ContentImage(image=where) for where in pictures)])
-
-    @solver
-    def dialogue() -> Solver:
-        async def solve(state: TaskState, generate: Generate) -> TaskState:
-            state = await generate(state)
-            for crop in state.metadata["crops"]:
-                # A picture that a solver adds must stand in the message itself.
-                state.messages.append(asked(GO_ON, (_picture(Path(crop))["image_url"]["url"],)))
-                state = await generate(state)
-            return state
-
-        return solve
-
-    def work(data: Path, url: str, connections: int, out: Path) -> None:
-        samples = [
-            Sample(
-                input=[asked(pair.text, tuple(map(str, pair.pictures)))],
-                metadata={"crops": [str(crop) for crop in pair.crops]},
-            )
-            for pair in _pairs(data)
-        ]
-        [log] = eval(
-            Task(dataset=MemoryDataset(samples), solver=dialogue()),
-            model=get_model("openai/m", base_url=url, api_key="none", responses_api=False),
-            max_connections=connections,
-            max_samples=connections,
-            adaptive_connections=False,
-            temperature=0,
-            display="none",
-            log_dir=str(out / "logs"),
-        )
-        if log.status != "success":
-            raise SystemExit(f"Inspect AI ended with {log.status}: {log.error and log.error.message}")
-
-    return work
-
-
 ASKERS: dict[str, Callable[[], Work]] = {
     f.__name__: f
     for f in (
         lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_ray,
-        editloupe_alike, langgraph, inspect_ai,
+        editloupe_alike, langgraph,
     )
 }  # fmt: skip
 

@@ -1,15 +1,13 @@
-"""CPU time and memory of a process and of all that it starts, seen from outside. Linux only: it reads /proc."""
+"""CPU time and memory of a process and of all that it starts, seen from outside."""
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-_TICK = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+import psutil
+
 _EVERY_S = 0.1
 
 
@@ -31,9 +29,9 @@ class Watch:
     """Looks at a process and its descendants ten times a second. Of one that ends, up to a tenth of a second is lost."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self._root = psutil.Process(pid)
         self._machine = _busy()
-        self._began, self._memory = _tree(pid)
+        self._began, self._memory = self._tree()
         self._last = dict(self._began)
         self._peak = self._memory
         self._stop = threading.Event()
@@ -46,12 +44,12 @@ class Watch:
         self._thread.join()
         self._look()
         machine = _busy() - self._machine
-        spent = {pid: ticks - self._began.get(pid, 0) for pid, ticks in self._last.items()}
+        spent = {pid: seconds - self._began.get(pid, 0) for pid, seconds in self._last.items()}
         return Used(
-            cpu=sum(spent.values()) / _TICK,
-            own=spent[self._pid] / _TICK,
-            others=max(0, machine - sum(spent.values())) / _TICK,
-            grown=(self._peak - self._memory) * _PAGE / 1e6,
+            cpu=sum(spent.values()),
+            own=spent[self._root.pid],
+            others=max(0, machine - sum(spent.values())),
+            grown=(self._peak - self._memory) / 1e6,
         )
 
     def _run(self) -> None:
@@ -59,34 +57,22 @@ class Watch:
             self._look()
 
     def _look(self) -> None:
-        ticks, pages = _tree(self._pid)
-        self._last |= ticks
-        self._peak = max(self._peak, pages)
+        seconds, memory = self._tree()
+        self._last |= seconds
+        self._peak = max(self._peak, memory)
+
+    def _tree(self) -> tuple[dict[int, float], int]:
+        """Return the CPU seconds of each process below and with the first, and the unshared bytes of all."""
+        seconds, memory = {}, 0
+        for process in (self._root, *self._root.children(recursive=True)):
+            # A process may end meanwhile.
+            with suppress(psutil.NoSuchProcess), process.oneshot():
+                used, held = process.cpu_times(), process.memory_info()
+                seconds[process.pid], memory = used.user + used.system, memory + held.rss - held.shared
+        return seconds, memory
 
 
-def _busy() -> int:
-    """Return the clock ticks in which the machine's cores did something."""
-    user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:9])
-    return user + nice + system + interrupts + soft
-
-
-def _tree(root: int) -> tuple[dict[int, int], int]:
-    """Return the clock ticks of each process below and with `root`, and the unshared pages of all."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        # A process may end meanwhile.
-        with suppress(OSError):
-            # Behind the name, which may hold anything.
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            parents[int(entry.name)], ticks[int(entry.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
-    found, pages = {}, 0
-    for pid in parents:
-        at = pid
-        while at != root and at in parents:
-            at = parents[at]
-        if at == root:
-            with suppress(OSError):
-                _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
-                found[pid], pages = ticks[pid], pages + resident - shared
-    return found, pages
+def _busy() -> float:
+    """Return the CPU seconds in which the machine's cores did something."""
+    spent = psutil.cpu_times()
+    return spent.user + spent.nice + spent.system + spent.irq + spent.softirq

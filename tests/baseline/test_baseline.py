@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks.drawing import RGB, Thing, backdrop, render
+from benchmarks.drawing import RGB, Thing, render, wall
 from editloupe import Finding, Judge, load_sample
 from editloupe.backends.base import open_backend
 from editloupe.baseline import PixelBaseline
@@ -33,7 +33,7 @@ ALL = (MUG, BALL, HAT, SIGN, PLATE)
 
 @cache
 def picture(*things: Thing) -> RGB:
-    return render(backdrop("wall", np.random.default_rng(7), 400, 300), things)
+    return render(wall(np.random.default_rng(7), 400, 300), things)
 
 
 def changed(old: Thing, new: Thing | None) -> RGB:
