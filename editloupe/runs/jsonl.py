@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 from pydantic import ValidationError
 
-from editloupe import files
 from editloupe.traces.read import complete_lines
 from editloupe.values import Json, finite_json
 
@@ -72,13 +70,6 @@ def line(data: Mapping[str, Json]) -> bytes:
     """Return an object as a line."""
     # Half a surrogate pair (a file name that is no UTF-8) becomes its JSON escape.
     return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
-
-
-def appended(path: Path, *, below: Path) -> BinaryIO:
-    """Open a file to append lines to; a last line that is cut off goes. below: as in `files.append`. Raises OSError."""
-    file = files.append(path, below=below)
-    cut_torn(file)
-    return file
 
 
 def cut_torn(file: BinaryIO) -> int:

@@ -254,7 +254,9 @@ class RunStore(RunContents):
             self._lock = None
 
     def _appended(self, name: str) -> BinaryIO:
-        return jsonl.appended(self.folder / name, below=self.folder)
+        file = files.append(self.folder / name, below=self.folder)
+        jsonl.cut_torn(file)
+        return file
 
     def _write(self, name: str, text: str) -> Path:
         return files.write_whole(self.folder / name, text.encode("utf-8", "backslashreplace"), below=self.folder)

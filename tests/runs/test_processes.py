@@ -34,7 +34,7 @@ from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, View
 from tests.conftest import LOOK, final, pixels, png
-from tests.runs.computing import CALL, Dies, Where, naps
+from tests.runs.computing import CALL, Dies, Where, fails, naps, refuses
 from tests.runs.test_kill import findings
 from tests.setups import open_with, run_over
 from tests.toys.install import installed
@@ -111,6 +111,15 @@ def test_what_computes_and_can_be_pickled_crosses_and_all_else_stays(pool: Pool)
     for one in (Where(lambda: None), OfANotebook(), notebook, idle, big):
         for where in (pool, None):
             assert called(where, one).observation.text == here
+
+
+def test_what_a_tool_raises_there_is_what_it_raises_here(pool: Pool):
+    for does, text, crashed in (
+        (refuses, "Error: look elsewhere", None),
+        (fails, "Error: where failed (Odd); try other arguments or another tool", "Odd: odd"),
+    ):
+        outcomes = [called(where, Where(does)) for where in (pool, None)]
+        assert [(one.observation.text, one.crashed) for one in outcomes] == [(text, crashed)] * 2
 
 
 def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Path):
