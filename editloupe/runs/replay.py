@@ -20,7 +20,7 @@ from editloupe.findings import PENDING, Finding, Observation
 from editloupe.prompts import render
 from editloupe.replies import neutralise
 from editloupe.runs.drift import ObservationDrift, compare
-from editloupe.runs.executors import at_once
+from editloupe.runs.executors import together
 from editloupe.runs.lineage import Parent, mismatches
 from editloupe.runs.recording import MALFORMED, Live, Recording, outcome, read_recording, reopened
 from editloupe.tasks import About
@@ -95,7 +95,8 @@ class Replay:
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Replay each finding of a model that has a trace. With `concurrency` above 1, results come as they are ready."""
         traced = (f for f in findings if f.trace is not None and f.role != "measure")
-        yield from at_once(self.task, lambda: next(traced, None), width=concurrency)
+        for ready in together(self.task, lambda: next(traced, None), width=concurrency):
+            yield from ready
 
     def task(self, listed: Finding) -> Replayed:
         """Replay the trace of a finding of the run. A problem with the trace becomes a verdict, not an exception."""
