@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -132,7 +132,10 @@ class Pool(ABC):
             self._left_s -= time.monotonic() - began
             return value
         sent, named = written(call)
-        keep_all(images, named)
+        for ref in named:
+            # Into the folder from which the other process reads it. What is gone is missed there.
+            with suppress(ImageError):
+                images.keep(ref)
         outcome = pickle.loads(self._called(what, sent, images.folder))
         if isinstance(outcome, Raised):
             raise outcome.made()
@@ -208,13 +211,6 @@ def written(thing: object) -> tuple[bytes, set[ImageRef]]:
     writer = _ImageFreePickler(file := io.BytesIO())
     writer.dump(thing)
     return file.getvalue(), writer.named
-
-
-def keep_all(images: ImageStore, named: Iterable[ImageRef]) -> None:
-    """Put pictures into the folder from which another process reads them. What is gone is missed there."""
-    for ref in named:
-        with suppress(ImageError):
-            images.keep(ref)
 
 
 @dataclass(frozen=True, kw_only=True)

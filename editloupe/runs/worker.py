@@ -209,11 +209,6 @@ def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:
     return run / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
 
 
-def tool_cache_of(run: Path) -> Path:
-    """Return where a run keeps what its tools have said; it may be deleted at any time."""
-    return run / "cache" / "tools"
-
-
 def ends_the_same(finding: Finding) -> bool:
     """Return True if the finding's trace, replayed, could only end as before.
 
