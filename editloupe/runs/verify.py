@@ -21,7 +21,8 @@ from editloupe.runs.jsonl import CUT_OFF
 from editloupe.runs.lineage import FORKS, read_whole
 from editloupe.runs.store import RunStore
 from editloupe.traces.events import End, FindingEvent
-from editloupe.traces.read import Trace, finding_digest, last_finding, read_trace
+from editloupe.traces.read import Trace, last_finding, read_trace
+from editloupe.values import digest
 
 _UNENDED: Final = ("recording", "fault")
 """Endings of a task whose trace could not be written to its end."""
@@ -91,9 +92,9 @@ def _changed(trace: Trace, run: str | None) -> Iterator[str]:
     """Yield what speaks against a trace. run: the one that it has to come from; None for any."""
     header = trace.header
     yield from trace.tampering
-    if finding_digest(header.task) != header.task_id:
+    if digest(header.task) != header.task_id:
         yield "its question was changed after it was recorded (it no longer has its id)"
-    if (finding_digest(header.judge) or "")[:16] != header.judge_id:
+    if digest(header.judge)[:16] != header.judge_id:
         yield "its judge was changed after it was recorded (it no longer has its id)"
     if run not in (None, header.run):
         yield f"it comes from another run ({header.run}; this one is {run})"

@@ -27,7 +27,7 @@ from editloupe.traces.events import (
     Note,
     ToolResult,
 )
-from editloupe.values import Json, cached_property, canonical_json, digest, finite_json, notebook_html, parse_json
+from editloupe.values import Json, cached_property, canonical_json, finite_json, notebook_html, parse_json
 
 _LINE = 200
 """Characters of a line of a trace that is printed."""
@@ -229,14 +229,6 @@ def lines_digest(lines: Sequence[bytes]) -> str:
     except (ValueError, TypeError, AttributeError):
         pass  # no header: its bytes count
     return hashlib.sha256(b"\n".join((head, *rest))).hexdigest()
-
-
-def finding_digest(data: Json) -> str | None:
-    """Return the digest of a finding's JSON; None if it holds a number that is not finite."""
-    try:
-        return digest(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def last_finding(events: Iterable[Event]) -> Finding | None:
