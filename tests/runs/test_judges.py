@@ -87,8 +87,8 @@ def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Ed
     # The second criterion asks for what the first has seen.
     assert sorted(f.counts.get("cached_tools", 0) for f in outcome.findings) == [0, 0, 1, 1]
     store = RunStore.read(tmp_path / "run")
-    for live, tools in ((Live(), "recorded"), (Live(toolbox=open_toolbox(("localize_differences",))), "live")):
-        replay = Replay(folder=store.folder, live=live, tools=tools, run=store.identity)  # type: ignore[arg-type]
+    for live in (Live(), Live(toolbox=open_toolbox(("localize_differences",)))):
+        replay = Replay(folder=store.folder, live=live, run=store.identity)
         replayed = list(replay.tasks(store.current()))
         assert [(r.verdict, r.message) for r in replayed] == [("same", "")] * 4
         assert [r.finding and r.finding.counts for r in replayed] == [f.counts for f in store.current()]
