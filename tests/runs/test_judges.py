@@ -198,7 +198,8 @@ def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path,
     plan, seen = type(protocol).plan, []
 
     def watched(self: Any, group: Any, known: Any) -> Any:
-        seen.append([finding.label for finding in known.values()])
+        found = known.finding("instruction_following", group[0])
+        seen.append(found and found.label)
         return plan(self, group, known)
 
     monkeypatch.setattr(type(protocol), "plan", watched)
@@ -208,7 +209,7 @@ def test_each_judge_is_rescored_by_its_own_answers(edits: Edits, tmp_path: Path,
     assert list(whole.judge_names().values()) == ["strict", "kind"]
     seen = seen[:4]
     # For each judge the plan begins with nothing known, and then knows its own answers alone.
-    assert seen == [[], [WRONG], [], [BEST]]
+    assert seen == [None, WRONG, None, BEST]
 
 
 def test_a_replay_asks_each_repeat_with_its_seed_and_a_judge_with_a_prompt_comes_back(edits: Edits, tmp_path: Path):
