@@ -225,6 +225,12 @@ def _code() -> int:
     except EditLoupeError as error:
         fail(str(error))
         return 2 if isinstance(error, ConfigError | DataError) else 1
+    except RuntimeError as error:
+        # What Path.resolve says of a ring of links, before Python 3.13.
+        if not str(error).startswith("Symlink loop from "):
+            raise
+        fail(f"{str(error).removeprefix('Symlink loop from ')}: its links lead in a circle; name the file itself")
+        return 2
     except OSError as error:
         if error.errno is None:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 from typer import Argument
 
@@ -17,7 +17,7 @@ from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
-from editloupe.figures.columns import Readings, column_of_table, join, with_facts
+from editloupe.figures.columns import PeopleSaid, editors_of, join, with_facts
 from editloupe.figures.compare import Comparison, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
 from editloupe.figures.compare_tables import markdown, tables, write_comparison
@@ -32,7 +32,6 @@ from editloupe.scores import Metric
 from editloupe.stats.bootstrap import RESAMPLES, Averaging, Drawing
 
 _PEOPLE = "With people"
-Unit: TypeAlias = Literal["sample", "editor"]
 _NAME_RATERS = (
     "name raters in a column rater, in the names of columns (if_anna, if_ben) with --rubric, or with --columns "
     "CRITERION@RATER=COLUMN"
@@ -51,7 +50,6 @@ def compare(
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Without RUN: the labels of the tables.", _PEOPLE)] = None,
     pair: Annotated[str | None, opt("--pair", "METRIC=RATING,…", "Hold a metric against this rating.", _PEOPLE)] = None,
     aggregate: Annotated[Averaging, opt("--aggregate", None, "How editors are averaged.", _PEOPLE)] = "fisher",
-    unit: Annotated[Unit, opt("--unit", None, "Compare samples, or editors by their means.", _PEOPLE)] = "sample",
     equal_cost: Annotated[bool, opt("--equal-cost", None, "Use as many repeats as the dearest other judge costs.")] = False,
     out_dir: options.OutFolder = None,
     prices: options.PricesFile = None,
@@ -90,12 +88,12 @@ def compare(
     elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
         comparison = _of_raters(given, runs[0])
     else:
-        found, shared = on_shared_metrics(chosen_judges(read_judged(runs, same_metrics=False), words(judges)))
+        found, shared = on_shared_metrics(chosen_judges(read_judged(runs), words(judges)))
         priced, notes = read_prices(prices), tuple[str, ...]()
         if equal_cost:
             found, notes = at_equal_cost(found, priced)
         paired = pairs(words(pair) or (), "--pair", "METRIC=RATING, such as psnr=preservation")
-        comparison = _of_judges(found, paired, priced, given, by_editor=unit == "editor")
+        comparison = _of_judges(found, paired, priced, given)
         unread = dict.fromkeys(problem for judged in found for problem in judged.notes)
         comparison = replace(comparison, notes=(*unread, *shared, *notes, *comparison.notes))
     _show(comparison, found, name, full=full)
@@ -118,12 +116,12 @@ class _Given:
     wanted: tuple[str, ...] | None
     options: PeopleOptions
 
-    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> Readings:
+    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> PeopleSaid:
         """Read a table of a judge's scores."""
         bound = None if known is None else names_of(known)
         return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
 
-    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> Readings:
+    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
         """Read the table of --human. Raises ConfigError without one."""
         if self.human is None:
             raise ConfigError(
@@ -143,32 +141,30 @@ class _Given:
             raise ConfigError(f"{where}: {wrong}; found {', '.join(found) or 'none'}")
         return [metric for id_, metric in found.items() if self.wanted is None or id_ in named.values()]
 
-    def grouped(self, people: Readings | None) -> PeopleOptions:
+    def grouped(self, people: PeopleSaid | None) -> PeopleOptions:
         """Return the options with what to average over: editors, if people rated edits of several."""
-        return replace(self.options, over_editors=people is not None and len(people.editors) > 1)
+        return replace(self.options, over_editors=people is not None and len(editors_of(people.items)) > 1)
 
 
 def _id(metric: Metric | str) -> str:
     return metric if isinstance(metric, str) else metric.id
 
 
-def _of_judges(
-    found: Sequence[Judged], paired: Mapping[str, str], prices: Prices, given: _Given, *, by_editor: bool
-) -> Comparison:
+def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Prices, given: _Given) -> Comparison:
     """Compare judges of runs with each other and with people.   paired: metric → people's rating."""
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
     options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
-    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held, editors=by_editor)
+    made = compare_judges(found, prices=prices, people=people, options=options, criteria=held)
     more = []
     if people is not None:
-        rated = [m for m in known.metrics if m.id in people.labels.metrics]
+        rated = [m for m in known.metrics if m.id in people.labels.ratings]
         for file in given.scores:
             table = given.judge(file, known.metrics, rated[0].id if len(rated) == 1 else None)
-            column = column_of_table(table, file.name)
-            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.metrics]
+            column = table.as_column(file.name)
+            more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.ratings]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
 
 
@@ -177,11 +173,12 @@ def _of_tables(given: _Given) -> Comparison:
     found, notes = list[MetricAgreement](), list[str]()
     for file in given.scores:
         table = given.judge(file, given.metrics)
-        every: Sequence[Metric | str] = given.metrics or table.metrics
-        people = given.people(every, table.metrics[0] if len(table.metrics) == 1 else None)
-        held = given.chosen(every, {*table.metrics} & {*people.metrics}, f"{file} and {people.name}")
-        column = column_of_table(table, file.name)
-        labels = join(column, people, where=str(file), closed=False)
+        named = tuple(table.ratings)
+        every: Sequence[Metric | str] = given.metrics or named
+        people = given.people(every, named[0] if len(named) == 1 else None)
+        held = given.chosen(every, {*named} & people.ratings.keys(), f"{file} and {people.name}")
+        column = table.as_column(file.name)
+        labels = join(column.items, people, where=str(file), closed=False)
         found += [agreement(column, labels, metric, given.grouped(labels)) for metric in held]
         notes += [*table.notes, *labels.notes]
     noted, human = tuple(dict.fromkeys(notes)), str(given.human)
@@ -193,12 +190,12 @@ def _of_raters(given: _Given, run: Path | None = None) -> Comparison:
     advice, options = _NAME_RATERS, given.options
     if run is None:
         people = given.people(given.metrics)
-        metrics = given.chosen(given.metrics or people.metrics, people.metrics, given.human)
+        metrics = given.chosen(given.metrics or tuple(people.ratings), people.ratings, given.human)
     else:
         store = RunStore.read(run)
         warn(store.problems)
         people = read_people(store, given.human, given.columns)
-        metrics = given.chosen(store.metric_set().metrics, people.metrics, run)
+        metrics = given.chosen(store.metric_set().metrics, people.ratings, run)
         people = with_facts(people, store.samples, protocol_of(store))
         if given.human is None:
             advice = f"let another one answer: editloupe annotate {run} --raters A,B"

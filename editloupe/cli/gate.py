@@ -69,6 +69,6 @@ def gate(
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: Mapping[str, str]) -> People:
     """Return the judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
     column = column_of(judged)
-    joined = join(column, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     warn(joined.notes)
     return column, joined

@@ -122,7 +122,7 @@ def show_table(shown: Table) -> None:
     elif _chosen["form"] == "latex":
         write(render.latex(shown) + "\n")
     elif out().is_terminal:
-        out().print(render.terminal(shown))
+        out().print(render.Terminal(shown))
     else:
         write(_text(shown))
 
@@ -181,7 +181,7 @@ def _text(shown: Table) -> str:
             lines.append(" " + "-" * (sum(widths) + 2 * len(widths) - 2))
     title = ["", safe(shown.title)] if shown.title else []
     caption = [safe(shown.caption)] if shown.caption else []
-    return "\n".join([*map(safe, shown.notes), *title, "", *lines, "", *caption]) + "\n"
+    return "\n".join([*title, "", *lines, "", *caption]) + "\n"
 
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:

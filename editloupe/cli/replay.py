@@ -38,6 +38,7 @@ from editloupe.runs.replay import Replay, Replayed, exit_code, fork
 from editloupe.runs.store import RunStore
 from editloupe.runs.trust import Trust
 from editloupe.stats.table import Cell, Table, listed, words
+from editloupe.tools.base import Toolbox
 
 _SHOWN = 20
 _LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
@@ -142,6 +143,7 @@ def _replayed(
     toolbox = run_toolbox(store, trust) if tools == "live" else None
     if toolbox is not None:
         toolbox.prepare()
+        _tell_versions(store, toolbox)
     judges = store.info.get("judges")
     assert isinstance(judges, dict)
     for judge_id in dict.fromkeys(f.judge_id for f in findings):
@@ -159,6 +161,15 @@ def _replayed(
         if opened is not None and (store.folder / "config.yaml").exists():
             at_once = recorded_runs(store.folder)[0].concurrency or 1
         yield from replay.tasks(mine, concurrency=at_once)
+
+
+def _tell_versions(store: RunStore, toolbox: Toolbox) -> None:
+    """Say which tools have another version than those of the run."""
+    recorded = store.spec.identity.get("tools")
+    for name, now in toolbox.versions().items():
+        then = recorded.get(name) if isinstance(recorded, Mapping) else None
+        if then not in (None, now):
+            note(f"{name} was recorded as version {then!r} and is {now!r} here.")
 
 
 def _go_on(run: Path, chosen: Mapping[str, Any], *, at: int, backend: str | None, hint: Path | None, trusted: bool) -> int:

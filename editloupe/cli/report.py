@@ -17,7 +17,9 @@ from editloupe.figures.report import make_report, write_report
 def report(
     runs: RunFolders,
     name: TableName = None,
-    out_dir: Annotated[Path | None, opt("--out", "DIR", "Default: report/ in the one run.", OUTPUT)] = None,
+    out_dir: Annotated[
+        Path | None, opt("--out", "DIR", "With plots as SVG. Default: report/ in the one run, without.", OUTPUT)
+    ] = None,
     figures: Annotated[Path | None, opt("--figures", "DIR", "Keep each plot as PDF and PNG.", OUTPUT)] = None,
     form: Form = "table",
 ) -> int:
@@ -50,6 +52,7 @@ def report(
     warn(found.notes)
     folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is not None:
-        written = write_report(found, folder, below=out_dir or runs[0])
-        say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV, {plots.written()}")
+        written = write_report(found, folder, below=out_dir or runs[0], drawn=out_dir is not None)
+        drawn = "" if out_dir is None else f", {plots.written()}"
+        say(f"\n{len(written)} files in {folder}: report.md, report.json, tables as CSV{drawn}")
     return 0

@@ -28,7 +28,7 @@ def trial(
     editloupe judge my-probes --protocol probes --mode tool --out runs/tool
     editloupe trial runs/plain runs/tool
     """
-    found = chosen_judges(read_judged(runs, same_metrics=False), words(judges))
+    found = chosen_judges(read_judged(runs), words(judges))
     told = put_on_trial(found)
     made = tables(told, Drawing(resamples=resamples))
     if not show_whole(made, name, lambda: to_json(told, made), lambda: markdown(told, made)):

@@ -1,20 +1,16 @@
-"""The join of judges and people: what each said of which item, as a frame with a row a reading."""
+"""What judges and people said of the items of a run or a table, under keys that meet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.figures.frame import as_text, typed
 from editloupe.figures.judged import Judged
 from editloupe.protocols.base import EvalProtocol
 from editloupe.scores import Binary, Score
 from editloupe.values import Sample, sample_key
-
-if TYPE_CHECKING:
-    import polars
 
 Key: TypeAlias = tuple[str, str, int, str]
 """(editor, sample id, turn, part); the editor is "" if none is named, the turn 0 for the sample as a whole."""
@@ -22,199 +18,161 @@ Key: TypeAlias = tuple[str, str, int, str]
 Answer: TypeAlias = float | str | None
 """A value or a label; None if the judge was asked and has none."""
 
+Ratings: TypeAlias = Mapping[str, float | str]
+"""Rater → number or label, of one item."""
+
 Dimension: TypeAlias = Literal["edit_type", "editor"]
 
 DIMENSIONS: Final[Mapping[Dimension, str]] = {"edit_type": "Edit type", "editor": "Editor"}
 
-KEY: Final = ("editor", "sample", "turn", "part")
-"""What a reading is about."""
 
-SCHEMA: Final[Mapping[str, type]] = {
-    **{name: int if name == "turn" else str for name in (*KEY, "source", "edit_type", "metric", "who")},
-    "number": float,
-    "label": str,
-}
-"""Column → type. `source` is shared by the edits of one source image, which are resampled together; `who` is the judge or
-the rater; of `number` and `label` one holds the answer, and none where the judge was asked and has none.
-"""
+class Item(NamedTuple):
+    """What is known of an item."""
+
+    source: str
+    """Shared by the edits of one source image, which are resampled together."""
+    edit_type: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Readings:
-    """What one judge, or several people, said."""
+class Column:
+    """What one judge said, or people as one judge."""
 
     name: str
-    """The judge, or the file that the labels are from."""
-    frame: polars.DataFrame
-    """A row a reading (`SCHEMA`)."""
-    metrics: tuple[str, ...] = ()
-    """Those that have a reading or a column."""
+    items: Mapping[Key, Item]
+    answers: Mapping[str, Mapping[Key, Answer]]
+    """By metric."""
+
+    def of(self, metric: str) -> Mapping[Key, Answer]:
+        """Return the answers of one metric."""
+        return self.answers.get(metric, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleSaid:
+    """What several people said."""
+
+    name: str
+    """The file, or the run, that the ratings are from."""
+    items: Mapping[Key, Item]
+    """Those that anyone rated."""
+    ratings: Mapping[str, Mapping[Key, Ratings]]
+    """By metric; of a metric that nobody rated, nothing."""
     notes: tuple[str, ...] = ()
     """What could not be used."""
 
-    @classmethod
-    def of_rows(cls, name: str, rows: Iterable[Mapping[str, Any]], **more: Any) -> Readings:
-        """Return readings of rows with the columns of `SCHEMA`, and an `answer` in the place of number and label."""
-        listed = list(rows)
-        columns = {column: [row.get(column) for row in listed] for column in SCHEMA if column not in ("number", "label")}
-        answers = [row["answer"] for row in listed]
-        columns["number"] = [None if isinstance(one, str) else one for one in answers]
-        columns["label"] = [one if isinstance(one, str) else None for one in answers]
-        return cls(name=name, frame=typed(columns, SCHEMA), **more)
+    def of(self, metric: str) -> Mapping[Key, Ratings]:
+        """Return the ratings of one metric."""
+        return self.ratings.get(metric, {})
 
-    def of(self, metric: str) -> dict[Key, Answer]:
-        """Return one judge's answers of one metric."""
-        own = self.frame.filter(metric=metric)
-        return {(e, s, t, p): n if label is None else label for e, s, t, p, n, label in own.select(*KEY, *_SAID).rows()}
-
-    def rated(self, metric: str) -> dict[Key, dict[str, float | str]]:
-        """Return people's ratings of one metric by item and rater."""
-        found: dict[Key, dict[str, float | str]] = {}
-        own = self.frame.filter(metric=metric)
-        for e, s, t, p, who, number, label in own.select(*KEY, "who", *_SAID).rows():
-            found.setdefault((e, s, t, p), {})[who] = number if label is None else label
-        return found
-
-    @property
-    def editors(self) -> list[str]:
-        """The editors whose edits were read, by name; "" for one that is not named."""
-        return sorted(self.frame["editor"].unique())
+    def as_column(self, name: str) -> Column:
+        """Return a table of scores as one judge's. Raises ConfigError for an item that several judges scored."""
+        answers: dict[str, dict[Key, Answer]] = {}
+        for metric, rated in self.ratings.items():
+            for key, by in rated.items():
+                if len(by) > 1:
+                    raise ConfigError(
+                        f"{self.name}: item {key[1]!r} has {len(by)} scores for {metric!r} ({', '.join(by)}); expected one "
+                        "judge's: give each judge a file of its own"
+                    )
+                answers.setdefault(metric, {})[key] = next(iter(by.values()))
+        return Column(name=name, items=self.items, answers=answers)
 
 
-_SAID: Final = ("number", "label")
+def editors_of(items: Iterable[Key]) -> list[str]:
+    """Return the editors of items, by name; "" for one that is not named."""
+    return sorted({editor for editor, *_ in items})
 
 
 def key_of(score: Score) -> Key:
-    """Return what a score is about, in the text of frames."""
-    return as_text(score.editor), as_text(score.sample_id), score.turn, as_text(score.part)
+    """Return what a score is about."""
+    return score.editor, score.sample_id, score.turn, score.part
 
 
-def column_of(judged: Judged) -> Readings:
+def key_name(key: Key) -> str:
+    """Return "EDITOR/SAMPLE", with the turn and the part if it is about one."""
+    editor, sample, turn, part = key
+    return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))
+
+
+def column_of(judged: Judged) -> Column:
     """Return what one judge of a run said, with rows of the data that could not be read.
 
     An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same.
     """
-    import polars
-
-    frame, col = judged.frame, polars.col
-    kind = col("edit_type") if "edit_type" in frame.columns else polars.lit(None, polars.String)
-    labeled = col("metric").is_in([m.id for m in judged.metrics.metrics if isinstance(m.domain, Binary)])
-    labeled &= col("label").is_not_null()
-    found = frame.select(
-        *KEY,
-        col("source").fill_null(col("sample")),
-        kind.alias("edit_type"),
-        "metric",
-        polars.lit(judged.name).alias("who"),
-        polars.when(~labeled).then("value").alias("number"),
-        polars.when(labeled).then("label").alias("label"),
-    )
-    return Readings(name=judged.name, frame=found)
+    binary = {metric.id for metric in judged.metrics.metrics if isinstance(metric.domain, Binary)}
+    items: dict[Key, Item] = {}
+    answers: dict[str, dict[Key, Answer]] = {}
+    for score in judged.scores:
+        key = key_of(score)
+        if key not in items:
+            sample, kind = judged.samples.get(score.key), score.dims.get("edit_type")
+            source = score.sample_id if sample is None else sample.source.sha256
+            items[key] = Item(source, None if kind is None else str(kind))
+        labeled = score.metric in binary and score.label is not None
+        answers.setdefault(score.metric, {})[key] = score.label if labeled else score.value
+    return Column(name=judged.name, items=items, answers=answers)
 
 
-def column_of_table(table: Readings, name: str) -> Readings:
-    """Return a table of scores as one judge's. Raises ConfigError for an item that several judges scored."""
-    import polars
-
-    twice = table.frame.group_by(*KEY, "metric", maintain_order=True).agg("who").filter(polars.col("who").list.len() > 1)
-    for sample, metric, who in twice.select("sample", "metric", "who").rows():
-        raise ConfigError(
-            f"{table.name}: item {sample!r} has {len(who)} scores for {metric!r} ({', '.join(who)}); expected one judge's: "
-            "give each judge a file of its own"
-        )
-    return replace(table, name=name)
-
-
-def by_editor(said: Readings) -> Readings:
-    """Return the same with an item an editor: the mean of each one's numbers for the editor's samples.
-
-    A table that names no editors rates editors itself: its items are their names.
-    """
-    import polars
-
-    editor = polars.when(polars.col("editor") != "").then("editor").otherwise("sample")
-    means = said.frame.group_by(editor.alias("sample"), "metric", "who", maintain_order=True).agg(
-        polars.col("number").mean()
-    )
-    rows = ({**row, "editor": "", "turn": 0, "part": "", "source": row["sample"], "answer": row["number"]}
-            for row in means.to_dicts())  # fmt: skip
-    return Readings.of_rows(said.name, rows, metrics=said.metrics, notes=said.notes)
-
-
-def with_facts(people: Readings, samples: Mapping[str, Sample], protocol: EvalProtocol) -> Readings:
+def with_facts(people: PeopleSaid, samples: Mapping[str, Sample], protocol: EvalProtocol) -> PeopleSaid:
     """Return people's ratings with what a run knows of the items: source image and edit type."""
     named = getattr(protocol, "edit_type_name", str)
 
-    def facts() -> Iterator[tuple[str | None, str | None]]:
-        for editor, id_, source, kind in people.frame.select("editor", "sample", "source", "edit_type").rows():
-            sample = samples.get(sample_key(editor, id_))
-            own = (source, kind) if sample is None else (sample.source.sha256, sample.edit_type and named(sample.edit_type))
-            yield own
+    def facts(key: Key, item: Item) -> Item:
+        sample = samples.get(sample_key(*key[:2]))
+        return item if sample is None else Item(sample.source.sha256, sample.edit_type and named(sample.edit_type))
 
-    sources, kinds = zip(*facts(), strict=True) if len(people.frame) else ((), ())
-    columns = typed({"source": sources, "edit_type": kinds}, {"source": str, "edit_type": str})
-    return replace(people, frame=people.frame.with_columns(columns))
+    return replace(people, items={key: facts(key, item) for key, item in people.items.items()})
 
 
-def join(judge: Readings, people: Readings, *, where: str, closed: bool) -> Readings:
-    """Return people's ratings under the judge's keys, with its source images and edit types; notes say what did not meet.
+def join(items: Mapping[Key, Item], people: PeopleSaid, *, where: str, closed: bool) -> PeopleSaid:
+    """Return people's ratings under the keys of these items, with their facts; notes say what did not meet.
 
-    where: what the judge's items are from, for messages.   closed: an item that people rated and that is not there is left
-    out and counted (a run holds what was asked); else it stays, without an answer.
+    where: what the items are from, for messages.   closed: an item that people rated and that is not there is left out and
+    counted (a run holds what was asked); else it stays, without an answer.
     Raises ConfigError if nothing meets, or if editors are named on one side only and cannot be matched.
     """
-    import polars
-
-    theirs = _matched(judge, people, where)
-    facts = judge.frame.unique(KEY, keep="first", maintain_order=True).select(*KEY, "source", "edit_type", there=True)
-    both = theirs.join(facts, on=KEY, how="left", suffix="_here", maintain_order="left")
-    both = both.with_columns(
-        source=polars.coalesce("source_here", "source"), edit_type=polars.coalesce("edit_type_here", "edit_type")
-    )
-    lost = both.filter(polars.col("there").is_null()).select(KEY).unique(maintain_order=True)
-    if len(lost) == theirs.n_unique(KEY):
-        ours, names = (
-            ", ".join(list(dict.fromkeys(map(key_name, f.select(KEY).rows())))[:4]) for f in (facts, people.frame)
-        )
+    renamed = _renamed(items, people, where)
+    lost = [key for key in dict.fromkeys(renamed.values()) if key not in items]
+    if len(lost) == len(set(renamed.values())):
+        theirs, ours = (", ".join(map(key_name, list(keys)[:4])) for keys in (people.items, items))
         raise ConfigError(
-            f"none of the {len(lost)} items of {people.name} is in {where}: people rated {names}, … and it has {ours}, …"
+            f"none of the {len(lost)} items of {people.name} is in {where}: people rated {theirs}, … and it has {ours}, …"
         )
     notes = list(people.notes)
-    if len(lost):
-        first = ", ".join(map(key_name, lost.rows()[:4])) + (", …" if len(lost) > 4 else "")
+    if lost:
+        first = ", ".join(map(key_name, lost[:4])) + (", …" if len(lost) > 4 else "")
         what = f"not in {where}, and left out" if closed else f"without a row in {where}, and counted as not judged"
         notes.append(f"rated, but {what}: {len(lost)} ({first})")
-    kept = both.filter(polars.col("there").is_not_null()) if closed else both
-    return replace(people, frame=kept.select(*SCHEMA), notes=tuple(notes))
+    kept = {old: new for old, new in renamed.items() if new in items or not closed}
+
+    def facts(old: Key, new: Key) -> Item:
+        here, said = items.get(new), people.items[old]
+        return said if here is None else Item(here.source, here.edit_type or said.edit_type)
+
+    return replace(
+        people,
+        items={new: facts(old, new) for old, new in kept.items()},
+        ratings={
+            metric: {kept[key]: by for key, by in rated.items() if key in kept} for metric, rated in people.ratings.items()
+        },
+        notes=tuple(notes),
+    )
 
 
-def _matched(judge: Readings, people: Readings, where: str) -> polars.DataFrame:
-    """People's ratings under the judge's names: by editor and sample, or by sample alone if that can mean one edit only."""
-    import polars
-
-    ours, theirs = judge.editors, people.editors
+def _renamed(items: Mapping[Key, Item], people: PeopleSaid, where: str) -> dict[Key, Key]:
+    """People's key → ours: by editor and sample, or by sample alone if that can mean one edit only."""
+    ours, theirs = editors_of(items), editors_of(people.items)
     if (theirs == [""]) == (ours == [""]):
-        return people.frame
+        return {key: key for key in people.items}
     if len(ours) == len(theirs) == 1:
-        return people.frame.with_columns(editor=polars.lit(ours[0]))
-    named = {
-        sample_key(editor, id_): (editor, id_) for editor, id_ in judge.frame.select("editor", "sample").unique().rows()
-    }
-    samples = people.frame["sample"].to_list()
-    if theirs == [""] and not named.keys().isdisjoint(samples):
-        found = [named.get(name, ("", name)) for name in samples]
-        return people.frame.with_columns(
-            editor=polars.Series([editor for editor, _ in found]), sample=polars.Series([id_ for _, id_ in found])
-        )
+        return {key: (ours[0], *key[1:]) for key in people.items}
+    edits = {sample_key(editor, id_): (editor, id_) for editor, id_, *_ in items}
+    if theirs == [""] and any(id_ in edits for _, id_, *_ in people.items):
+        return {key: (*edits.get(key[1], ("", key[1])), *key[2:]) for key in people.items}
     silent, several = (people.name, where) if theirs == [""] else (where, people.name)
     editors = ", ".join(filter(None, ours if theirs == [""] else theirs))
     raise ConfigError(
         f"{silent} names no editor, and {several} has several ({editors}); both must name them, or neither "
         "(a table in a column editor, or by items written as EDITOR/ITEM)"
     )
-
-
-def key_name(key: Sequence[Any]) -> str:
-    """Return "EDITOR/SAMPLE", with the turn and the part if it is about one."""
-    editor, sample, turn, part = key
-    return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))

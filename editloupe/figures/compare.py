@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import Field
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import KEY, Answer, Key, Readings, by_editor, column_of, join, key_of, with_facts
+from editloupe.figures.columns import Answer, Column, Item, Key, PeopleSaid, column_of, join, key_of, with_facts
 from editloupe.figures.human_labels import labels_in, read_human
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement
@@ -156,9 +156,9 @@ class Comparison(Serializable):
 class Rated:
     """People's ratings of what judges judged."""
 
-    labels: Readings
+    labels: PeopleSaid
     """Under the judges' keys."""
-    column: Readings
+    column: Column
     """People as one judge: the label that most raters gave; of numbers without labels, the mean."""
     ratings: Mapping[str, str] = field(default_factory=dict)
     """Metric's id → what of people's ratings it is held against; empty where they rated the metrics themselves."""
@@ -176,10 +176,8 @@ def rated_by_people(
     human: a table; None for the labels that the runs' samples carry.   columns: role → column, if names do not say it.
     ratings: as `Rated.ratings`.   Raises ConfigError if the table does not fit the samples.
     """
-    import polars
-
     metrics, ratings = judges[0].metrics.metrics, ratings or {}
-    every = Readings(name="the judges", frame=polars.concat([column_of(judge).frame for judge in judges]))
+    items = _items(map(column_of, judges))
     more = tuple(dict.fromkeys(ratings.values()))
     if human is not None:
         people, name = read_human(human, metrics, columns or {}, more), human.name
@@ -188,28 +186,36 @@ def rated_by_people(
         said = [given for judge in judges for given in judge.people]
         scores = [one for judge in judges for one in judge.people_scores]
         people, name = labels_in(samples.values(), metrics, "the samples", more, said, scores), "the samples' own columns"
-        if not people.metrics:
+        if not people.ratings:
             return None, people.notes
-    if unknown := next((rating for rating in more if rating not in people.metrics), None):
-        rated = ", ".join(people.metrics) or "nothing that is named"
+    if unknown := next((rating for rating in more if rating not in people.ratings), None):
+        rated = ", ".join(people.ratings) or "nothing that is named"
         raise ConfigError(f"--pair {unknown}: no rating in {people.name} has this name; rated there: {rated}")
-    # A table may rate editors themselves.
-    if people.editors != [""] or not {*people.frame["sample"]} <= {*every.editors}:
-        folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
-        where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
-        people = join(every, people, where=where, closed=True)
-    rows = []
+    folders = list(dict.fromkeys(str(judge.folder) for judge in judges))
+    where = f"the run{'s' if len(folders) > 1 else ''} {' and '.join(folders)}"
+    people = join(items, people, where=where, closed=True)
+    answers: dict[str, dict[Key, Answer]] = {}
     for metric in metrics:
-        given = people.rated(metric.id)
+        given = people.of(metric.id)
         reading = MetricReading([None] * len(given), list(given.values()), metric)
         scale = reading.ruler.scale
         # Options are kept as words: a judge may have chosen one that no person chose.
         worded = scale is not None and not metric.levels
         for key, value in zip(given, reading.means if scale is None else reading.labels, strict=True):
             if value is not None:
-                answer = scale.name(value) if worded and scale is not None else value
-                rows.append({**dict(zip(KEY, key, strict=True)), "metric": metric.id, "who": name, "answer": answer})
-    return Rated(labels=people, column=Readings.of_rows(name, rows), ratings=ratings), people.notes
+                answers.setdefault(metric.id, {})[key] = scale.name(value) if worded and scale is not None else value
+    return Rated(
+        labels=people, column=Column(name=name, items=people.items, answers=answers), ratings=ratings
+    ), people.notes
+
+
+def _items(columns: Iterable[Column]) -> dict[Key, Item]:
+    """What judges were asked about, as the first of them knows it."""
+    found: dict[Key, Item] = {}
+    for column in columns:
+        for key, item in column.items.items():
+            found.setdefault(key, item)
+    return found
 
 
 def compare(
@@ -219,12 +225,11 @@ def compare(
     people: Rated | None = None,
     options: PeopleOptions | None = None,
     criteria: Sequence[Metric] | None = None,
-    editors: bool = False,
 ) -> Comparison:
     """Compare judges of one protocol over the same samples, with each other and with people.
 
     options: how agreement with people is summed up, and how intervals are drawn.   criteria: the metrics that are held
-    against people's ratings; None for all that they rated.   editors: hold editors' means against them, not samples.
+    against people's ratings; None for all that they rated.
     Raises ConfigError: one judge and no people, two judges of one name, samples whose content differs between runs, no
     sample in common.
     """
@@ -232,15 +237,18 @@ def compare(
     _check(judges, people)
     metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
     columns = [column_of(judge) for judge in judges]
-    truth = None if people is None or editors else people.column
+    truth = None if people is None else people.column
     compared = [_Compared(judges, columns, metric, truth, options.drawing) for metric in metrics]
     pairs = [pair for one in compared for pair in one.pairs()]
     human, among = list[MetricAgreement](), list[MetricAgreement]()
     if people is not None:
         held = _held(people, metrics, criteria)
-        human = [one for column in columns for one in _beside_people(column, people, held, options, editors=editors)]
         versus = {} if people.ratings else {one.metric.id: one.right_more_often() for one in compared}
-        human = _corrected([replace(h, versus=versus.get(h.criterion, {}).get(h.judge or "", {})) for h in human])
+        for column in columns:
+            for metric in held:
+                one = agreement(column, people.labels, metric, options, rating=people.ratings.get(metric.id))
+                human.append(replace(one, versus=versus.get(metric.id, {}).get(column.name, {})))
+        human = _corrected(human)
         facts = with_facts(people.labels, {k: s for j in judges for k, s in j.samples.items()}, judges[0].protocol)
         among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
     return Comparison(
@@ -254,12 +262,11 @@ def compare(
         bootstrap=options.drawing,
         summaries=tuple(summary for one in compared for summary in one.summaries()),
         pairs=tuple(replace(p, test=test) for p, test in zip(pairs, holm([p.test for p in pairs]), strict=True)),
-        costs=tuple(_cost(i, judge, compared, prices, people=truth is not None) for i, judge in enumerate(judges)),
+        costs=tuple(_cost(i, judge, compared, prices, people=people is not None) for i, judge in enumerate(judges)),
         human=None if people is None else people.column.name,
         human_agreement=tuple(human),
         raters=tuple(among),
-        disagreements=tuple(furthest_first(d for one in compared for d in one.disagreements())),
-        notes=tuple(_remarks(judges, compared)),
+        disagreements=tuple(_furthest_first(d for one in compared for d in one.disagreements())),
         titles={m.id: (m.name, m.short) for m in metrics},
     )  # fmt: skip
 
@@ -277,48 +284,41 @@ def standing(judges: Sequence[Judged], drawing: Drawing) -> list[JudgeSummary]:
     return [s for metric in metrics for s in _Compared(judges, columns, metric, None, drawing).summaries()]
 
 
-def furthest_first(found: Iterator[Disagreement]) -> list[Disagreement]:
-    """Return disagreements by their distance, the largest first."""
+def _furthest_first(found: Iterable[Disagreement]) -> list[Disagreement]:
     return sorted(found, key=lambda d: (-d.spread, d.sample, d.turn, d.part))
 
 
-def raters_apart(people: Readings, metrics: Sequence[Metric | str]) -> list[Disagreement]:
+def raters_apart(people: PeopleSaid, metrics: Sequence[Metric | str]) -> list[Disagreement]:
     """Return the items on which two raters or more said different things, the furthest apart first."""
     found = []
     for metric in metrics:
         name = metric if isinstance(metric, str) else metric.id
-        given = people.rated(name)
+        given = people.of(name)
         reading = MetricReading([None] * len(given), list(given.values()), metric)
         scale = reading.ruler.scale
+        # A number may lie between two labels.
+        known = {} if scale is None else dict(zip(scale.values, scale.names, strict=True))
         for key, rated in zip(given, reading.ratings, strict=True):
             if len(set(rated.values())) > 1:
-                # A number may lie between two labels.
-                known = {} if scale is None else dict(zip(scale.values, scale.names, strict=True))
                 labels = {rater: known.get(value, f"{value:g}") for rater, value in rated.items()}
-                placed = [v if isinstance(metric, str) else metric.normalize(v) for v in rated.values()]
+                placed = [None if isinstance(metric, str) else metric.normalize(value) for value in rated.values()]
                 shown = [v if place is None else place for place, v in zip(placed, rated.values(), strict=True)]
                 found.append(Disagreement.of(key, name, labels, shown))
-    return furthest_first(iter(found))
+    return _furthest_first(found)
 
 
 class _Compared:
     """One metric: the judges' scores and people's labels by what they are about."""
 
     def __init__(
-        self,
-        judges: Sequence[Judged],
-        columns: Sequence[Readings],
-        metric: Metric,
-        people: Readings | None,
-        drawing: Drawing,
+        self, judges: Sequence[Judged], columns: Sequence[Column], metric: Metric, people: Column | None, drawing: Drawing
     ) -> None:
         self.metric, self.drawing, self.names = metric, drawing, [judge.name for judge in judges]
         self.scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]
         self.keys = list(dict.fromkeys(key for own in self.scores for key in own))
         self.sources: dict[Key, str] = {}
         for column in reversed(columns):
-            own = column.frame.filter(metric=metric.id).select(*KEY, "source")
-            self.sources |= {(e, s, t, p): source for e, s, t, p, source in own.rows()}
+            self.sources |= {key: column.items[key].source for key in column.of(metric.id)}
         labels: Mapping[Key, Answer] = {} if people is None else people.of(metric.id)
         said = [column.of(metric.id) for column in columns]
         self.ruler = ruler(metric, [answer for own in said for answer in own.values()], labels.values())
@@ -410,16 +410,6 @@ class _Compared:
         return mean(list(values.values()), [self.sources[k] for k in values], drawing=self.drawing)
 
 
-def _remarks(judges: Sequence[Judged], compared: Sequence[_Compared]) -> Iterator[str]:
-    """Yield who has no verdict, at all or on a metric."""
-    for number, judge in enumerate(judges):
-        unable = [one.metric.short for one in compared if not one.able[number]]
-        if len(unable) == len(compared):
-            yield f"{judge.name} has no verdict at all; it is listed and takes part in nothing"
-        elif unable:
-            yield f"{judge.name} has no verdict on {', '.join(unable)}; the means of what all judged leave it out there"
-
-
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:
     """Raise ConfigError where there is nothing to compare, or judges of other data."""
     if len(judges) < 2 and people is None:
@@ -450,27 +440,7 @@ def _held(people: Rated, metrics: Sequence[Metric], criteria: Sequence[Metric] |
     """The metrics that are held against people's ratings: those that are paired, named, or rated."""
     if people.ratings:
         return [m for m in metrics if m.id in people.ratings]
-    rated = {*people.labels.frame["metric"]}
-    return [m for m in metrics if (m.id in rated if criteria is None else m in criteria)]
-
-
-def _beside_people(
-    column: Readings, people: Rated, metrics: Sequence[Metric], options: PeopleOptions, *, editors: bool
-) -> Iterator[MetricAgreement]:
-    """Yield the agreement of one judge with people on each metric."""
-    labels, held = people.labels, list[Metric | str](metrics)
-    if editors:
-        named = {*column.editors} - {""}
-        if len(named) < 2:
-            raise ConfigError(
-                f"--unit editor: expected edits of two named editors or more, found {len(named)} in {column.name}"
-            )
-        column = by_editor(column)
-        labels = join(column, by_editor(labels), where=column.name, closed=True)
-        # A mean, or a rank, need not be a value of the metric's own scale.
-        held = [metric.id for metric in metrics]
-    for one, metric in zip(held, metrics, strict=True):
-        yield agreement(column, labels, one, options, rating=people.ratings.get(metric.id))
+    return [m for m in metrics if (people.labels.of(m.id) if criteria is None else m in criteria)]
 
 
 def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:

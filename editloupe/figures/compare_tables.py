@@ -166,7 +166,7 @@ def _human(found: Comparison) -> Table:
             "Judged": lambda one: _counts(next(iter(one.all.figures.values()))),
             **{TITLES[n][1]: partial(_of, n) for n in names},
         },
-        keys=lambda one: {"judge": one.judge, "criterion": one.criterion, **({"rating": one.rating} if one.rating else {})},
+        keys=_keys,
         fixed=2,
         at_once=9,
         caption="On the samples with a human label. MAE and leniency (mean judge − people) in the metric's unit. With "
@@ -222,30 +222,27 @@ def _costs(found: Comparison) -> Table:
         value = getattr(c, name)
         return Cell(value="unknown" if value is None else f"{value:.4g}", name="", more={name: value})
 
-    agreeing = (
-        {"USD an agreeing one": "cost_an_agreeing_verdict_usd"} if any(c.agreeing is not None for c in found.costs) else {}
+    with_people = any(c.agreeing is not None for c in found.costs)
+    columns: dict[str, Callable[[Cost], Cell | str]] = {
+        "Judge": lambda c: f"{_number(found, c.judge)} {c.judge}",
+        "Verdicts": lambda c: Cell(
+            value=c.verdicts, name="verdicts", more={"findings": c.findings, "agreeing": c.agreeing}
+        ),
+        "Input": partial(tokens, "input_tokens"),
+        "Output": partial(tokens, "output_tokens"),
+        "of images": partial(tokens, "image_tokens"),
+        "USD": partial(dollars, "cost_usd"),
+        "USD a verdict": partial(dollars, "cost_a_verdict_usd"),
+        **({"USD an agreeing one": partial(dollars, "cost_an_agreeing_verdict_usd")} if with_people else {}),
+        "Seconds": lambda c: Cell(value=c.seconds_median, name="seconds_median", digits=2),
+        "Turns": lambda c: Cell(value=c.turns_mean, name="turns_mean", digits=1),
+    }
+    caption = (
+        "Tokens a verdict, findings without a label included in what they cost; seconds: median of a finding; turns: mean "
+        "with tool calls."
     )
     return listed(
-        "costs",
-        "What the verdicts took",
-        found.costs,
-        {
-            "Judge": lambda c: f"{_number(found, c.judge)} {c.judge}",
-            "Verdicts": lambda c: Cell(
-                value=c.verdicts, name="verdicts", more={"findings": c.findings, "agreeing": c.agreeing}
-            ),
-            "Input": partial(tokens, "input_tokens"),
-            "Output": partial(tokens, "output_tokens"),
-            "of images": partial(tokens, "image_tokens"),
-            "USD": partial(dollars, "cost_usd"),
-            "USD a verdict": partial(dollars, "cost_a_verdict_usd"),
-            **{title: partial(dollars, name) for title, name in agreeing.items()},
-            "Seconds": lambda c: Cell(value=c.seconds_median, name="seconds_median", digits=2),
-            "Turns": lambda c: Cell(value=c.turns_mean, name="turns_mean", digits=1),
-        },
-        keys=lambda c: {"judge": c.judge},
-        caption="Tokens a verdict, findings without a label included in what they cost; seconds: median of a finding; "
-        "turns: mean with tool calls.",
+        "costs", "What the verdicts took", found.costs, columns, keys=lambda c: {"judge": c.judge}, caption=caption
     )
 
 

@@ -53,14 +53,8 @@ def at_equal_cost(judges: Sequence[Judged], prices: Prices) -> tuple[list[Judged
             continue
         spends = [_spend(judge, k, common, prices, money=money) for k in range(1, judge.repeats.count + 1)]
         k = max((n for n, spend in enumerate(spends, start=1) if spend <= limit), default=1)
-        share = spends[k - 1] / limit
         text = f"{judge.name}: {k} of {judge.repeats.count} repeats count, {_spent(spends[k - 1], money=money)} a question"
-        why = ""
-        if share > 1:
-            why = "; even one costs more than the measure"
-        elif k == judge.repeats.count and share < 0.9:
-            why = f"; that is {100 * share:.0f} % of the measure, so that more repeats would be its due"
-        notes.append(f"{text}{why}.")
+        notes.append(f"{text}{'; even one costs more than the measure' if spends[k - 1] > limit else ''}.")
         found.append(first_repeats(judge, k))
     return found, tuple(notes)
 

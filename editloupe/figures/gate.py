@@ -12,16 +12,16 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.answers import fold
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import Readings
+from editloupe.figures.columns import Column, PeopleSaid
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import agreement
 from editloupe.figures.summary import OVERALL, TableScores, share_a_scale, specs
 from editloupe.findings import FAILURES
 from editloupe.scores import Metric, MetricSet
-from editloupe.stats.table import Table, simple
+from editloupe.stats.table import NONE, Table, simple
 from editloupe.values import Json
 
-People: TypeAlias = tuple[Readings, Readings]
+People: TypeAlias = tuple[Column, PeopleSaid]
 """What a judge said, and people's ratings of the same items."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]
@@ -45,22 +45,14 @@ METRICS: Final[Mapping[str, str]] = {
 }
 """What a requirement may speak of; C is a criterion by id or short name."""
 
-_SHARE: Final = (0.0, 1.0)
-_COUNT: Final = (0.0, math.inf)
-_ANY: Final = (-math.inf, math.inf)
-_KNOWN: Final[Mapping[str, tuple[int, int, tuple[float, float]]]] = {
-    **dict.fromkeys(("asked", "judged"), (0, 1, _COUNT)),
-    "unjudged": (0, 1, _SHARE),
-    "status": (1, 1, _SHARE),
-    **dict.fromkeys(("mean", "macro"), (1, 1, _ANY)),
-    "share": (2, 2, _SHARE),
-    **dict.fromkeys(("exact", "accuracy", "f1"), (1, 2, _SHARE)),
-    **dict.fromkeys(("spearman", "kendall", "pearson", "kappa", "weighted_kappa"), (1, 2, (-1.0, 1.0))),
-    **dict.fromkeys(("alpha_nominal", "alpha_ordinal", "alpha_interval"), (1, 2, (-math.inf, 1.0))),
-    "mae": (1, 2, _COUNT),
-    "bias": (1, 2, _ANY),
+_ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("asked", "judged", "unjudged"), (0, 1)),
+    **dict.fromkeys(("status", "mean", "macro"), (1, 1)),
+    "share": (2, 2),
+    **dict.fromkeys(AGREEMENT, (1, 2)),
 }
-"""Metric → least and most arguments, least and greatest value; that of means is their scale's."""
+"""Metric → least and most arguments."""
+_AT_MOST_ONE: Final = {"unjudged", "status", "share", *AGREEMENT} - {"mae", "bias"}
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
@@ -119,11 +111,6 @@ class Checked:
         return f"{self.requirement.text} ({self.of})" if self.of else self.requirement.text
 
     @property
-    def found(self) -> str:
-        """The figure as text."""
-        return "undefined" if self.value is None else f"{self.value:.6g}"
-
-    @property
     def about(self) -> str:
         """The basis of the figure, or why there is none."""
         return self.why if self.value is None else self.basis
@@ -131,7 +118,8 @@ class Checked:
     @property
     def summary(self) -> str:
         """In one line: what was required, what was found, and its basis or why there is nothing."""
-        return f"{self.name}: {self.found}" + (f" ({self.about})" if self.about else "")
+        found = "undefined" if self.value is None else f"{self.value:.6g}"
+        return f"{self.name}: {found}" + (f" ({self.about})" if self.about else "")
 
     def to_json(self) -> dict[str, Json]:
         """Return the outcome as JSON."""
@@ -156,18 +144,18 @@ def parse(text: str, rubric: MetricSet) -> Requirement:
         return ConfigError(f"--require {text!r}: {why}")
 
     match = _FORM.fullmatch(text)
-    if match is None:
+    if match is None or not math.isfinite(float(match[4])):
         raise refused("expected METRIC OPERATOR NUMBER with >=, <=, > or <, such as 'unjudged<=0.02'")
     metric, inside, bound = match[1].lower(), match[2], float(match[4])
     arguments = () if inside is None else tuple(part.strip() for part in inside.split(","))
-    if metric not in _KNOWN:
-        raise refused(f"unknown metric {metric!r}; known: {', '.join(_KNOWN)}")
-    least, most, (low, high) = _KNOWN[metric]
+    if metric not in _ARGUMENTS:
+        raise refused(f"unknown metric {metric!r}; known: {', '.join(_ARGUMENTS)}")
+    least, most = _ARGUMENTS[metric]
     if not least <= len(arguments) <= most or not all(arguments):
         form = next(form for form in METRICS if form.startswith(metric) or (metric in AGREEMENT and form.startswith("F(")))
         raise refused(f"expected {form.replace('F(', f'{metric}(')}")
-    if not math.isfinite(bound) or not low <= bound <= high:
-        raise refused(f"{metric} is a number from {low:g} to {high:g}{'; 2 % is 0.02' if (low, high) == _SHARE else ''}")
+    if metric in _AT_MOST_ONE and abs(bound) > 1:
+        raise refused(f"{metric} is at most 1; 2 % is 0.02")
     if metric == "status" and arguments[0] not in FAILURES:
         raise refused(f"no status {arguments[0]!r}; known: {', '.join(sorted(FAILURES))}")
     if metric in AGREEMENT and arguments[0] != "human":
@@ -261,7 +249,7 @@ def _mean(judged: Judged, checked: Checked) -> Checked:
 def _agreement(judged: Judged, checked: Checked, joined: People) -> Iterator[Checked]:
     said, people = joined
     metric, arguments = checked.requirement.metric, checked.requirement.arguments
-    both = {*people.frame["metric"]} & {*judged.criteria}
+    both = [name for name in judged.criteria if people.of(name)]
     wanted = [judged.metrics.metric(name) for name in arguments[1:2]]
     criteria = wanted or [c for c in judged.metrics.metrics if c.id in both]
     if not criteria:
@@ -290,7 +278,7 @@ def table(checked: Sequence[Checked], title: str) -> Table:
         (
             *([one.judge] if several else []),
             one.name,
-            "–" if one.verdict == "undefined" else one.found,
+            NONE if one.value is None else f"{one.value:.6g}",
             one.verdict if one.verdict == "passed" else one.verdict.upper(),
             one.about,
         )

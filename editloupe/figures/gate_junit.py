@@ -12,6 +12,7 @@ from editloupe.errors import StorageError
 from editloupe.figures.gate import Checked
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_OUTCOMES = {"passed": "system-out", "failed": "failure", "undefined": "error"}
 
 
 def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
@@ -20,31 +21,28 @@ def write_gate_junit(checked: Iterable[Checked], path: Path) -> None:
     Raises StorageError.
     """
     found = list(checked)
-    root = ET.Element("testsuites", name="editloupe gate")
-    suite = ET.SubElement(root, "testsuite", name="editloupe gate")
+    verdicts = [one.verdict for one in found]
+    counts = {
+        "tests": len(found),
+        "failures": verdicts.count("failed"),
+        "errors": verdicts.count("undefined"),
+        "skipped": 0,
+    }
+    told = {"name": "editloupe gate", **{name: str(count) for name, count in counts.items()}, "time": "0.000"}
+    root = ET.Element("testsuites", told)
+    suite = ET.SubElement(root, "testsuite", told)
     for one in found:
         case = ET.SubElement(suite, "testcase", classname=_xml(one.judge), name=_xml(one.name), time="0.000")
-        _add_outcome(case, one)
-    verdicts = [one.verdict for one in found]
-    for element in (root, suite):
-        element.set("tests", str(len(found)))
-        element.set("failures", str(verdicts.count("failed")))
-        element.set("errors", str(verdicts.count("undefined")))
-        element.set("skipped", "0")
-        element.set("time", "0.000")
+        outcome = ET.SubElement(case, _OUTCOMES[one.verdict])
+        if one.verdict == "passed":
+            outcome.text = _xml(one.summary)
+        else:
+            outcome.attrib |= {"type": "gate" if one.verdict == "failed" else "undefined", "message": _xml(one.summary)}
     ET.indent(root)
     try:
         files.write_whole(path, ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _add_outcome(case: ET.Element, one: Checked) -> None:
-    if one.verdict == "passed":
-        ET.SubElement(case, "system-out").text = _xml(one.summary)
-    else:
-        tag, kind = ("failure", "gate") if one.verdict == "failed" else ("error", "undefined")
-        ET.SubElement(case, tag, type=kind, message=_xml(one.summary))
 
 
 def _xml(text: str) -> str:

@@ -7,25 +7,17 @@ the rater in its name if there are several). A judge's scores from elsewhere are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
 from editloupe.data.tables import MetadataTable, TableLine
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import KEY, Key, Readings, key_name, key_of
+from editloupe.figures.columns import Item, Key, PeopleSaid, key_name, key_of
 from editloupe.figures.judged import protocol_of, scores_by_people
-from editloupe.figures.labels import (
-    as_rating,
-    find_roles,
-    is_blank,
-    lines_named,
-    number_of,
-    read_labels,
-    text_of,
-)
+from editloupe.figures.labels import as_rating, read_labels, text_of
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, Score
@@ -55,50 +47,52 @@ def labels_in(
     ratings: Sequence[str] = (),
     people: Iterable[Given] = (),
     scores: Iterable[tuple[str, Score]] = (),
-) -> Readings:
+) -> PeopleSaid:
     """Return the ratings that a run's samples carry, whose names the run has read as metrics.
 
     people: what people said while they looked at the run; of these, what is about parts of samples is added.
     scores: what the protocol makes of their answers, by rater; added where the rater gave no rating.
     ratings: names of further ratings, which are no metrics of the run.
     """
-    known = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
+    shorts = {**{name: name for name in ratings}, **{metric.id: metric.short for metric in metrics}}
     names = names_of([*ratings, *metrics])
-    found: dict[tuple[Key, str, str], float | str] = {}
+    found: dict[str, dict[Key, dict[str, float | str]]] = {}
     unknown, broken = Counter[str](), list[str]()
+
+    def rate(key: Key, metric: str, rater: str, rating: float | str) -> None:
+        found.setdefault(metric, {}).setdefault(key, {})[rater] = rating
+
     for sample in samples:
         for name, by_rater in (named(sample.human, names) if ratings else sample.human).items():
             turn, metric = turn_and_metric(name)
             key = (sample.editor, sample.id, turn, "")
-            if metric not in known:
+            if metric not in shorts:
                 unknown[name] += len(by_rater)
                 continue
             for rater, raw in by_rater.items():
                 try:
-                    value = as_rating(raw)
+                    if (rating := as_rating(raw)) is not None:
+                        rate(key, metric, rater, rating)
                 except ValueError as error:
-                    broken.append(f"{known[metric]} of {key_name(key)} by {rater}: {error}; left out")
-                    continue
-                if value is not None:
-                    found[key, metric, rater] = value
+                    broken.append(f"{shorts[metric]} of {key_name(key)} by {rater}: {error}; left out")
     for given in people:
-        finding = given.finding
-        if finding.part and finding.metric in known and given.rating is not None:
-            key = (finding.editor, finding.sample_id, finding.turn, finding.part)
-            found[key, finding.metric, given.rater] = given.rating
+        about, rated = given.finding.about, given.rating
+        if about.part and given.finding.metric in shorts and rated is not None:
+            key = (about.editor, about.sample_id, about.turn, about.part)
+            rate(key, given.finding.metric, given.rater, rated if isinstance(rated, str) else float(rated))
     for rater, score in scores:
-        if score.metric in known and score.value is not None:
-            found.setdefault((key_of(score), score.metric, rater), score.value)
+        if (
+            score.metric in shorts
+            and score.value is not None
+            and rater not in found.get(score.metric, {}).get(key_of(score), {})
+        ):
+            rate(key_of(score), score.metric, rater, score.value)
     strangers = [f"human_{name}: no metric of the run; {n} ratings left out" for name, n in unknown.items()]
-    rows = (
-        {**dict(zip(KEY, key, strict=True)), "source": key[1], "metric": metric, "who": rater, "answer": answer}
-        for (key, metric, rater), answer in found.items()
-    )
-    rated = tuple(dict.fromkeys(metric for _, metric, _ in found))
-    return Readings.of_rows(source, rows, metrics=rated, notes=(*strangers, *broken))
+    items = {key: Item(key[1]) for rated_items in found.values() for key in rated_items}
+    return PeopleSaid(name=source, items=items, ratings=found, notes=(*strangers, *broken))
 
 
-def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str, str] | None = None) -> Readings:
+def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str, str] | None = None) -> PeopleSaid:
     """Return people's ratings of a run: a table's, or those that its samples carry. Raises ConfigError if there are none.
 
     columns: role → column of the table, if names do not say it.
@@ -109,7 +103,7 @@ def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str
     source = str(store.folder / ("people.jsonl" if store.people else "samples.jsonl"))
     by_protocol = scores_by_people(store, protocol_of(store)) if store.people else ()
     found = labels_in(store.samples.values(), metrics, source, (), store.people.values(), by_protocol)
-    if not found.metrics:
+    if not found.ratings:
         text = f" ({'; '.join(found.notes)})" if found.notes else ""
         raise ConfigError(
             f"{store.folder}: its samples carry no human labels{text}; name a table with --human FILE, add columns "
@@ -118,7 +112,9 @@ def read_people(store: RunStore, human: Path | None = None, columns: Mapping[str
     return found
 
 
-def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()) -> Readings:
+def read_human(
+    file: Path, metrics: Sequence[Metric], columns: Mapping[str, str], ratings: Sequence[str] = ()
+) -> PeopleSaid:
     """Read people's ratings of a run's metrics, and of `ratings`. Raises as `read_label_table`."""
     names: list[Metric | str] = [*ratings, *metrics]
     only = metrics[0].id if len(names) == 1 and metrics else None
@@ -127,7 +123,7 @@ def read_human(file: Path, metrics: Sequence[Metric], columns: Mapping[str, str]
 
 def read_label_table(
     file: Path, *, known: Known | None, columns: Mapping[str, str], option: str, only: str | None = None
-) -> Readings:
+) -> PeopleSaid:
     """Read a table of ratings, or of one judge's scores.
 
     known: which metrics there are; None if every column of numbers is one.   columns: from `column_names`.
@@ -135,22 +131,14 @@ def read_label_table(
     Raises ConfigError and SampleError if nothing in it can be used; lines that cannot be used are in its notes.
     """
     table = read_labels(file)
-    roles, named = find_roles(table, columns, option, ROLES, "item")
-    wide = _named_wide(named, known, option)
-    if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
-        wide = _wide(table, set(roles.values()), known)
-    if "label" not in roles and not wide:
-        raise ConfigError(
-            f"{file}: no column holds ratings; expected a column label, value or score, or one of finite numbers for each "
-            f"criterion, found {', '.join(table.columns)}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
-        )
+    roles, wide = _columns_of(table, columns, option, known)
     reader = _LabelReader(roles=roles, wide=wide, known=known, only=only or ONLY)
     for line in table.lines:
         reader.add(line)
-    notes = tuple(f"{file.name}: {lines_named(lines)} left out: {what}" for what, lines in reader.left_out.items())
-    if notes and not reader.ratings:
+    notes = tuple(f"{file.name}: {_lines_named(lines)} left out: {what}" for what, lines in reader.left_out.items())
+    if notes and not any(reader.ratings.values()):
         raise ConfigError(f"{file}: no rating can be used: {'; '.join(notes)}")
-    return Readings.of_rows(str(file), reader.rows(), metrics=tuple(reader.metrics), notes=notes)
+    return PeopleSaid(name=str(file), items=reader.items, ratings=reader.ratings, notes=notes)
 
 
 @dataclass(kw_only=True)
@@ -162,16 +150,14 @@ class _LabelReader:
     """Column → (metric, rater); empty for a long table."""
     known: Known | None
     only: str
-    items: dict[Key, dict[str, str | None]] = field(default_factory=dict)
-    """What the table says of an item, on its first line."""
-    ratings: dict[tuple[Key, str, str], float | str] = field(default_factory=dict)
-    """(item, metric, rater) → rating."""
-    metrics: dict[str, None] = field(default_factory=dict)
+    items: dict[Key, Item] = field(default_factory=dict)
+    """What the table says of an item, on the first line that rates it."""
+    ratings: dict[str, dict[Key, dict[str, float | str]]] = field(default_factory=dict)
     left_out: dict[str, list[int]] = field(default_factory=dict)
     """Why → lines."""
 
     def __post_init__(self) -> None:
-        self.metrics |= dict.fromkeys(metric for metric, _ in self.wide.values())
+        self.ratings |= {metric: {} for metric, _ in self.wide.values()}
 
     def add(self, line: TableLine) -> None:
         """Take one line, or count it among those that are left out."""
@@ -182,52 +168,84 @@ class _LabelReader:
             self._leave(line, why or "names no item")
             return
         key = (text.get("editor") or "", item, int(turn), text.get("part") or "")
-        self.items.setdefault(key, {"source": text.get("source") or item, "edit_type": text.get("edit_type")})
-        by = text.get("rater") or NO_RATER
+        facts, by = Item(text.get("source") or item, text.get("edit_type")), text.get("rater") or NO_RATER
         for column, (metric, rater) in self.wide.items():
-            self._rate(line, (key, metric, by if rater == NO_RATER else rater), column)
-        if not self.wide and (named := self._metric(line, text.get("criterion"))) is not None:
-            self._rate(line, (key, named, by), self.roles["label"])
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row a rating, with the columns of `Readings`."""
-        for (key, metric, rater), answer in self.ratings.items():
-            about = {**dict(zip(KEY, key, strict=True)), **self.items[key]}
-            yield {**about, "metric": metric, "who": rater, "answer": answer}
+            self._rate(line, column, metric, by if rater == NO_RATER else rater, key, facts)
+        if not self.wide and (metric_named := self._metric(line, text.get("criterion"))) is not None:
+            self._rate(line, self.roles["label"], metric_named, by, key, facts)
 
     def _metric(self, line: TableLine, text: str | None) -> str | None:
-        found: str | None = self.only
-        if "criterion" in self.roles:
-            found = self.known(text) if text is not None and self.known is not None else text
+        if "criterion" not in self.roles:
+            return self.only
+        found = self.known(text) if text is not None and self.known is not None else text
         if found is None:
             self._leave(line, "names no criterion" if text is None else f"rates {text!r}, which is no criterion here")
-        else:
-            self.metrics.setdefault(found)
         return found
 
-    def _rate(self, line: TableLine, place: tuple[Key, str, str], column: str) -> None:
+    def _rate(self, line: TableLine, column: str, metric: str, rater: str, key: Key, facts: Item) -> None:
+        rated = self.ratings.setdefault(metric, {})
         try:
             rating = as_rating(line.values.get(column))
         except ValueError as error:
             self._leave(line, f"holds no rating: {error}")
             return
-        if rating is not None and self.ratings.setdefault(place, rating) != rating:
+        if rating is None:
+            return
+        self.items.setdefault(key, facts)
+        if rated.setdefault(key, {}).setdefault(rater, rating) != rating:
             self._leave(line, "rates again, in another way, what a line above rates (a column rater names several)")
 
     def _leave(self, line: TableLine, what: str) -> None:
         self.left_out.setdefault(what, []).append(line.number)
 
 
-def _named_wide(named: Mapping[str, str], known: Known | None, option: str) -> dict[str, tuple[str, str]]:
-    """Return column → (metric, rater) of those that the user named."""
-    found = {}
-    for role, column in named.items():
-        name, _, rater = role.partition("@")
-        metric = name if known is None else known(name)
-        if metric is None:
-            raise ConfigError(f"{option} {role}={column}: {name!r} is no role ({', '.join(ROLES)}) and no criterion here")
-        found[column] = metric, rater or NO_RATER
-    return found
+def _lines_named(numbers: Sequence[int]) -> str:
+    """Return "line 4", or "3 lines (4, 9, 12)"."""
+    first = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return f"line {first}" if len(numbers) == 1 else f"{len(numbers)} lines ({first})"
+
+
+def _columns_of(
+    table: MetadataTable, columns: Mapping[str, str], option: str, known: Known | None
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Return role → column, and of a wide table column → (metric, rater). The user's names come before the usual ones.
+
+    Raises ConfigError: a column that is not there, no column of items, none of ratings.
+    """
+    there = ", ".join(table.columns)
+    for role, column in columns.items():
+        if column not in table.columns:
+            raise ConfigError(f"{option} {role}={column}: {table.file} has no column {column!r}; it has {there}")
+    roles = {role: column for role, column in columns.items() if role in ROLES}
+    folded = {name.strip().casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(table.columns)}
+    for role, names in ROLES.items():
+        taken = {*columns.values(), *roles.values()}
+        found = next((folded[name] for name in names if name in folded and folded[name] not in taken), None)
+        if role not in roles and found is not None:
+            roles[role] = found
+    if "item" not in roles:
+        raise ConfigError(
+            f"{table.file}: no column names the item; expected one of {', '.join(ROLES['item'])}; found {there}; or say "
+            f"which: {option} item=COLUMN"
+        )
+    wide = {}
+    for role, column in columns.items():
+        if role not in ROLES:
+            name, _, rater = role.partition("@")
+            metric = name if known is None else known(name)
+            if metric is None:
+                raise ConfigError(
+                    f"{option} {role}={column}: {name!r} is no role ({', '.join(ROLES)}) and no criterion here"
+                )
+            wide[column] = metric, rater or NO_RATER
+    if not wide and "criterion" not in roles and (known is not None or "label" not in roles):
+        wide = _wide(table, set(roles.values()), known)
+    if "label" not in roles and not wide:
+        raise ConfigError(
+            f"{table.file}: no column holds ratings; expected a column label, value or score, or one of finite numbers for "
+            f"each criterion, found {there}; or say which: {option} label=COLUMN or {option} CRITERION=COLUMN"
+        )
+    return roles, wide
 
 
 def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> dict[str, tuple[str, str]]:
@@ -235,9 +253,12 @@ def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> dict[st
     columns = [column for column in table.columns if column and column not in taken]
     if known is not None:
         return {column: place for column in columns if (place := metric_and_rater(column, known)) is not None}
-    cells = {column: [line.values.get(column) for line in table.lines if line.fault is None] for column in columns}
-    return {
-        column: (column, NO_RATER)
-        for column, values in cells.items()
-        if all(is_blank(value) or number_of(value) is not None for value in values)
-    }
+
+    def is_rating(value: object) -> bool:
+        try:
+            return not isinstance(as_rating(value), str)  # type: ignore[arg-type]
+        except ValueError:
+            return False
+
+    lines = [line.values for line in table.lines if line.fault is None]
+    return {column: (column, NO_RATER) for column in columns if all(is_rating(values.get(column)) for values in lines)}

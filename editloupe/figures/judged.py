@@ -105,11 +105,10 @@ class Judged:
         return ". ".join([f"Judge: {judge}{mode}; {asked}; run {self.folder}", *self_agreement(self.scores, self.repeats)])
 
 
-def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[Judged]:
-    """Every judge of every run, in order.
+def read_judged(folders: Sequence[Path]) -> list[Judged]:
+    """Every judge of every run, in order. Runs may have different metrics (`on_shared_metrics`).
 
-    same_metrics: False for runs that may have different ones (`on_shared_metrics`).
-    Raises ConfigError: no run, a run named twice, a run without findings, runs of different metrics.
+    Raises ConfigError: no run, a run named twice, a run without findings.
     """
     seen: dict[Path, Path] = {}
     for folder in folders:
@@ -119,13 +118,6 @@ def read_judged(folders: Sequence[Path], *, same_metrics: bool = True) -> list[J
     found = [judged for folder in folders for judged in judged_in(RunStore.read(folder))]
     if not found:
         raise ConfigError("; ".join(why_empty(RunStore.read(folder)) for folder in folders))
-    first = found[0]
-    for other in found[1:]:
-        if same_metrics and other.metrics != first.metrics:
-            raise ConfigError(
-                f"{other.folder} was judged by {other.metrics.id} on {_listed(other.metrics.metrics)}, {first.folder} by "
-                f"{first.metrics.id} on {_listed(first.metrics.metrics)}: their metrics differ; report them one by one"
-            )
     return _named(found)
 
 
@@ -242,15 +234,11 @@ def why_empty(store: RunStore) -> str:
     folder = shlex.quote(str(store.folder))
     if is_written(store.folder):
         return f"{store.folder} is under way, with no finding yet"
-    go_on = f"editloupe judge --config {shlex.quote(str(store.folder / 'config.yaml'))} --out {folder}"
-    if not store.config():
-        go_on = f"editloupe judge PATH --out {folder}"
-    if store.info.get("judges"):
-        return f"{store.folder} holds no finding yet; judge something first: {go_on}"
-    if store.people or any(sample.human for sample in store.samples.values()):
-        alike = f"compare people among themselves with editloupe compare {folder}"
-        return f"{store.folder} has no judge, only people answered; {alike}, or let a judge join: {go_on}"
-    return f"{store.folder} has no judge and no answer yet; ask people with editloupe annotate {folder}, or judge: {go_on}"
+    data = f"--config {shlex.quote(str(store.folder / 'config.yaml'))}" if store.config() else "PATH"
+    go_on = f"editloupe judge {data} --out {folder}"
+    rated = bool(store.people) or any(sample.human for sample in store.samples.values())
+    among = f"; or compare people among themselves: editloupe compare {folder}" if rated and not store.judges() else ""
+    return f"{store.folder} holds no finding yet; judge something first: {go_on}{among}"
 
 
 def to_go(judged: Judged) -> set[str]:

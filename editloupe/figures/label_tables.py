@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from editloupe.figures.summary import BY_EDITOR, counted, statuses
 from editloupe.scores import Metric
 from editloupe.stats.table import UNNAMED, BarPlot, Cell, Column, Row, Table, label_columns, words
-from editloupe.values import Json
 
 if TYPE_CHECKING:
     import polars
@@ -21,50 +19,36 @@ _LABELS: Final = (
 )
 
 
-def label_tables(
-    frame: polars.DataFrame, metrics: Sequence[Metric], *, caption: str = "", keys: Mapping[str, Json] | None = None
-) -> list[Table]:
+def label_tables(frame: polars.DataFrame, metrics: Sequence[Metric], *, caption: str = "") -> list[Table]:
     """Return how often each label was given to each editor, and why scores are missing.
 
     A metric with labels has a table of its own; the others share one of what is missing.
     """
-    found, others = [], []
+    found: list[Table] = []
+    others: dict[Metric, dict[str, polars.DataFrame]] = {}
     frame = counted(BY_EDITOR, frame)
     for metric in metrics:
         own = frame.filter(metric=metric.id)
-        labels = [level.name for level in reversed(metric.levels)] or sorted(own["label"].drop_nulls().unique())
-        if labels:
-            found.append(_label_table(metric, own, labels, caption, keys or {}))
-        elif len(own):
-            others.append(metric)
-    lost = [
-        (editor, status, counts)
-        for editor, own in by_editor(frame).items()
-        if (counts := {metric.id: statuses(own.filter(metric=metric.id)["missing"]) for metric in others})
-        for status in dict.fromkeys(status for of in counts.values() for status in of)
-    ]
-    if lost:
-        found.append(_missing_table(others, lost, keys or {}))
-    return found
+        editors = {key[0]: rows for key, rows in own.partition_by("editor", as_dict=True, maintain_order=True).items()}
+        if labels := [level.name for level in reversed(metric.levels)] or sorted(own["label"].drop_nulls().unique()):
+            found.append(_label_table(metric, editors, labels, caption))
+        elif editors:
+            others[metric] = editors
+    missing = _missing_table(others, list(frame["editor"].unique(maintain_order=True)))
+    return found if missing is None else [*found, missing]
 
 
-def by_editor(frame: polars.DataFrame) -> dict[str, polars.DataFrame]:
-    """Return the scores of each editor, editors in order of appearance."""
-    return {key[0]: own for key, own in frame.partition_by("editor", as_dict=True, maintain_order=True).items()}
-
-
-def _missing_table(
-    metrics: Sequence[Metric], lost: Sequence[tuple[str, str, Mapping[str, Mapping[str, int]]]], keys: Mapping[str, Json]
-) -> Table:
-    """A row an editor and status, a column a metric."""
-    count = partial(Cell, name="count")
-    rows = (
-        Row(
-            cells=(words(editor or UNNAMED), words(status), *(count(value=of.get(status, 0)) for of in counts.values())),
-            keys={"editor": editor, "status": status},
-        )
-        for editor, status, counts in lost
-    )  # fmt: skip
+def _missing_table(metrics: Mapping[Metric, Mapping[str, polars.DataFrame]], editors: Sequence[str]) -> Table | None:
+    """A row an editor and status, a column a metric; None where nothing is missing."""
+    rows = []
+    for editor in editors:
+        counts = [statuses(own[editor]["missing"]) if editor in own else {} for own in metrics.values()]
+        for status in dict.fromkeys(status for of in counts for status in of):
+            cells = (Cell(value=of.get(status, 0), name="count") for of in counts)
+            named = {"editor": editor, "status": status}
+            rows.append(Row(cells=(words(editor or UNNAMED), words(status), *cells), keys=named))
+    if not rows:
+        return None
     return Table(
         name="missing",
         title="Not judged",
@@ -72,16 +56,12 @@ def _missing_table(
         rows=tuple(rows),
         fixed=2,
         caption="Scores without a value, by what happened to the question.",
-        keys=keys,
         at_once=6,
     )
 
 
-def _label_table(
-    metric: Metric, frame: polars.DataFrame, labels: Sequence[str], caption: str, keys: Mapping[str, Json]
-) -> Table:
+def _label_table(metric: Metric, editors: Mapping[str, polars.DataFrame], labels: Sequence[str], caption: str) -> Table:
     """A row a label, then what was judged, then a row a status; a column an editor."""
-    editors = by_editor(frame)
     named = [editor or UNNAMED for editor in editors]
     counts = [Counter(own["label"]) for own in editors.values()]
     lost = [statuses(own["missing"]) for own in editors.values()]
@@ -100,20 +80,17 @@ def _label_table(
     failed = dict.fromkeys(status for of in lost for status in of)
     name, title = f"labels-{metric.id.replace('_', '-')}", f"{metric.name}: labels"
     bars = tuple((n, tuple((label, of[label]) for label in labels)) for n, of in zip(named, counts, strict=True))
+    columns = (Column(title=n, keys={"editor": editor}) for n, editor in zip(named, editors, strict=True))
     return Table(
         name=name,
         title=title,
-        columns=(
-            *label_columns("Label"),
-            *(Column(title=n, keys={"editor": editor}) for n, editor in zip(named, editors, strict=True)),
-        ),
+        columns=(*label_columns("Label"), *columns),
         rows=(
             *(row(label, [of[label] for of in counts], judged) for label in labels),
             Row(cells=(words("Judged"), *totals), strong=True),
             *(row(f"({status})", [of.get(status, 0) for of in lost], [0] * len(lost)) for status in failed),
         ),
         caption=" ".join(filter(None, (_LABELS, caption))),
-        keys=keys,
         at_once=6,
         plots=(BarPlot(name=name, title=title, rows=bars, goods=_goods(metric, labels)),) if any(judged) else (),
     )

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
-import numpy as np
 from pydantic import Field
 
-from editloupe.data.human import NO_RATER
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import DIMENSIONS, KEY, Dimension, Readings
+from editloupe.figures.columns import DIMENSIONS, Column, Dimension, PeopleSaid
 from editloupe.figures.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, LabelScale, Paired, confusion, correlation, figures
-from editloupe.stats.bootstrap import (
-    DRAWING,
-    Averaging,
-    Drawing,
-    Estimate,
-    Floats,
-    Undefined,
-    average,
-    average_each,
-    in_order,
-    interval,
-)
+from editloupe.stats.bootstrap import DRAWING, Averaging, Drawing, Estimate, Floats, Undefined, averaged, in_order
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.significance import Significance
 from editloupe.stats.weighted import CORRELATIONS
@@ -117,8 +104,8 @@ class MetricAgreement(Serializable):
 
 
 def agreement(
-    judge: Readings | None,
-    people: Readings,
+    judge: Column | None,
+    people: PeopleSaid,
     metric: Metric | str,
     options: PeopleOptions | None = None,
     *,
@@ -142,10 +129,6 @@ def agreement(
     if judge is not None and reading.drawn:
         items = f"{reading.drawn} item{'s' * (reading.drawn != 1)}"
         notes.append(f"{names[0]}: {items} without a most frequent human label, left out of figures on labels")
-    if len(reading.raters) > 1 and not whole.ceiling:
-        notes.append(f"{names[0]}: {len(reading.raters)} raters share no item, so that there is no ceiling")
-    if judge is None and not whole.ceiling["alpha_nominal"].judged:
-        notes.append(f"{names[0]}: {_raters(reading.raters)}, and no item that two people rated")
     return MetricAgreement(
         judge=None if judge is None else judge.name,
         people=people.name,
@@ -173,26 +156,24 @@ def check_raters(found: Sequence[MetricAgreement], advice: str) -> None:
         return
     raters = tuple(dict.fromkeys(name for one in found for name in one.raters))
     source = found[0].people if found else "the table"
-    if len(raters) > 1:
-        raise ConfigError(
-            f"{source}: {_raters(raters)} rated no item in common, so that there is nothing to compare; "
-            "expected items that two people or more rated by the same criterion"
-        )
-    who = "no rater is named" if raters == (NO_RATER,) else f"{_raters(raters)} only"
-    raise ConfigError(f"{source}: {who}, and agreement between people needs two; {advice}")
+    raise ConfigError(
+        f"{source}: {_raters(raters)}, and no item that two of them rated by one criterion, so that there is nothing to "
+        f"compare; {advice}"
+    )
 
 
 class _Beside:
     """The two readings of the items that people rated, as arrays, cut into groups."""
 
     def __init__(
-        self, judge: Readings | None, people: Readings, metric: Metric | str, options: PeopleOptions, rating: str | None
+        self, judge: Column | None, people: PeopleSaid, metric: Metric | str, options: PeopleOptions, rating: str | None
     ) -> None:
         name = metric if isinstance(metric, str) else metric.id
-        rated = people.rated(rating or name)
+        rated = people.of(rating or name)
         answers = {} if judge is None else judge.of(name)
-        items = people.frame.filter(metric=rating or name).unique(KEY, keep="first", maintain_order=True)
-        self.judged, self.options, self.sources = judge is not None, options, items["source"].to_list()
+        items = [people.items[key] for key in rated]
+        self.judged, self.options, self.rating = judge is not None, options, rating
+        self.sources = [item.source for item in items]
         given = [answers.get(key) for key in rated]
         self.reading = MetricReading(given, list(rated.values()), metric, one_scale=rating is None)
         scale = self.reading.ruler.scale
@@ -202,9 +183,10 @@ class _Beside:
             self.labels = Paired.of(self.reading.scores, self.reading.labels, self.sources).on(scale)
         self.groups: dict[Dimension, dict[str, list[int]]] = {}
         """Dimension → group → places of its items; a dimension without any name has no groups."""
+        kinds, editors = [item.edit_type for item in items], [editor for editor, *_ in rated]
         for dimension in DIMENSIONS:
             found: dict[str, list[int]] = {}
-            for place, group in enumerate(items[dimension]):
+            for place, group in enumerate(editors if dimension == "editor" else kinds):
                 if self.reading.ratings[place]:
                     found.setdefault(group or "(none)", []).append(place)
             self.groups[dimension] = found if found.keys() != {"(none)"} else {}
@@ -216,7 +198,7 @@ class _Beside:
         among: dict[str, Estimate] = {}
         if self.judged:
             pairs = self.means.at(members), self.labels.at(members)
-            found = figures(*pairs, ruler.scale, good=ruler.good, one_scale=ruler.one_scale, drawing=drawing)
+            found = figures(*pairs, ruler.scale, good=ruler.good, one_scale=self.rating is None, drawing=drawing)
         if not self.judged or any(len(r) > 1 for r in self.reading.ratings):
             among = ceiling(self._panel(members), ordered=ruler.ordered, how=self.options.how, drawing=drawing)
         if not self.judged:
@@ -228,48 +210,39 @@ class _Beside:
 
         All groups are resampled together, since one source image may have edits in each.
         """
-        members, every = self.groups["editor"], in_order(self.sources)
+        members, every, how, drawing = self.groups["editor"], in_order(self.sources), self.options.how, self.options.drawing
+        pairs = {group: self.means.at(places).in_order() for group, places in members.items()}
         found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
         for name, figure in CORRELATIONS.items():
-            values, rows, why, used = list[float](), list[Floats](), dict[str, str](), set[object]()
-            judged = asked = 0
-            for group, places in members.items():
-                pair = self.means.at(places).in_order()
-                asked += pair.asked
+            values, rows, why, used = list[float](), list[Floats](), left_out.setdefault(name, {}), list[Paired]()
+            for group, pair in pairs.items():
                 try:
                     values.append(correlation(name, pair))
                 except Undefined as error:
                     why[group] = str(error)
                     continue
-                judged += int(pair.both.sum())
-                used |= {cluster for cluster, both in zip(pair.clusters, pair.both, strict=True) if both}
-                rows.append(Cells(pair, every).resampled(figure, self.options.drawing))
-            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(used))
-            found[name], left_out[name] = self._average(values, rows if len(used) > 1 else [], base), why
+                used.append(pair)
+                rows.append(Cells(pair, every).resampled(figure, drawing))
+            clusters = {one for pair in used for one, both in zip(pair.clusters, pair.both, strict=True) if both}
+            judged, asked = sum(int(pair.both.sum()) for pair in used), sum(pair.asked for pair in pairs.values())
+            base = Estimate(value=None, judged=judged, asked=asked, clusters=len(clusters))
+            found[name], _ = averaged(values, rows, base, how, level=drawing.level)
         own = {
-            name: rater_vs_others(self._panel(places), self.options.how, self.options.drawing, every)
+            name: rater_vs_others(self._panel(places), how, drawing, every)
             for name, places in members.items()
             if name not in left_out["spearman"]
         }
-        judged, asked = (sum(getattr(e, count) for e, _ in own.values()) for count in ("judged", "asked"))
+        judged, asked = (sum(getattr(one, count) for one, _ in own.values()) for count in ("judged", "asked"))
         if judged:
             base = Estimate(value=None, judged=judged, asked=asked, clusters=len(every))
-            known = [(e.value, row) for e, row in own.values() if e.value is not None]
-            found["rater_vs_others"] = self._average([v for v, _ in known], [r for _, r in known if r is not None], base)
-            why = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
-            left_out["rater_vs_others"] = {name: reason for name, reason in why.items() if reason}
-        return Averages(how=self.options.how, groups=len(members), figures=found, left_out=left_out)
-
-    def _average(self, found: Sequence[float], rows: Sequence[Floats], base: Estimate) -> Estimate:
-        """The average of values, with an interval from their resamples."""
-        how, level = self.options.how, self.options.drawing.level
-        try:
-            value = average(found, how)
-        except Undefined as error:
-            return replace(base, why=str(error))
-        low, high = interval(average_each(np.stack(rows), how), level=level) if rows else (None, None)
-        return replace(base, value=value, low=low, high=high)
+            known = [(one.value, row) for one, row in own.values() if one.value is not None and row is not None]
+            found["rater_vs_others"], _ = averaged(
+                [v for v, _ in known], [r for _, r in known], base, how, level=drawing.level
+            )
+            reasons = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
+            left_out["rater_vs_others"] = {name: reason for name, reason in reasons.items() if reason}
+        return Averages(how=how, groups=len(members), figures=found, left_out=left_out)
 
     def _panel(self, members: Sequence[int]) -> Panel:
         return Panel.of([self.reading.ratings[i] for i in members], [self.sources[i] for i in members])

@@ -10,7 +10,7 @@ from typing import Final
 from editloupe.answers import fold
 from editloupe.data.human import value_on
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import Answer
+from editloupe.figures.columns import Answer, Ratings
 from editloupe.scores import Binary, Metric
 from editloupe.stats.agreement import DECIMALS, LabelScale
 
@@ -29,8 +29,6 @@ class Ruler:
     """The labels; None for numbers without labels."""
     number: Callable[[float | str], float | None]
     """An answer's place on the scale; None if it has none."""
-    one_scale: bool = True
-    """False where judge and people use different units, so that only correlations say something."""
 
     @property
     def good(self) -> float | None:
@@ -47,13 +45,17 @@ class Ruler:
         return None if answer is None else self.number(round(answer, DECIMALS) if isinstance(answer, float) else answer)
 
 
-def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = ()) -> Ruler:
+def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer] = (), *, one_scale: bool = True) -> Ruler:
     """Return how the answers of judges (`ours`) and people (`theirs`) are read.
 
+    metric: its labels bind both; or a name, and the scale is what the values show.   one_scale: False for ratings on a
+    scale of their own, where all are numbers without labels.
     Raises ConfigError for numbers and words that nothing says how to compare.
     """
+    if not one_scale:
+        return Ruler(scale=None, number=_number if isinstance(metric, str) else lambda answer: _on(metric, answer))
     if isinstance(metric, str):
-        return _ruler_shown(metric, ours, theirs)
+        return _shown_by(metric, ours, theirs)
     scale = None
     if metric.levels:
         values, names = zip(*((float(level.value), level.name) for level in metric.levels), strict=True)
@@ -67,39 +69,30 @@ def ruler(metric: Metric | str, ours: Iterable[Answer], theirs: Iterable[Answer]
     return Ruler(scale=scale, number=lambda answer: value_on(metric, answer))
 
 
-def ruler_of_two(metric: Metric | str) -> Ruler:
-    """Return how a metric's answers are read beside people's ratings on a scale of their own: any numbers."""
+def _number(answer: float | str) -> float | None:
+    return None if isinstance(answer, str) else answer
 
-    def number(answer: float | str) -> float | None:
-        return answer if isinstance(answer, float) else None if isinstance(metric, str) else value_on(metric, answer)
 
-    return Ruler(scale=None, number=number, one_scale=False)
+def _on(metric: Metric, answer: float | str) -> float | None:
+    """A label's value; a number as it is, on whatever scale."""
+    return value_on(metric, answer) if isinstance(answer, str) else answer
 
 
 class MetricReading:
     """One judge's answers and people's ratings of the same items, as numbers; what is no label is left out and counted."""
 
     def __init__(
-        self,
-        answers: Sequence[Answer],
-        rated: Sequence[Mapping[str, float | str]],
-        metric: Metric | str,
-        *,
-        one_scale: bool = True,
+        self, answers: Sequence[Answer], rated: Sequence[Ratings], metric: Metric | str, *, one_scale: bool = True
     ) -> None:
-        """Read the items' answers and ratings (by rater), one each. Raises as `ruler`.
-
-        one_scale: False for ratings on a scale of their own.
-        """
-        name = metric if isinstance(metric, str) else metric.id
+        """Read the items' answers and ratings, one each.   one_scale: as for `ruler`, whose errors it raises."""
         given = [value for ratings in rated for value in ratings.values()]
-        self.ruler = ruler(metric, answers, given) if one_scale else ruler_of_two(metric)
+        self.ruler = ruler(metric, answers, given, one_scale=one_scale)
         scale, unknown = self.ruler.scale, Counter[str]()
 
         def read(answer: Answer, whose: str) -> float | None:
             found = self.ruler.read(answer)
             if answer is not None and found is None:
-                unknown[f"{whose} {answer:g}" if isinstance(answer, float) else f"{whose} {answer!r}"] += 1
+                unknown[f"{whose} {answer!r}" if isinstance(answer, str) else f"{whose} {answer:g}"] += 1
             return found
 
         self.scores = [read(answer, "the judge's") for answer in answers]
@@ -111,6 +104,7 @@ class MetricReading:
         self.notes: list[str] = []
         """What was left out, and why."""
         if unknown:
+            name = metric if isinstance(metric, str) else metric.id
             text = ", ".join(f"{what} ({n})" for what, n in unknown.most_common(6)) + (", …" if len(unknown) > 6 else "")
             expected = "" if scale is None else f"; its labels are {', '.join(scale.names)}"
             self.notes.append(f"{name}: no label of the metric and left out: {text}{expected}")
@@ -118,8 +112,8 @@ class MetricReading:
     @property
     def drawn(self) -> int:
         """How many rated items have no most frequent label, and so no part in figures on labels."""
-        rated = sum(map(bool, self.ratings))
-        return rated - sum(label is not None for label in self.labels) if self.ruler.scale is not None else 0
+        both = zip(self.ratings, self.labels, strict=True)
+        return 0 if self.ruler.scale is None else sum(bool(rated) and label is None for rated, label in both)
 
 
 def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> float | None:
@@ -131,27 +125,24 @@ def _most_frequent(ratings: Mapping[str, float], scale: LabelScale | None) -> fl
     return counts[0][0] if not draw and counts[0][0] in scale.values else None
 
 
-def _ruler_shown(name: str, ours: Iterable[Answer], theirs: Iterable[Answer]) -> Ruler:
+def _shown_by(name: str, ours: Iterable[Answer], theirs: Iterable[Answer]) -> Ruler:
     """What the values themselves show."""
     judged, rated = (
-        {round(v, DECIMALS) if isinstance(v, float) else v for v in a if v is not None} for a in (ours, theirs)
+        {v if isinstance(v, str) else round(float(v), DECIMALS) for v in given if v is not None} for given in (ours, theirs)
     )
     given = judged | rated
-    words = sorted(v for v in given if isinstance(v, str))
-    if words and len(words) < len(given):
+    words, numbers = sorted(v for v in given if isinstance(v, str)), sorted(v for v in given if not isinstance(v, str))
+    if words and numbers:
         raise ConfigError(
             f"{name} holds numbers and words ({', '.join(map(repr, words[:4]))}), and nothing says how they go together; "
             "expected one kind, or a rubric that names the labels (--rubric)"
         )
     if words:
         return _words(words)
-    numbers = sorted(float(v) for v in given)
-    yes_or_no = bool(numbers) and set(numbers) <= {*YES_OR_NO.values}
     # Labels are what both choose from; a judge's 0.37 beside people's 0, 0.5 and 1 is none.
     closed = (judged <= rated or all(n.is_integer() for n in numbers)) and 0 < len(numbers) <= MOST_LABELS
     scale = LabelScale(values=tuple(numbers), names=tuple(f"{v:g}" for v in numbers)) if closed else None
-    shown = YES_OR_NO if yes_or_no else scale
-    return Ruler(scale=shown, number=lambda answer: answer if isinstance(answer, float) else None)
+    return Ruler(scale=YES_OR_NO if numbers and {*numbers} <= {*YES_OR_NO.values} else scale, number=_number)
 
 
 def _words(words: Iterable[str]) -> Ruler:

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Final, Literal
 
 from markupsafe import Markup
-from rich.box import Box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -25,19 +24,10 @@ _FIXED_SHARE = 0.4
 """Of the width for the first columns, whose words may go on below."""
 
 
-def terminal(table: Table, *, at_once: int | None = None) -> RenderableType:
-    """Return a Rich renderable. A wide table is shown in parts, each with the first columns.
-
-    at_once: how many further columns a part has at most; None for the table's own number.
-    """
-    return _Terminal(table, table.at_once if at_once is None else at_once)
-
-
-def markdown(table: Table, *, level: int = 2) -> str:
-    """Return a heading, the notes, the table and the caption. A table without a title has no heading."""
+def markdown(table: Table) -> str:
+    """Return a heading, the table and the caption. A table without a title has no heading."""
     columns = [table.columns[i] for i in table.shown]
-    heading = [f"{'#' * level} {safe(table.title)}", ""] if table.title else []
-    lines = [*heading, *(f"> {safe(note)}\n" for note in table.notes)]
+    lines = [f"## {safe(table.title)}", ""] if table.title else []
     lines.append(markdown_row(column.title for column in columns))
     lines.append(markdown_row("---" if column.words else "---:" for column in columns))
     for row in table.rows:
@@ -100,7 +90,7 @@ def latex(table: Table) -> str:
     return "\n".join(
         [
             r"\begin{table}",
-            rf"  \caption{{{_tex(' '.join(filter(None, (table.title, *table.notes, table.caption))))}}}",
+            rf"  \caption{{{_tex(' '.join(filter(None, (table.title, table.caption))))}}}",
             rf"  \begin{{tabular}}{{{''.join('l' if column.words else 'r' for column in columns)}}}",
             r"  \toprule",
             line(_tex(column.title) for column in columns),
@@ -141,12 +131,11 @@ def html(table: Table) -> Markup:
         Markup("<tr{}>{}</tr>").format(Markup(' class="strong"') if row.strong else "", _html_cells(table, row, number))
         for row in table.rows
     )
-    notes = Markup("").join(Markup('<p class="note">{}</p>').format(safe(note)) for note in table.notes)
     return Markup(
-        '{}<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="scores">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="scores">'
         '<caption><span class="told">{}<span class="dim">{}</span></span></caption>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
-    ).format(notes, safe(table.title), safe(table.title), safe(table.caption), head, body)
+    ).format(safe(table.title), safe(table.title), safe(table.caption), head, body)
 
 
 def _html_cells(table: Table, row: Row, number: Sequence[Markup]) -> Markup:
@@ -173,43 +162,19 @@ def _interval(low: float | None, high: float | None) -> Markup:
     return Markup(line).format(min(100.0, max(0.0, low)), min(100.0, max(0.0, high)))
 
 
-PLAIN: Final = Box(
-    "    \n"
-    "    \n"
-    " -- \n"
-    "    \n"
-    " -- \n"
-    " -- \n"
-    "    \n"
-    "    \n",
-    ascii=True,
-)  # fmt: skip
-"""Tables as plain text: a line below the head, and one between sections."""
-
-
-def make_plain(table: RichTable) -> None:
-    """Draw a table as plain text, for what is no terminal."""
-    table.box, table.pad_edge, table.padding = PLAIN, False, (0, 1, 0, 0)
-
-
 @dataclass(frozen=True)
-class _Terminal:
-    """A table that looks at the width of the terminal where it is shown."""
+class Terminal:
+    """A table for a terminal: one that is wider than it comes in parts, each with the first columns."""
 
     table: Table
-    at_once: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table, columns = self.table, [self.table.columns[i] for i in self.table.shown]
         texts = [table.text(row) for row in table.rows]
-        is_plain = bool(getattr(console, "plain_tables", False))
         widths = [max(map(cell_len, (column.title, *(row[i] for row in texts)))) for i, column in enumerate(columns)]
-        parts = list(self._parts(widths, len(widths) if is_plain else self.at_once, options.max_width))
-        yield from (plain(note, "yellow") for note in table.notes)
+        parts = list(self._parts(widths, options.max_width))
         for number, part in enumerate(parts, start=1):
             shown = RichTable()
-            if is_plain:
-                make_plain(shown)
             for i in part:
                 # Only words are broken.
                 side: Literal["left", "right"] = "left" if columns[i].words else "right"
@@ -229,14 +194,14 @@ class _Terminal:
         if table.caption:
             yield plain(table.caption, "dim")
 
-    def _parts(self, widths: Sequence[int], at_once: int, width: int) -> Iterator[list[int]]:
+    def _parts(self, widths: Sequence[int], width: int) -> Iterator[list[int]]:
         """Yield the columns of one part after another: the fixed ones, and others while there is room."""
         fixed = list(range(min(self.table.fixed, len(widths))))
         # A frame takes 3 a column; the first columns, whose words may go on below, take at most this share.
         room = width - 1 - min(sum(widths[i] + 3 for i in fixed), int(_FIXED_SHARE * width))
         part: list[int] = []
         for i in range(len(fixed), len(widths)):
-            if part and (len(part) == at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
+            if part and (len(part) == self.table.at_once or sum(widths[j] + 3 for j in (*part, i)) > room):
                 yield fixed + part
                 part = []
             part.append(i)

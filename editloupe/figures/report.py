@@ -10,12 +10,12 @@ from editloupe.errors import ConfigError
 from editloupe.figures import plots, render
 from editloupe.figures.compare import standing
 from editloupe.figures.compare_tables import standing_table
-from editloupe.figures.judged import Judged, incomplete
+from editloupe.figures.judged import Judged, incomplete, on_shared_metrics
 from editloupe.figures.label_tables import label_tables
 from editloupe.figures.published import published_table
 from editloupe.figures.summary import specs
 from editloupe.figures.tables import spec_table
-from editloupe.figures.write import drawable, table_files, write_files
+from editloupe.figures.write import table_files, write_files
 from editloupe.protocols.base import described
 from editloupe.stats.bootstrap import DRAWING
 from editloupe.stats.spec import TableSpec
@@ -33,7 +33,7 @@ class Section:
     @property
     def plots(self) -> tuple[Plot, ...]:
         """The plots of all tables; () where none can be drawn."""
-        return tuple(plot for table in self.tables for plot in table.plots)
+        return tuple(plot for table in self.tables for plot in table.plots) if plots.available() else ()
 
     def to_json(self) -> dict[str, Json]:
         """Return who judged how, and all figures, unrounded."""
@@ -80,13 +80,13 @@ class Report:
             parts += map(render.markdown, section.tables)
         return "\n".join(parts)
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Yield (path below the report's folder, text): report.md, report.json, a CSV a table, an SVG a plot."""
+    def files(self, *, drawn: bool) -> Iterator[tuple[str, str]]:
+        """Yield (path below the report's folder, text): report.md, report.json, CSV tables; drawn: plots as SVG, too."""
         yield "report.md", self.markdown()
         yield "report.json", render.json_text(self.to_json())
         yield from table_files([self.together] if self.together else [])
         for below, section in self._folders():
-            yield from table_files(section.tables, below)
+            yield from table_files(section.tables, below, drawn=drawn)
 
     def pictures(self) -> Iterator[tuple[str, bytes]]:
         """Yield (path below a folder, bytes): a PDF and a PNG a plot, for a paper."""
@@ -103,7 +103,7 @@ class Report:
 
 def make_report(all_judged: Sequence[Judged]) -> Report:
     """Return the report of what was read. Raises ConfigError if there is nothing to show."""
-    sections = tuple(Section(judged=judged, tables=tuple(map(drawable, tables_of(judged)))) for judged in all_judged)
+    sections = tuple(Section(judged=judged, tables=tuple(tables_of(judged))) for judged in all_judged)
     if not any(section.tables for section in sections):
         names = ", ".join(judged.name for judged in all_judged)
         raise ConfigError(f"there is nothing to show of {names}: no score of a metric that the protocol declares")
@@ -113,14 +113,15 @@ def make_report(all_judged: Sequence[Judged]) -> Report:
 
 
 def side_by_side(all_judged: Sequence[Judged]) -> tuple[Table | None, str]:
-    """Return the table of several judges, or None and why there is none; "" for one judge."""
+    """Return the table of several judges, on the metrics that all of them have, and a remark; None where there is none."""
     if len(all_judged) < 2:
         return None, ""
     try:
-        found = standing(all_judged, DRAWING)
+        shared, remarks = on_shared_metrics(all_judged)
+        found = standing(shared, DRAWING)
     except ConfigError as error:
         return None, f"The judges do not stand side by side: {error}."
-    return standing_table(found, {metric.id: metric.short for metric in all_judged[0].asked}), ""
+    return standing_table(found, {metric.id: metric.short for metric in shared[0].asked}), "".join(remarks)
 
 
 def tables_of(judged: Judged) -> Iterator[Table]:
@@ -128,12 +129,11 @@ def tables_of(judged: Judged) -> Iterator[Table]:
 
     Raises ConfigError, which names the protocol, if a table of its own cannot be made.
     """
-    keys: dict[str, Json] = {"judge": judged.name}
     several = judged.frame["editor"].n_unique() > 1
     declared = [spec for spec in specs(judged.protocol) if not (spec.apart and several)]
-    made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING, keys=keys) for spec in declared]
+    made = [spec_table(spec, judged.frame, judged.asked, drawing=DRAWING) for spec in declared]
     caption = next((spec.caption for spec in declared if spec.caption), "")
-    made += label_tables(judged.frame, judged.asked, caption=caption, keys=keys)
+    made += label_tables(judged.frame, judged.asked, caption=caption)
     made.append(published_table(judged))
     for make in (table for table in judged.protocol.tables if not isinstance(table, TableSpec)):
         where = described(judged.protocol)
@@ -143,10 +143,10 @@ def tables_of(judged: Judged) -> Iterator[Table]:
             raise ConfigError(f"{where} raised in a table: {type(error).__name__}: {error}") from error
         if table is not None and not isinstance(table, Table):
             raise ConfigError(f"{where} made {type(table).__name__} for a table; expected a Table or None")
-        made.append(None if table is None else table.with_keys(keys))
-    yield from (table for table in made if table is not None)
+        made.append(table)
+    yield from (table.with_keys({"judge": judged.name}) for table in made if table is not None)
 
 
-def write_report(report: Report, folder: Path, *, below: Path | None = None) -> list[Path]:
-    """Write every file of the report into `folder`. below: as in `write_files`. Raises StorageError."""
-    return write_files(report.files(), folder, below=below)
+def write_report(report: Report, folder: Path, *, below: Path | None = None, drawn: bool = True) -> list[Path]:
+    """Write the report's files into `folder`. below: as in `write_files`; drawn: as in `files`. Raises StorageError."""
+    return write_files(report.files(drawn=drawn), folder, below=below)

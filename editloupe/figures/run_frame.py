@@ -67,18 +67,17 @@ def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], p
 def _human_rows(judged: Judged) -> Iterator[dict[str, Any]]:
     """The ratings of a run's samples as rows by column; one that is no label or number of its metric is off_menu."""
     metrics = {metric.id: metric for metric in judged.metrics.metrics}
-    rated = labels_in(judged.samples.values(), list(metrics.values()), str(judged.folder))
-    facts = with_facts(rated, judged.samples, judged.protocol).frame
-    for row in facts.to_dicts():
-        metric, answer = metrics[row["metric"]], row["number"] if row["label"] is None else row["label"]
-        value = value_on(metric, answer)
-        yield {
-            **row,
-            "run": str(judged.folder),
-            "protocol": judged.protocol.name,
-            "kind": "human",
-            "judge": row["who"],
-            "value": value,
-            "normalized": None if value is None else metric.normalize(value),
-            "missing": "off_menu" if value is None else None,
-        }
+    people = labels_in(judged.samples.values(), list(metrics.values()), str(judged.folder))
+    people = with_facts(people, judged.samples, judged.protocol)
+    for metric, rated in people.ratings.items():
+        for (editor, sample, turn, part), by_rater in rated.items():
+            source, kind = people.items[editor, sample, turn, part]
+            for rater, answer in by_rater.items():
+                value = value_on(metrics[metric], answer)
+                yield {
+                    **{"run": str(judged.folder), "protocol": judged.protocol.name, "kind": "human", "judge": rater},
+                    **{"sample": sample, "editor": editor, "turn": turn, "part": part, "source": source, "edit_type": kind},
+                    **{"metric": metric, "value": value, "label": answer if isinstance(answer, str) else None},
+                    "normalized": None if value is None else metrics[metric].normalize(value),
+                    "missing": "off_menu" if value is None else None,
+                }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from editloupe.errors import ConfigError
 from editloupe.figures.summary import OVERALL, TableScores, on_hundred, share_a_scale
@@ -21,6 +21,7 @@ from editloupe.stats.table import (
     RadarPlot,
     Row,
     Table,
+    estimated,
     label_columns,
     transposed,
     words,
@@ -39,11 +40,10 @@ def spec_table(
     metrics: Sequence[Metric],
     *,
     drawing: Drawing | None = None,
-    keys: Mapping[str, Json] | None = None,
 ) -> Table | None:
     """Return the table of a spec; None if no score has its metrics, and for a mean of several metrics if only one is left.
 
-    drawing: how intervals are drawn; None for none.   keys: what all figures are of, for files.
+    drawing: how intervals are drawn; None for none.
     Raises ConfigError if the scores lack a column of the spec, or metrics in one cell have no scale in common.
     """
     found = TableScores.of(spec, frame, metrics, drawing)
@@ -56,19 +56,12 @@ def spec_table(
             f"table {spec.title!r}: {shorts} would share a cell and have no common scale; name one of them in `metrics`, "
             "set `normalize`, or give each a column (columns='metric')"
         )
-    table = _Pivot(found).table(keys or {})
+    table = _Pivot(found).table()
     return transposed(table, _capital(spec.columns)) if spec.transposed else table
 
 
-@dataclass(frozen=True)
-class _Figures:
-    """One column of figures."""
-
-    title: str
-    scores: TableScores
-    """A figure of several metrics is the mean of theirs."""
-    keys: Mapping[str, Json]
-    """What its figures are of, for files."""
+_Figures: TypeAlias = tuple[Column, TableScores]
+"""A column, and the scores that its figures sum up; a figure of several metrics is the mean of theirs."""
 
 
 class _Pivot:
@@ -76,9 +69,8 @@ class _Pivot:
 
     def __init__(self, found: TableScores) -> None:
         self.spec, self.metrics, self.scores = found.spec, found.metrics, found
-        self.by_metric = self.spec.columns == "metric"
+        self.by_metric, self.rate = self.spec.columns == "metric", self.spec.cell == "rate"
         self.hundred = all(on_hundred(self.spec, metric) for metric in self.metrics)
-        self.drawn, self.rate = found.drawing is not None, found.spec.cell == "rate"
         # A row over the only row would say the same again.
         self.sums = self.spec.overall and (bool(self.spec.order) or len(found.rows) > 1)
 
@@ -86,27 +78,26 @@ class _Pivot:
         """Return the columns of these scores."""
         if self.by_metric:
             columns = [
-                _Figures(f"{m.short} ({m.unit})" if m.unit else m.short, found.of_metrics([m]), {"metric": m.id})
+                (Column(title=f"{m.short} ({m.unit})" if m.unit else m.short, keys={"metric": m.id}), found.of_metrics([m]))
                 for m in self.metrics
             ]
             # A metric may be called "overall" itself.
             together = len(self.metrics) > 1 and self.hundred
-            return [*columns, *([_Figures("Overall", found, {"metric": OVERALL})] if together else [])]
-        parts = {name: found.where(column=name) for name in found.frame["column"].unique(maintain_order=True)}
-        there = {name: set(own.frame["metric"]) for name, own in parts.items()}
-        return [
-            _Figures(
-                name, own.of_metrics([m for m in found.metrics if m.id in there[name]]), {self.spec.columns: _raw(name)}
-            )
-            for name, own in parts.items()
-        ]
+            return [*columns, *([(Column(title="Overall", keys={"metric": OVERALL}), found)] if together else [])]
+        columns = []
+        for name in found.frame["column"].unique(maintain_order=True):
+            own = found.where(column=name)
+            there = set(own.frame["metric"])
+            own = own.of_metrics([metric for metric in found.metrics if metric.id in there])
+            columns.append((Column(title=name, keys={self.spec.columns: _raw(name)}), own))
+        return columns
 
-    def table(self, keys: Mapping[str, Json]) -> Table:
+    def table(self) -> Table:
         """Return the table."""
         spec, columns = self.spec, self.columns(self.scores)
         single: dict[str, Json] = {"metric": self.metrics[0].id if len(self.metrics) == 1 else OVERALL}
         rows = [
-            Row(cells=(words(name), *(self._of_row(column, name) for column in columns)), keys={spec.rows: _raw(name)})
+            Row(cells=(words(name), *(self._of_row(own, name) for _, own in columns)), keys={spec.rows: _raw(name)})
             for name in self.scores.rows
         ]
         if self.sums:
@@ -114,24 +105,22 @@ class _Pivot:
             if spec.normalize and (self.scores.frame["missing"] == "missing_output").any():
                 rows += self._sums(_WORST, self.columns(_as_worst(self.scores)))
         name = spec.name or re.sub(r"[^a-z0-9]+", "-", spec.title.lower()).strip("-")
-        figures = (Column(title=column.title, keys=column.keys) for column in columns)
         return Table(
             name=name,
             title=spec.title,
-            columns=(*label_columns(_capital(spec.rows)), *figures),
+            columns=(*label_columns(_capital(spec.rows)), *(column for column, _ in columns)),
             rows=tuple(rows if self.by_metric else (replace(row, keys={**single, **row.keys}) for row in rows)),
             caption=" ".join(filter(None, (self._caption(), spec.caption))),
-            keys=keys,
             plots=tuple(self._plots(name, columns)),
         )
 
-    def _of_row(self, column: _Figures, row: str, *, plotted: bool = False) -> Cell:
+    def _of_row(self, scores: TableScores, row: str, *, plotted: bool = False) -> Cell:
         """The figure of one row. Where rows are summed up, intervals stand there, and in plots."""
-        own = column.scores.where(row=row)
+        own = scores.where(row=row)
         if self.sums and not plotted:
             own = replace(own, drawing=None)
         # A column of a metric counts 0 where another column does not exist.
-        return self._cell(column, own.number() if len(own.frame) or self.by_metric else None)
+        return self._cell(scores, own.number() if len(own.frame) or self.by_metric else None)
 
     def _sums(self, reading: str, columns: Sequence[_Figures]) -> list[Row]:
         """The rows that sum up: over the listed rows, each counting alike, and over all samples.
@@ -145,8 +134,8 @@ class _Pivot:
             return Row(cells=(words(sentence + reading), *cells), keys={spec.rows: key + reading}, strong=True)
 
         sentence = f"{'Rate' if self.rate else 'Mean'} of all samples"
-        every = row(sentence, sentence.lower(), (self._cell(column, column.scores.number()) for column in columns))
-        there = [len(column.scores.whole_rows) for column in columns if column.scores.listed]
+        every = row(sentence, sentence.lower(), (self._cell(own, own.number()) for _, own in columns))
+        there = [len(own.whole_rows) for _, own in columns if own.listed]
         if not there or spec.cell != "macro":
             return [every]
         noun = spec.rows.split("_")[-1]
@@ -154,33 +143,28 @@ class _Pivot:
         alike, listed = len(set(there)) == 1, len(spec.order)
         of = "all" if alike and max(there) == listed else f"{'' if alike else 'up to '}{max(there)} of"
         cells = []
-        for column in columns:
-            n = len(column.scores.whole_rows)
+        for _, own in columns:
+            n = len(own.whole_rows)
             # Where columns rest on different rows, each says on how many.
             note = "" if alike or self.by_metric else f"{n} {nouns if n != 1 else noun}"
-            cells.append(replace(self._cell(column, column.scores.macro()), note=note))
+            cells.append(replace(self._cell(own, own.macro()), note=note))
         sentence = f"Mean of {of} {listed}{'' if of == 'all' else ' benchmark'} {nouns}"
         over = row(sentence, f"mean over {nouns}", cells)
         return [over, every] if set(self.scores.rows) == set(spec.order) else [every, over]
 
-    def _cell(self, column: _Figures, found: Estimate | None) -> Cell:
-        first = (column.scores.metrics or self.metrics)[0]
+    def _cell(self, scores: TableScores, found: Estimate | None) -> Cell:
+        first = (scores.metrics or self.metrics)[0]
         hundred, bounds = on_hundred(self.spec, first), first.domain.bounds
         found = found or Estimate(value=None, judged=0, asked=0)
-        value = found.value
-        narrow = max(map(abs, bounds)) <= 1 if bounds is not None else value is not None and abs(value) < 1
+        narrow = max(map(abs, bounds)) <= 1 if bounds is not None else found.value is not None and abs(found.value) < 1
         digits = 3 if narrow and not hundred and not self.rate else 2
-        return Cell(
-            value=value,
-            name="rate" if self.rate else "mean",
+        return estimated(
+            found,
             digits=digits,
-            low=found.low,
-            high=found.high,
             interval_digits=1 if hundred or self.rate else digits,
-            bounds=("low", "high") if self.drawn else None,
-            judged=found.judged,
-            asked=found.asked,
-            meter=value if hundred else None,
+            name="rate" if self.rate else "mean",
+            bounds=("low", "high") if self.scores.drawing is not None else None,
+            meter=found.value if hundred else None,
         )
 
     def _caption(self) -> str:
@@ -188,7 +172,7 @@ class _Pivot:
         what = "Rates in percent" if self.rate else what
         shorts = [metric.short for metric in self.metrics if on_hundred(self.spec, metric)]
         what += f" ({', '.join(shorts)} on 0 to 100)" if shorts and not self.hundred else ""
-        drawn = " with their 95 % interval, resampled by source image, where there is one" if self.drawn else ""
+        drawn = " with their 95 % interval, resampled by source image, where there is one" if self.scores.drawing else ""
         lower = [metric.short for metric in self.metrics if metric.better == "lower"]
         return f"{what}{drawn}; (judged/asked)." + (f" Lower is better: {', '.join(lower)}." if lower else "")
 
@@ -197,7 +181,7 @@ class _Pivot:
         rows = self.scores.rows
         if not self.spec.order or len(rows) < 2 or self.by_metric or not self.hundred:
             return
-        series = tuple((c.title, tuple(self._of_row(c, row, plotted=True) for row in rows)) for c in columns)
+        series = tuple((c.title, tuple(self._of_row(own, row, plotted=True) for row in rows)) for c, own in columns)
         if any(cell.value is not None for _, cells in series for cell in cells):
             title = self.spec.title.split(" (")[0].replace(", by", " by")
             of = name.removeprefix("scores-")

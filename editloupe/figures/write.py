@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from editloupe import files
@@ -12,17 +11,15 @@ from editloupe.figures import plots, render
 from editloupe.stats.table import Table
 
 
-def drawable(table: Table) -> Table:
-    """Return a table with its plots, or without where none can be drawn."""
-    return table if plots.available() else replace(table, plots=())
+def table_files(tables: Iterable[Table], below: str = "", *, drawn: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield (path, text): a CSV a table that has figures, an SVG a plot.
 
-
-def table_files(tables: Iterable[Table], below: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (path, text): a CSV a table that has figures, an SVG a plot.   below: what stands before each name."""
+    below: what stands before each name.   drawn: False for no plots, which take most of the time.
+    """
     for table in tables:
         if records := table.records():
             yield f"{below}{table.name}.csv", render.records_csv(records)
-        for plot in drawable(table).plots:
+        for plot in table.plots if drawn and plots.available() else ():
             yield f"{below}{plot.name}.svg", plots.draw(plot)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from editloupe.stats.bootstrap import DRAWING, LARGEST, Drawing, Estimate, Floats, Undefined, draws, in_order, interval
-from editloupe.stats.weighted import CORRELATIONS, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
+from editloupe.stats.weighted import CORRELATIONS, Level, Points, accuracy, bias, exact, f1, kappa, kendall, mae, pair_alpha
 
 DECIMALS: Final = 9
 """Values that are equal to this many decimals are ties: the square root of a product may differ in its last bit."""
@@ -118,8 +118,9 @@ def figures(
 
     numbers: for correlations (ties get their average rank), if the scale has an order, and for errors: mae, the mean of
     |x − y|, and bias, the mean of x − y, positive where x is the more lenient.   labels: the readings that are labels of
-    the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels. Two labels without an
-    order have Pearson's r all the same: it is φ, whichever of them is 1.   good: adds accuracy and F1 of good (at least
+    the scale; None for those of `numbers`.   scale: None if the readings are numbers without labels. Of labels there are
+    exact match, Cohen's kappa and alpha; of ordered ones also those that weigh distances. Two labels without an order have
+    Pearson's r all the same: it is φ, whichever of them is 1.   good: adds accuracy and F1 of good (at least
     `good`) or not; F1 is that of the good ones, y being the truth.   one_scale: False for readings in two units, which have
     correlations alone.
     """
@@ -127,28 +128,19 @@ def figures(
         return _figures(numbers, CORRELATIONS, drawing)
     found: dict[str, Estimate] = {}
     labels = (numbers if scale is None else numbers.on(scale)) if labels is None else labels
-    if scale is None or scale.ordered:
+    ordered = scale is None or scale.ordered
+    if ordered:
         found |= _figures(numbers, {**CORRELATIONS, "mae": mae, "bias": bias}, drawing)
+    of_labels: dict[str, Points] = {}
     if scale is not None:
-        found |= label_figures(labels, scale, drawing)
-        if not scale.ordered and len(scale.values) == 2:
-            found |= _figures(labels, {"pearson": CORRELATIONS["pearson"]}, drawing)
+        of_labels |= {"exact": exact, "kappa": kappa()}
+        of_labels |= {"weighted_kappa": kappa(quadratic=True)} if ordered else {}
+        levels: tuple[Level, ...] = ("nominal", "ordinal", "interval") if ordered else ("nominal",)
+        of_labels |= {f"alpha_{level}": pair_alpha(scale.values, level) for level in levels}
+        of_labels |= {} if ordered or len(scale.values) != 2 else {"pearson": CORRELATIONS["pearson"]}
     if good is not None:
-        found |= _figures(labels, {"accuracy": accuracy(good), "f1": f1(good)}, drawing)
-    return found
-
-
-def label_figures(paired: Paired, scale: LabelScale, drawing: Drawing = DRAWING) -> dict[str, Estimate]:
-    """Agreement in labels: exact match, Cohen's kappa, alpha; on ordered scales also those that weigh distances.
-
-    Every value must be one of the scale's.
-    """
-    found: dict[str, Points] = {"exact": exact, "kappa": kappa()}
-    if scale.ordered:
-        found["weighted_kappa"] = kappa(quadratic=True)
-    for level in ("nominal", "ordinal", "interval") if scale.ordered else ("nominal",):
-        found[f"alpha_{level}"] = pair_alpha(scale.values, level)
-    return _figures(paired, found, drawing)
+        of_labels |= {"accuracy": accuracy(good), "f1": f1(good)}
+    return found | _figures(labels, of_labels, drawing)
 
 
 def confusion(paired: Paired, scale: LabelScale) -> list[list[int]]:
@@ -208,16 +200,17 @@ class Cells:
         """resamples×points in blocks; kept for the next figure where one block holds them all."""
         if drawing in self._kept:
             return [self._kept[drawing]]
-        drawn = draws(self.clusters, resamples=drawing.resamples, seed=drawing.seed)
-        step = max(1, _BLOCK // max(1, len(self.x)))
+        drawn = draws(self.clusters, drawing)
+        step = max(1, _BLOCK // max(1, len(self.x), self.clusters))
         if step < drawing.resamples:
             return (self._drawn(drawn[at : at + step]) for at in range(0, drawing.resamples, step))
         self._kept[drawing] = self._drawn(drawn)
         return [self._kept[drawing]]
 
-    def _drawn(self, clusters: Floats) -> Floats:
+    def _drawn(self, clusters: npt.NDArray[np.number[Any]]) -> Floats:
         """B×clusters, how often each is drawn, as B×points."""
-        return clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
+        found = clusters[:, self._cluster] if self._counts is None else clusters @ self._counts
+        return found.astype(np.float64, copy=False)
 
 
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Estimate]:

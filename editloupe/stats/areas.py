@@ -73,19 +73,18 @@ def scatter_plot(name: str, editor: str, metric: Metric, rows: Rows) -> ScatterP
     if windows:
         r = correlation(windows)
         fit = f"no correlation: {r.why}" if r.value is None else f"r = {r.value:+z.2f}"
-        trend_title = f"mean of windows of {WINDOW} samples ({fit})"
-        description = f"{count}; the trend of windows of {WINDOW} has {fit}."
+        told = f"mean of windows of {WINDOW} samples ({fit})", f"{count}; the trend of windows of {WINDOW} has {fit}."
     else:
         have = "has" if len(points) == 1 else "have"
-        trend_title = f"No trend: it takes two windows of {WINDOW} samples, and {count} {have} a box and a score"
-        description = f"{trend_title}."
+        why = f"No trend: it takes two windows of {WINDOW} samples, and {count} {have} a box and a score"
+        told = why, f"{why}."
     return ScatterPlot(
         name=name,
         title=f"{metric.name} by target area" + (f": {editor}" if editor else ""),
         groups=_groups(metric, [(score, (area, score)) for area, score in points]),
         trend=windows,
-        trend_title=trend_title,
-        description=description,
+        trend_title=told[0],
+        description=told[1],
     )
 
 

@@ -10,7 +10,7 @@ interval is too narrow by a few points of its level (benchmarks/README.md has th
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -40,6 +40,8 @@ LARGEST: Final = 1e100
 
 _AT_ONCE: Final = 2**16
 """Numbers that are drawn at a time."""
+_IN_MEMORY: Final = 2**22
+"""Weights that are held as floats at once: 32 MB."""
 _NOTHING: Final = {True: "nothing was judged", False: "nothing was asked"}
 
 
@@ -99,21 +101,30 @@ def interval(values: Floats, *, level: float = LEVEL) -> tuple[float, float] | t
 
 
 @lru_cache(maxsize=4)
-def draws(count: int, *, resamples: int = RESAMPLES, seed: int = SEED) -> Floats:
+def draws(count: int, drawing: Drawing) -> npt.NDArray[np.uint8]:
     """resamples×count: how often each cluster is drawn when `count` are drawn with replacement. Read-only.
 
     The same count and seed give the same draws, so that figures on the same clusters are resampled together.
     """
-    rng, drawn = np.random.default_rng(seed), np.empty((resamples, count))
+    rng, drawn = np.random.default_rng(drawing.seed), np.empty((drawing.resamples, count), dtype=np.uint8)
     # Some rows at a time stay in the processor's cache; the draws are those of all at once.
     step = max(1, _AT_ONCE // count)
-    for first in range(0, resamples, step):
+    for first in range(0, drawing.resamples, step):
         rows = drawn[first : first + step]
         picked = rng.integers(count, size=rows.shape)
         picked += np.arange(len(rows))[:, None] * count
         rows[:] = np.bincount(picked.ravel(), minlength=rows.size).reshape(rows.shape)
     drawn.flags.writeable = False
     return drawn
+
+
+def resampled(sums: Floats, drawing: Drawing) -> Floats:
+    """Return the sums of each resample, resamples×…, from those of each cluster, clusters×…"""
+    drawn, flat = draws(len(sums), drawing), sums.reshape(len(sums), -1)
+    # Counts are small numbers in one byte each, and made to floats some rows at a time.
+    step = max(1, _IN_MEMORY // len(sums))
+    blocks = [drawn[at : at + step] @ flat for at in range(0, drawing.resamples, step)]
+    return np.concatenate(blocks).reshape(-1, *sums.shape[1:])
 
 
 def in_order(names: Sequence[Hashable]) -> list[Hashable]:
@@ -182,10 +193,9 @@ def mean(
     sizes = np.bincount(place, minlength=count * many).reshape(count, many).astype(np.float64)
     low, high = None, None
     if count > 1 and drawing is not None:
-        drawn = draws(count, resamples=drawing.resamples, seed=drawing.seed)
-        resampled = drawn @ np.hstack([sums, sizes])
+        both = resampled(np.hstack([sums, sizes]), drawing)
         with np.errstate(invalid="ignore", divide="ignore"):
-            low, high = interval((resampled[:, :many] / resampled[:, many:]).mean(axis=1), level=drawing.level)
+            low, high = interval((both[:, :many] / both[:, many:]).mean(axis=1), level=drawing.level)
     return Estimate(
         value=float((sums.sum(axis=0) / sizes.sum(axis=0)).mean()) * scale,
         low=None if low is None else low * scale,
@@ -218,3 +228,19 @@ def average_each(rows: Floats, how: Averaging = "fisher") -> Floats:
         middle = (np.arctanh(rows) if how == "fisher" else rows).mean(axis=0)
     found: Floats = middle if how == "mean" else np.tanh(middle)
     return np.where(np.isfinite(middle), found, np.nan)
+
+
+def averaged(
+    values: Sequence[float], rows: Sequence[Floats], base: Estimate, how: Averaging, *, level: float = LEVEL
+) -> tuple[Estimate, Floats | None]:
+    """Return the average of correlations with its interval, and its resamples; None where there is none.
+
+    rows: the resamples of each correlation, drawn together.   base: what the average rests on.
+    """
+    try:
+        value = average(values, how)
+    except Undefined as error:
+        return replace(base, why=str(error)), None
+    each = average_each(np.stack(rows), how)
+    low, high = interval(each, level=level) if base.clusters > 1 else (None, None)
+    return replace(base, value=value, low=low, high=high), each

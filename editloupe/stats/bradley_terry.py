@@ -9,11 +9,12 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, draws, interval, numbered
+from editloupe.stats.bootstrap import DRAWING, Drawing, Floats, OrNull, interval, numbered, resampled
 from editloupe.values import Serializable
 
 _STEPS: Final = 10_000
 _CLOSE: Final = 1e-9
+_UNLINKED: Final = "no finite strength fits: some editors never won, or never lost, against the others"
 
 Match: TypeAlias = tuple[str, str, float, Hashable]
 """(first, second, share of the win that goes to the first: 1, 0, or ½ for a tie; the source image)."""
@@ -52,14 +53,13 @@ def rank(matches: Sequence[Match], drawing: Drawing = DRAWING) -> EditorRanking:
     for c, (a, b, share, _) in zip(cluster, matches, strict=True):
         wins[c, place[a], place[b]] += share
         wins[c, place[b], place[a]] += 1 - share
-    whole = wins.sum(axis=0)
-    (found,) = strengths(whole[None])
+    (found,) = strengths(wins.sum(axis=0)[None])
     if np.isnan(found).any():
-        return EditorRanking(strengths=(), votes=len(matches), why=_unlinked(whole, editors))
+        return EditorRanking(strengths=(), votes=len(matches), why=_UNLINKED)
     ends: list[tuple[float | None, float | None]] = [(None, None)] * len(editors)
     if many > 1:
-        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        ends = [interval(one, level=drawing.level) for one in strengths(np.tensordot(drawn, wins, axes=1)).T]
+        drawn = strengths(resampled(wins, drawing))
+        ends = [interval(one, level=drawing.level) for one in drawn.T]
     listed = [
         Strength(editor=e, strength=float(v), low=low, high=high)
         for e, v, (low, high) in zip(editors, found, ends, strict=True)
@@ -91,15 +91,3 @@ def strengths(wins: Floats) -> Floats:
         found[left[~moved]] = new[~moved]
         left = left[moved]
     return found
-
-
-def _unlinked(wins: Floats, editors: Sequence[str]) -> str:
-    """Why no strengths exist."""
-    parts = [
-        f"{', '.join(those)} never {what}"
-        for what, has in (("won", np.any(wins, axis=1)), ("lost", np.any(wins, axis=0)))
-        if (those := [editor for editor, some in zip(editors, has.tolist(), strict=True) if not some])
-    ]
-    if parts:
-        return f"{' and '.join(parts)}, so that no finite strength fits"
-    return "the editors fall into groups that wins do not link both ways"

@@ -6,7 +6,7 @@ px, and for detected ones `confidence` and `confidence_source`, None for a detec
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,19 +21,16 @@ class SeenImage:
 
     found: Rows
     truth: Rows
-    found_classes: Sequence[Hashable]
-    """One for each detected box."""
-    truth_classes: Sequence[Hashable]
-    """One for each true box."""
+    found_class: str
+    """The column with the class of a detected box."""
+    truth_class: str
+    """The column with the class of a true box."""
 
-    def boxes(self, side: int | None = None) -> ImageBoxes:
-        """Return the boxes in px, without confidences where one of them is not known.
-
-        side: of a square image; None for its own size.
-        """
+    def boxes(self) -> ImageBoxes:
+        """Return the boxes in px, without confidences where one of them is not known."""
 
         def px(row: Mapping[str, Any]) -> tuple[float, ...]:
-            width, height = (row["width"], row["height"]) if side is None else (side, side)
+            width, height = row["width"], row["height"]
             return row["x0"] * width, row["y0"] * height, row["x1"] * width, row["y1"] * height
 
         sure = [row["confidence"] for row in self.found if _sure(row)]
@@ -41,8 +38,8 @@ class SeenImage:
             found=[px(row) for row in self.found],
             truth=[px(row) for row in self.truth],
             confidences=sure if len(sure) == len(self.found) else None,
-            found_classes=self.found_classes,
-            truth_classes=self.truth_classes,
+            found_classes=[row[self.found_class] for row in self.found],
+            truth_classes=[row[self.truth_class] for row in self.truth],
         )
 
 
@@ -60,20 +57,13 @@ class Average:
 
 
 def precision_table(
-    name: str,
-    title: str,
-    images: Sequence[SeenImage],
-    figures: Sequence[Average],
-    *,
-    side: int | None,
-    asked: int,
-    caption: str,
+    name: str, title: str, images: Sequence[SeenImage], figures: Sequence[Average], *, asked: int, caption: str
 ) -> Table:
     """Return average precision × 100: a line by confidence, where every detection has one of one source, and one without.
 
-    images: those whose detections are known.   side: as in `SeenImage.boxes`.   asked: how many images there are.
+    images: those whose detections are known.   asked: how many images there are.
     """
-    boxes = [image.boxes(side) for image in images]
+    boxes = [image.boxes() for image in images]
     rows = [row for image in images for row in image.found]
     lacking, areas = sum(not _sure(row) for row in rows), sum(len(one.truth) for one in boxes)
     counts = (

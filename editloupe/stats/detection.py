@@ -117,16 +117,6 @@ def _curve(images: Sequence[ImageBoxes], of: Hashable, least: float, area: str) 
     return np.append(best, 0.0)[np.searchsorted(reached, RECALLS, side="left")]
 
 
-def matches(image: ImageBoxes, *, iou: float = 0.5) -> list[int | None]:
-    """Return for each detected box the place of the true box of its class that it takes, None where it takes none."""
-    taken: list[int | None] = [None] * len(image.found)
-    for name in image.classes:
-        found, truth = image.of(name)
-        for place, one in zip(found, _taken(image, found, truth, iou, [True] * len(truth)), strict=True):
-            taken[place] = None if one is None else truth[one]
-    return taken
-
-
 def _taken(
     image: ImageBoxes, found: Sequence[int], truth: Sequence[int], least: float, inside: Sequence[bool]
 ) -> list[int | None]:

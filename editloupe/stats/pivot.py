@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editloupe.stats import bootstrap
@@ -109,3 +110,40 @@ def pivot(
 def sentences(*found: str) -> str:
     """Return the sentences that are not empty, as one text."""
     return " ".join(filter(None, found))
+
+
+def coverage(rows: Rows) -> Cell:
+    """Return "1038/1100": samples that were judged on every metric that they were asked, of all."""
+    samples = {row["sample"] for row in rows}
+    whole = len(samples) - len({row["sample"] for row in rows if row["value"] is None})
+    counts = {"judged": whole, "asked": len(samples)}
+    return Cell(value=f"{whole}/{len(samples)}" if samples else None, name="", more=counts)
+
+
+def class_table(
+    name: str, title: str, head: str, rows: Rows, classes: Sequence[str], *, truth: str, caption: str
+) -> Table | None:
+    """Return how often each class of people's was judged as each class, and how often they agree; None without rows.
+
+    rows: of one metric, whose `label` is the judge's class.   truth: the column with people's class.   head: its title.
+    """
+
+    def given(rows: Rows, *, what: str) -> Cell:
+        return Cell(value=sum((row["label"] or row["missing"]) == what for row in rows), name="count")
+
+    def right(rows: Rows) -> Cell:
+        return mean(rows, [None if row["label"] is None else 100.0 * (row["label"] == row[truth]) for row in rows])
+
+    lost = dict.fromkeys(row["missing"] for row in rows if row["missing"] is not None)
+    titles = {one: one for one in classes} | {status: f"({status})" for status in lost}
+    said = (Figure(title, partial(given, what=what), keys={"judge_says": title}) for what, title in titles.items())
+    return pivot(
+        name,
+        title,
+        {(editor, one): select(own, {truth: one}) for (editor,), own in grouped(rows, "editor").items() for one in classes},
+        [*said, Figure("Right, %", right, keys={"figure": "right"})],
+        by=("editor", truth),
+        heads=("Editor", head),
+        at_once=7,
+        caption=(caption,),
+    )

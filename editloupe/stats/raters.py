@@ -18,12 +18,11 @@ from editloupe.stats.bootstrap import (
     Estimate,
     Floats,
     Undefined,
-    average,
-    average_each,
-    draws,
+    averaged,
     in_order,
     interval,
     numbered,
+    resampled,
 )
 from editloupe.stats.weighted import CORRELATIONS, Level, alpha
 
@@ -115,15 +114,7 @@ def rater_vs_others(
         else:
             rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
     base = replace(_none(panel, panel.counts > 1, ""), clusters=len(set(panel.clusters)))
-    if not found:
-        return replace(base, why=why), None
-    try:
-        value = average(found, how)
-    except Undefined as error:
-        return replace(base, why=str(error)), None
-    resampled = average_each(np.stack(rows), how)
-    low, high = interval(resampled, level=drawing.level) if base.clusters > 1 else (None, None)
-    return replace(base, value=value, low=low, high=high), resampled
+    return averaged(found, rows, base, how, level=drawing.level) if found else (replace(base, why=why), None)
 
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:
@@ -170,8 +161,7 @@ def _estimate(
     if many > 1 and drawing is not None:
         sums = np.zeros((many, *items.shape[1:]))
         np.add.at(sums, cluster, items)
-        drawn = draws(many, resamples=drawing.resamples, seed=drawing.seed)
-        low, high = interval(figure(np.tensordot(drawn, sums, axes=1)), level=drawing.level)
+        low, high = interval(figure(resampled(sums, drawing)), level=drawing.level)
         base = replace(base, low=low, high=high)
     return replace(base, value=float(found))
 

@@ -153,8 +153,6 @@ class Table:
     """How many of the first columns name the row. They stand in every part of a table that is wider than the terminal."""
     caption: str = ""
     """How to read it, below the table."""
-    notes: tuple[str, ...] = ()
-    """Warnings, above the table."""
     keys: Mapping[str, Json] = field(default_factory=dict)
     """What all figures are of, for files: {"judge": "strict"}."""
     at_once: int = 4
@@ -204,9 +202,8 @@ class Table:
         return replace(self, keys={**keys, **self.keys})
 
     def to_json(self) -> dict[str, Json]:
-        """Return title, caption, notes and records."""
-        notes: dict[str, Json] = {"notes": list(self.notes)} if self.notes else {}
-        return {"title": self.title, "caption": self.caption, **notes, "records": list(self.records())}
+        """Return title, caption and records."""
+        return {"title": self.title, "caption": self.caption, "records": list(self.records())}
 
 
 def words(text: str, *, name: str = "", strong: bool = False) -> Cell:

@@ -20,7 +20,7 @@ from editloupe.figures.report import Report, make_report
 from editloupe.findings import Finding
 from editloupe.scores import NOT_JUDGED, Score
 from editloupe.stats.bootstrap import DRAWING
-from editloupe.stats.table import Cell, Column
+from editloupe.stats.table import Cell, Column, Plot
 from editloupe.viewer.reader import RunReader
 
 Made = TypeVar("Made")
@@ -137,22 +137,28 @@ class Numbers:
         return make_report(list(judged.values())) if judged else None
 
     @_remembered
-    def plots(self, reader: RunReader) -> dict[str, str]:
-        """Return the report's plots as SVG, by the name of their file without its ending; of each a narrow one, too."""
+    def plots(self, reader: RunReader) -> dict[str, tuple[Plot, int]]:
+        """Return the report's plots with their width in px, by the name of their file; of each a narrow one, too."""
         report = self.report(reader)
         return {
-            f"{n}-{name}{kind}": svg
+            f"{n}-{plot.name}{kind}": (plot, width)
             for n, section in enumerate(report.sections if report else (), start=1)
+            for plot in section.plots
             for kind, width in (("", WIDTH), ("-narrow", NARROW))
-            for name, svg in ((plot.name, draw(plot, width=width)) for plot in section.plots)
         }
+
+    def plot(self, reader: RunReader, name: str) -> str | None:
+        """Return one of `plots` as SVG, which is drawn when it is first looked at; None where there is none of the name."""
+        if (found := self.plots(reader).get(name)) is None:
+            return None
+        return self.once(f"plot {name}", lambda: draw(found[0], width=found[1]), reader)
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
         """Return all judges of all runs against each other, or why they cannot be compared."""
 
         def made() -> Comparison | str:
             try:
-                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers], same_metrics=False))
+                judges, shared = on_shared_metrics(read_judged([r.folder for r in readers]))
                 table, columns = next(((r.human, r.columns) for r in readers if r.human), (None, {}))
                 people, notes = rated_by_people(judges, table, columns)
                 found = compare(judges, prices=self.prices, people=people)

@@ -132,7 +132,7 @@ class Site:
             case ["listed.html"]:
                 return text(self.runs_page([run]))
             case ["plots", name]:
-                svg = self.numbers.plots(reader).get(name.removesuffix(".svg"))
+                svg = self.numbers.plot(reader, name.removesuffix(".svg"))
                 # Shown as a picture, and styled by what it holds itself.
                 return None if svg is None else text(svg, "image/svg+xml", csp=PLAIN_CSP)
             case ["first.js"]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from editloupe import files
 from editloupe.data.human import of_turn
 from editloupe.errors import ConfigError, TraceError
-from editloupe.figures.columns import Readings, join
+from editloupe.figures.columns import Item, join
 from editloupe.figures.human_labels import read_human
 from editloupe.findings import TRACE_NAME, Finding
 from editloupe.runs.index import RunIndex
@@ -238,19 +238,18 @@ class RunReader:
     def _read_people(self, human: Path) -> dict[str, dict[str, dict[str, float | str]]]:
         """The labels of a table by sample: metric of a turn → rater → label. Raises ConfigError, SampleError."""
         people = read_human(human, list(self.info.metrics().values()), self.columns)
-        turns = people.frame["turn"].unique().to_list()
+        turns = {turn for *_, turn, _ in people.items}
         # An editor's name stands in a key as `sample_key` writes it.
         named = [(key[: -len(id_) - 1].replace("%2F", "/").replace("%25", "%"), id_) for key, id_ in self._keys.values()]
-        keys = ({"editor": editor, "sample": id_, "turn": turn, "part": ""} for editor, id_ in named for turn in turns)
-        ours = Readings.of_rows(self.name, ({**key, "answer": None} for key in keys))
+        ours = {(editor, id_, turn, ""): Item(id_) for editor, id_ in named for turn in turns}
         try:
             joined = join(ours, people, where=f"the run {self.name}", closed=True)
         except ConfigError as error:
             self.stranger = str(error)
             return {}
         found: dict[str, dict[str, dict[str, float | str]]] = {}
-        for metric in joined.metrics:
-            for (editor, id_, turn, _), by_rater in joined.rated(metric).items():
+        for metric, rated in joined.ratings.items():
+            for (editor, id_, turn, _), by_rater in rated.items():
                 found.setdefault(sample_key(editor, id_), {}).setdefault(of_turn(turn, metric), {}).update(by_rater)
         return found
 

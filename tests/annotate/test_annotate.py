@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import KEY
 from editloupe.figures.human_labels import read_people
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
@@ -44,10 +43,8 @@ def given(folder: Path) -> dict[tuple[str, str, str], str]:
 
 def rated(folder: Path) -> dict[tuple[Any, ...], dict[str, float]]:
     """(editor, sample, turn, part, metric) → rater → the rating."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for *key, rater, number in read_people(RunStore.read(folder)).frame.select(*KEY, "metric", "who", "number").rows():
-        found.setdefault(tuple(key), {})[rater] = number
-    return found
+    said = read_people(RunStore.read(folder)).ratings
+    return {(*key, metric): dict(by_rater) for metric, rated in said.items() for key, by_rater in rated.items()}
 
 
 def test_data_become_a_run_without_judges_whose_questions_are_a_judges(annotate: Session, tmp_path: Path) -> None:
@@ -90,7 +87,7 @@ def test_a_judge_may_join_and_is_compared_with_people(annotate: Session, editlou
 
     annotate(edits, "--raters", "anna", "--out", "run", do=do)
     code, _, err = editloupe("compare", "run")
-    assert code == 2 and "1 rater (anna) only" in err and "editloupe annotate run --raters A,B" in err
+    assert code == 2 and "1 rater (anna), and" in err and "editloupe annotate run --raters A,B" in err
     code, _, err = editloupe("judge", edits, "--out", "run")
     assert code == 0, err
     code, out, _ = editloupe("compare", "run", "--criteria", "if", "--resamples", "100")

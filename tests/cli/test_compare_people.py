@@ -93,8 +93,8 @@ def test_tables_that_do_not_fit_say_why(editloupe: Run, tmp_path: Path, scores: 
         ("item,label\np,inf\nq,nan\n", judge, "h.csv: no rating can be used: h.csv: line 2 left out: holds no rating"),
         (fine, (*judge, "--criteria", "beauty"), "no criterion beauty; found score"),
         (fine, ("--pair", "score=label", "--equal-cost"), "--pair, --equal-cost: only with RUN"),
-        ("item,label\np,1\nq,2\n", (), "no rater is named, and agreement between people needs two"),
-        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b) rated no item in common"),
+        ("item,label\np,1\nq,2\n", (), "1 rater (human), and no item that two of them rated"),
+        ("item,rater,label\np,a,1\nq,b,2\n", (), "2 raters (a, b), and no item that two of them rated"),
         ("item,rater,label\np,a,1\np,b,good\n", (), "holds numbers and words ('good')"),
         (fine, ("--rubric", "dlebench"), "no criterion in common; found none"),
     ):

@@ -193,9 +193,6 @@ def test_words_that_could_not_be_told_apart_are_refused():
 # Numbers
 
 
-# Numbers
-
-
 def test_a_number_alone_is_read_and_never_clamped():
     for scale, cases in (
         (TEN, {"7": 7, "0.5": 0.5, "**7.**": 7, "7/10": 7, "7 / 10": 7, "+7.50": 7.5, "Score: 7": 7, "-0": 0, "7.": 7}),
@@ -230,9 +227,6 @@ def test_a_number_stands_in_json_with_its_reason():
     check(REASONED, "contradictory", '{"score": 7, "score": 7}', '{"score": "8/5"}')
     with pytest.raises(ReplyError, match=r"expected one JSON object whose score is one number from 0 to 10; found"):
         REASONED.parse('{"score": 11}')
-
-
-# Texts, boxes, records
 
 
 # Texts, boxes, records
@@ -273,12 +267,6 @@ def test_a_record_fits_its_schema_or_is_none(tmp_path: Path):
     for ref, message in (((tmp_path / "x.json").as_uri(), "nothing is fetched"), ("#", "cannot be used")):
         with pytest.raises(ConfigError, match=message):
             RecordOf(schema={"$ref": ref}).parse("{}")
-
-
-# Labeled boxes
-
-
-# Labeled boxes
 
 
 # What holds of every spec

@@ -11,6 +11,10 @@ from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.scores import Binary, Interval, Metric, Real, Score
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Column, Row, Table, label_columns, words
+from editloupe.tasks import About
+
+PLACES = ((0, ""), (1, ""), (2, ""), (0, "left"), (0, "right"))
+"""Turns and parts that findings may be about."""
 
 
 class ChecksOptions(Options):
@@ -71,7 +75,8 @@ class Checks(BaseProtocol):
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         for sample in group:
             for metric in self.metrics:
-                for finding in known.of(metric.id, sample):
+                places = (About(sample_id=sample.id, editor=sample.editor, turn=t, part=p) for t, p in PLACES)
+                for finding in filter(None, (known.finding(metric.id, place) for place in places)):
                     yield Score(
                         sample_id=sample.id,
                         editor=sample.editor,

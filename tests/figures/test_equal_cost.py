@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_said(compared: Compared):
     # Of five, 1, 4, 4, 4, 4 and 1, 1, 4, 4, 4: the medians are the labels 4 and 4; of one 1 and 1.
     for tokens, mean, told in (
         (50, 0.0, "even one costs more than the measure"),
-        (1000, 100.0, "50 % of the measure, so that more repeats would be its due"),
+        (1000, 100.0, "5 of 5 repeats count, 500 tokens a question"),
     ):
         plain, notes = compared(once([4, 4], tokens=tokens), repeated(PLAIN, tokens=100), name=str(tokens))
         assert plain["mean"] == mean and told in notes[1]

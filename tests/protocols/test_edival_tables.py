@@ -1,4 +1,4 @@
-"""EdiVal's tables: Tables 3, 14 and 17 to 19 from the paper's cells. Tables 8 to 13 stand in `tests/guards`, from counts."""
+"""EdiVal's tables: Tables 3, 14 and 17 to 19 of the paper's cells. Tables 8 to 13 stand in `tests/guards`, from counts."""
 
 from __future__ import annotations
 

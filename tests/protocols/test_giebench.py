@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 
+from editloupe import Run
 from editloupe.answers import Choice, OneOf
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Request
@@ -107,11 +109,13 @@ def test_spearman_of_editors_ranks_with_people_s_gives_table_4(tmp_path: Path, e
     judge = JudgeConfig.make(backend=ScriptedLMM(script))
     config = RunConfig.make(path=tmp_path / "gie", protocol="giebench", edited=edited, judge=judge)
     drive(open_setup(config), tmp_path / "run")
-    few = ("--resamples", "100")
+    right = Run("run").frame().filter(metric="accuracy").group_by("editor").agg(polars.col("value").mean()).rows()
+    (tmp_path / "judge.csv").write_text("item,accuracy\n" + "".join(f"{editor},{mean}\n" for editor, mean in right))
     for printed, ranks in people.items():
         table = "item,accuracy\n" + "".join(f"e{n},{rank}\n" for n, rank in enumerate(ranks, start=1))
         (tmp_path / "people.csv").write_text(table, encoding="utf-8")
-        code, said, err = editloupe("compare", "run", "--human", "people.csv", "--unit", "editor", "--format", "json", *few)
+        tables_of_both = ("--scores", "judge.csv", "--human", "people.csv")
+        code, said, err = editloupe("compare", *tables_of_both, "--format", "json", "--resamples", "100")
         assert code == 0, err
         (found,) = json.loads(said)["human_agreement"]
         spearman = found["all"]["figures"]["spearman"]

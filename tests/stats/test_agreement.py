@@ -14,7 +14,6 @@ from editloupe.stats.agreement import (
     Paired,
     confusion,
     figures,
-    label_figures,
 )
 from editloupe.stats.bootstrap import Drawing, draws
 from editloupe.stats.weighted import CORRELATIONS
@@ -56,7 +55,7 @@ def test_kappa_exact_match_and_alpha_by_hand():
     """
     x = [1.0] * 4 + [2.0] * 3 + [1.0] + [2.0] * 2
     y = [1.0] * 4 + [2.0] * 3 + [2.0] + [1.0] * 2
-    found = label_figures(paired(x, y), LabelScale(values=(1, 2), names=("no", "yes")))
+    found = figures(paired(x, y), scale=LabelScale(values=(1, 2), names=("no", "yes")))
     assert found["exact"].value == pytest.approx(0.7)
     assert found["kappa"].value == pytest.approx(0.4)
     assert found["weighted_kappa"].value == pytest.approx(0.4)
@@ -74,7 +73,7 @@ def test_what_does_not_exist_is_said_to_be_undefined():
     assert figures(paired([1], [2]))["kendall"].why == "fewer than 2 pairs"
     assert figures(paired([None, None], [1, 2]))["kendall"].why == "nothing was judged"
     assert figures(paired([1, 2], [None, None]))["kendall"].why == "nothing was labeled by people"
-    same = label_figures(paired([3, 3, 3], [3, 3, 3]), FOUR)
+    same = figures(paired([3, 3, 3], [3, 3, 3]), scale=FOUR)
     assert same["exact"].value == 1
     for name in ("kappa", "weighted_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval"):
         assert same[name].value is None
@@ -91,7 +90,7 @@ def test_values_that_are_equal_on_paper_are_ties():
 
 def test_the_unjudged_are_counted_and_adjusted_for():
     """4 of 5 judged. Exact 3/4, with the fifth as wrong 3/5."""
-    found = label_figures(paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4]), FOUR)
+    found = figures(paired([1, 2, 3, 3, None], [1, 2, 3, 4, 4]), scale=FOUR)
     assert (found["exact"].judged, found["exact"].asked, found["exact"].adjusted) == (4, 5, pytest.approx(0.6))
     assert found["kappa"].adjusted is None
 
@@ -110,7 +109,7 @@ def test_the_resampled_correlations_are_scipys():
     clusters = [i // 4 for i in range(60)]
     cells = Cells(Paired.of(list(x), list(y), clusters))
     tests = {"spearman": stats.spearmanr, "kendall": stats.kendalltau, "pearson": stats.pearsonr}
-    drawn = draws(15, resamples=20, seed=3)
+    drawn = draws(15, Drawing(resamples=20, seed=3))
     for name, figure in CORRELATIONS.items():
         found = cells.resampled(figure, Drawing(resamples=20, seed=3))
         for row, value in zip(drawn, found, strict=True):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from editloupe.stats.bootstrap import Undefined, average, draws, mean
+from editloupe.stats.bootstrap import Drawing, Undefined, average, draws, mean
 
 
 def test_a_mean_says_how_much_was_judged_of_what_was_asked():
@@ -58,7 +58,7 @@ def test_draws_are_those_of_one_call_of_the_generator(count: int):
     picked = np.random.default_rng(5).integers(count, size=(20, count))
     assert all(
         np.array_equal(np.bincount(p, minlength=count), d)
-        for p, d in zip(picked, draws(count, resamples=20, seed=5), strict=True)
+        for p, d in zip(picked, draws(count, Drawing(resamples=20, seed=5)), strict=True)
     )
 
 

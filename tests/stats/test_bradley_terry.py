@@ -28,7 +28,8 @@ def test_an_interval_is_resampled_by_source_image_in_any_order() -> None:
     assert first[0].low < first[0].strength < first[0].high
 
 
-def test_editors_that_wins_do_not_link_have_no_strength() -> None:
-    assert rank([("m", "n", 1, "s")]).why == "n never won and m never lost, so that no finite strength fits"
+def test_editors_that_wins_do_not_link_both_ways_have_no_strength() -> None:
     apart: list[Match] = [("a", "b", 0.5, "s"), ("c", "d", 0.5, "s")]
-    assert rank(apart).why == "the editors fall into groups that wins do not link both ways"
+    for matches in (apart, [("m", "n", 1.0, "s")]):
+        found = rank(matches)
+        assert not found.strengths and found.why.startswith("no finite strength fits")

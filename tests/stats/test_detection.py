@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from editloupe.stats.detection import AREAS, ImageBoxes, average_precision, matches
+from editloupe.stats.detection import AREAS, ImageBoxes, average_precision
 
 TRUTH = (0.0, 0.0, 100.0, 100.0)
 
@@ -153,18 +152,6 @@ def test_classes_count_alike_and_one_without_truth_does_not_count() -> None:
     assert average_precision([image]) == pytest.approx(0.5)
     # Of one class two of the three take the two boxes, the two surest.
     assert average_precision([image.without_classes()]) == pytest.approx(1.0)
-
-
-def test_who_takes_what() -> None:
-    near, far = (0.0, 0.0, 100.0, 90.0), (500.0, 500.0, 600.0, 600.0)
-    image = ImageBoxes(found=[near, far, TRUTH], truth=[(0, 0, 1, 1), TRUTH], confidences=[0.9, 0.5, 0.4])
-    # The surest takes the box although the third fits better, and nothing else is near enough.
-    assert matches(image) == [1, None, None]
-    assert matches(image, iou=0.95) == [None, None, 1]
-    assert matches(ImageBoxes(found=[TRUTH, near], truth=[TRUTH, TRUTH])) == [1, 0]
-    classes = replace(image, found_classes=["a", "a", "b"], truth_classes=["b", "b"])
-    assert matches(classes) == [None, None, 1]
-    assert matches(ImageBoxes(found=[], truth=[TRUTH])) == []
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,18 @@ def detection(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
     frame: one judge's scores.
     """
     images = _images(frame)
-    known = [_seen(image, "detected", "op", "op") for image in images if _is_judged(image)]
+    known = [
+        SeenImage(found=_of(image, "detected"), truth=_of(image, "given"), found_class="op", truth_class="op")
+        for image in images
+        if _is_judged(image)
+    ]
     caption = sentences(
         _CAPTIONS["detection"],
         _CAPTIONS["confidence"].format(detector=detector),
         _left_out(len(images) - len(known), "the differences could not be detected"),
     )
     called = "detection", "Detection of differences"
-    return precision_table(*called, known, _DETECTION, side=None, asked=len(images), caption=caption) if images else None
+    return precision_table(*called, known, _DETECTION, asked=len(images), caption=caption) if images else None
 
 
 def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | None:
@@ -139,7 +143,10 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | No
         return None
     judged = [one for one in told if _is_judged(one) and all(row["value"] is not None for row in _of(one, "coherence"))]
     # 1 for coherent and 0 for not are the classes.
-    known = [_seen(image, "coherence", "value", "coherent") for image in judged]
+    known = [
+        SeenImage(found=_of(image, "coherence"), truth=_of(image, "given"), found_class="value", truth_class="coherent")
+        for image in judged
+    ]
     caption = sentences(
         _CAPTIONS["areas"],
         _CAPTIONS["confidence"].format(detector=detector),
@@ -147,7 +154,7 @@ def coherent_areas(frame: polars.DataFrame, *, detector: Detector) -> Table | No
         _not_asked(frame),
     )
     called = "coherence-areas", "Coherence of detected areas"
-    return precision_table(*called, known, _COHERENCE, side=None, asked=len(told), caption=caption)
+    return precision_table(*called, known, _COHERENCE, asked=len(told), caption=caption)
 
 
 def _images(frame: polars.DataFrame) -> list[Rows]:
@@ -166,13 +173,6 @@ def _of(image: Rows, metric: str) -> Rows:
 def _is_judged(image: Rows) -> bool:
     """Return whether the detector's answer is known."""
     return any(row["value"] is not None for row in _of(image, "no_change"))
-
-
-def _seen(image: Rows, metric: str, found_class: str, truth_class: str) -> SeenImage:
-    """Return the boxes of an image.   metric: of the found ones.   found_class, truth_class: columns of the classes."""
-    found, truth = _of(image, metric), _of(image, "given")
-    classes, true_classes = [row[found_class] for row in found], [row[truth_class] for row in truth]
-    return SeenImage(found=found, truth=truth, found_classes=classes, truth_classes=true_classes)
 
 
 def _left_out(count: int, why: str) -> str:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from editloupe.files import read_toml
 from editloupe.scores import Metric
-from editloupe.stats.coverage import coverage
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot
+from editloupe.stats.pivot import Figure, Rows, coverage, grouped, mean, pivot
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from editloupe.files import read_toml
-from editloupe.stats.classes import class_table
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of, sentences
+from editloupe.stats.pivot import Figure, Rows, class_table, grouped, mean, pivot, rows_of, sentences
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 
