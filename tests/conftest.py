@@ -20,11 +20,11 @@ import typer.main
 import typer.rich_utils
 from PIL import Image
 
-from editloupe import cli, plugins
+from editloupe import cli
 from editloupe.data.images import ImageStore
 from editloupe.traces import GALLERY
 from editloupe.values import Sample, Turn
-from tests.toys.install import install
+from tests.toys.install import installed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -177,12 +177,8 @@ def gallery(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The toy package, installed."""
-    site = install(tmp_path_factory.mktemp("site"))
-    sys.path.insert(0, str(site))
-    plugins.forget()
-    yield
-    sys.path.remove(str(site))
-    plugins.forget()
+    with installed(tmp_path_factory.mktemp("site")):
+        yield
 
 
 _CHROMIUM = [

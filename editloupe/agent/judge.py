@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from editloupe.agent.state import Context, LoopState
@@ -13,7 +13,6 @@ from editloupe.chat import ImagePart, Message, Part, TextPart, Usage
 from editloupe.findings import Ending, Finding
 from editloupe.prompts import prompt_digest, render
 from editloupe.tasks import Status
-from editloupe.tools.base import Toolbox
 from editloupe.tools.session import places_in
 from editloupe.values import View
 
@@ -45,19 +44,14 @@ def first_message(context: Context, views: Mapping[str, View]) -> Message:
     if task.tools:
         absent = {name: reason for name, reason in box.absent.items() if name in task.tools}
         turns, native = task.budget.max_turns, context.native
-        tools = tool_specs(box, task.tools)
+        tools = [
+            {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
+            for s in box.specs(task.tools)
+        ]
         sections.append(render("agent/tools", tools=tools, absent=absent, max_turns=turns, native=native))
     held = context.holds and not task.tools
     sections.append(render("agent/format", tools=bool(task.tools), answer=task.answer, native=context.native, held=held))
     return Message(role="user", parts=(*parts, TextPart(text="\n\n".join(sections))))
-
-
-def tool_specs(toolbox: Toolbox, names: Sequence[str]) -> list[dict[str, str]]:
-    """Return tools as the templates show them: name, description and JSON Schema."""
-    return [
-        {"name": s.name, "description": s.description, "schema": json.dumps(s.parameters, ensure_ascii=False)}
-        for s in toolbox.specs(names)
-    ]
 
 
 def initial_state(context: Context, views: Mapping[str, View], message: Message | None = None) -> LoopState:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,6 @@ from editloupe.tools.outcome import ToolOutcome
 from editloupe.traces.cassette import Cassette, content_key
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, Note, ToolResult, ToolStarted
 from editloupe.traces.record import TraceWriter
-from editloupe.values import Json
 
 Side: TypeAlias = Literal["recorded", "live"]
 
@@ -39,9 +38,8 @@ class TraceRecorder:
     exact: bool = False
     """Whether requests and calls must equal the recorded ones. Otherwise the recorded conversation is followed, whatever
     this version would write today."""
-    on_miss: Literal["raise", "live"] = "raise"
-    """What happens where the recording ends. "raise": ReplayMiss. "live": the model goes live; later tool calls are looked
-    up in the recording by content, or with `exact` go live too."""
+    resumes: bool = False
+    """Whether model and tools go live where the recording ends, which is a ReplayMiss otherwise."""
     open_trace: Callable[[str, int, int], TraceWriter] | None = None
     """Opens the trace at the first event that is not shared: (hash of the last shared message, shared model calls, shared
     tool results). None keeps nothing."""
@@ -68,7 +66,7 @@ class TraceRecorder:
     def resume(cls, writer: TraceWriter, *, stop: threading.Event | None = None) -> TraceRecorder:
         """Return a recorder that continues the trace of `writer`, which may be empty. Raises as `Cassette.of`."""
         cassette, stop = Cassette.of(writer.events), stop or threading.Event()
-        return cls(cassette=cassette, exact=True, on_miss="live", open_trace=lambda *_: writer, stop=stop)
+        return cls(cassette=cassette, exact=True, resumes=True, open_trace=lambda *_: writer, stop=stop)
 
     def go_live(self) -> None:
         """Answer nothing more from the recording, and share nothing more with it."""
@@ -99,10 +97,10 @@ class TraceRecorder:
         """Return the messages with these hashes."""
         return tuple(self._messages[key] for key in history)
 
-    def note(self, text: str, data: Mapping[str, Json] | None = None) -> None:
+    def note(self, text: str) -> None:
         """Write a remark for readers. What is shared has its remarks already."""
         if not self._shared:
-            self._write(Note(text=text, data=dict(data or {})))
+            self._write(Note(text=text))
 
     def complete(self, request: Request, head: str, live: Callable[[], Reply]) -> Reply:
         """Return the recorded reply, else the live one, recorded. Raises ReplayMiss, Interrupted and what `live` raises."""
@@ -114,10 +112,9 @@ class TraceRecorder:
                     self._write(recorded)
                 self.models_answered += 1
                 return recorded.content
-            if recorded is not None or self.on_miss == "raise":
+            if recorded is not None or not self.resumes:
                 raise self.cassette.request_miss(ordinal, request)
-            self.model = "live"
-            self.tools = "live" if self.exact else self.tools
+            self.model = self.tools = "live"
         self._begin_live()
         asked, began = {"ordinal": ordinal, "request_key": request.key()}, time.monotonic()
         try:
@@ -136,7 +133,7 @@ class TraceRecorder:
     def call_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         """Return the recorded outcome, else the live one, recorded. Raises as `complete`."""
         recorded = self._recorded_result(call)
-        if recorded is None and self.tools == "recorded" and self.on_miss == "raise":
+        if recorded is None and self.tools == "recorded" and not self.resumes:
             raise self.cassette.tool_miss(self.tools_answered, call)
         if recorded is not None and self.tools == "live":
             if self.compare_tool is None:
@@ -168,11 +165,9 @@ class TraceRecorder:
         ordinal = self.tools_answered
         if self.model == "recorded":
             recorded = self.cassette.tools[ordinal] if ordinal < len(self.cassette.tools) else None
-            if recorded is None or recorded.call == call.to_json():
-                return recorded
-            if self.exact or self.on_miss == "raise":
+            if recorded is not None and recorded.call != call.to_json():
                 raise self.cassette.tool_miss(ordinal, call)
-            return None
+            return recorded
         if self.tools == "live":
             return None
         key = content_key(call, self._image_names)

@@ -92,10 +92,7 @@ class Worked:
 
 
 class DirectRecipe:
-    """A recipe that asks nobody: what may become rows, and what is written of those that do.
-
-    Its constructor raises DataError or ConfigError for what cannot be used as a whole: nothing is written by then.
-    """
+    """A recipe that asks nobody: what may become rows, and what is written of those that do."""
 
     summary: ClassVar[str]
     """What the command does, for `--help`."""
@@ -118,6 +115,13 @@ class DirectRecipe:
     def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
         """models: the door to models, with the weights that the command names.   folder: of the set."""
         self.path, self.options, self.models, self.folder = path, options, models, folder
+        self.open()
+
+    def open(self) -> None:
+        """Read what the path holds, and open the models.
+
+        Raises DataError or ConfigError for what cannot be used as a whole: nothing is written by then.
+        """
 
     @classmethod
     def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:

@@ -164,8 +164,6 @@ class SetRecipe(BaseProtocol):
     """The folders of the images that it names."""
     header: ClassVar[Sequence[str]] = ()
     """The columns of a .csv."""
-    source: ClassVar[str] = ""
-    """Where in the paper the recipe stands."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
 
@@ -176,7 +174,7 @@ class SetRecipe(BaseProtocol):
         """Return the kinds of models that the options need, each with what to do without it (`base.need`)."""
         return {}
 
-    def checked(self, row: DataRow) -> DataRow:
+    def checked(self, row: DataRow, store: ImageStore) -> DataRow:
         """Return a row of the images' metadata as it counts. Raises RowError where it cannot be used."""
         named = row.target_name or row.extra.get("target_name")
         if (row.quads or row.masks) and not named:
@@ -189,7 +187,7 @@ class SetRecipe(BaseProtocol):
 
     def loaded(self, path: Path, store: ImageStore) -> Loaded:
         """Return the images of a path. Raises as `load_images`."""
-        return load_images(path, store, checked=self.checked, aside=(*self.aside, REVIEW))
+        return load_images(path, store, checked=partial(self.checked, store=store), aside=(*self.aside, REVIEW))
 
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""

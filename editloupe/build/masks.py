@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from editloupe import files
@@ -20,7 +19,6 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.data.write import METADATA, metadata_row
 from editloupe.errors import ConfigError, ImageError, ToolError
-from editloupe.measures.base import Models
 from editloupe.models.segment.search import MaskMaker, MaskRequest
 from editloupe.protocols.base import Options
 from editloupe.values import Json, Sample, json_line
@@ -56,9 +54,9 @@ class MaskSet(DirectRecipe):
     noun, unit, keeps = "mask", "sample", True
     passes = _STAGES
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self._store = ImageStore()
+    def open(self) -> None:
+        """Read what the path holds."""
+        path, self._store = self.path, ImageStore()
         self._loaded = load(path, store=self._store, outputs=False)
         self._wanted = {one.key: self._wish(one) for one in self._loaded.samples}
         requests = {one for one in self._wanted.values() if isinstance(one, MaskRequest)}
@@ -72,11 +70,11 @@ class MaskSet(DirectRecipe):
         hows = Counter(request.how for request in requests)
         counts = {"detect": hows["detector"], "segment": hows["detector"] + hows["boxes"]}
         found = {
-            kind: need(models, kind, f"{count:,} masks cannot be made: {{reason}}") if count else None
+            kind: need(self.models, kind, f"{count:,} masks cannot be made: {{reason}}") if count else None
             for kind, count in counts.items()
         }
         self._maker = MaskMaker(detector=found["detect"], segmenter=found["segment"])
-        self._place = ImagePlace(folder=folder, images=self._store)
+        self._place = ImagePlace(folder=self.folder, images=self._store)
 
     def _wish(self, sample: Sample) -> MaskRequest | str | None:
         """Return what the sample's mask is made of, None if it has one, or why it can have none."""

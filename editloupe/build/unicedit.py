@@ -79,12 +79,14 @@ class TripletSet(DirectRecipe):
     noun, unit = "triplet", "edit"
     passes = _STAGES
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self._filter = _quality(options, models)
-        with closing(RunStore.read(path)) as self._run:
+    def open(self) -> None:
+        """Read what the path holds."""
+        self._filter = _quality(self.options, self.models)
+        with closing(RunStore.read(self.path)) as self._run:
             if self._run.protocol != PROTOCOL:
-                raise ConfigError(f"{path} is a run of the protocol {self._run.protocol!r}; expected one of {PROTOCOL!r}")
+                raise ConfigError(
+                    f"{self.path} is a run of the protocol {self._run.protocol!r}; expected one of {PROTOCOL!r}"
+                )
         self._images = ImageStore(self._run.blobs, writes=False)
 
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> list[WorkItem]:

@@ -156,7 +156,7 @@ def _replayed(
         opened = open_backend(backend or trust.backend(judge.backend)) if asked else None
         live = Live(backend=opened, toolbox=toolbox)
         live.check(judge)
-        replay = Replay(folder=store.folder, live=live, model=model, tools=tools, run=store.identity)
+        replay = Replay(folder=store.folder, live=live, run=store.identity)
         at_once = 1
         if opened is not None and (store.folder / "config.yaml").exists():
             at_once = recorded_runs(store.folder)[0].concurrency or 1

@@ -35,7 +35,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class JudgeColumn:
     """What one judge said, or people as one judge."""
 
     name: str
@@ -65,7 +65,7 @@ class PeopleSaid:
         """Return the ratings of one metric."""
         return self.ratings.get(metric, {})
 
-    def as_column(self, name: str) -> Column:
+    def as_column(self, name: str) -> JudgeColumn:
         """Return a table of scores as one judge's. Raises ConfigError for an item that several judges scored."""
         answers: dict[str, dict[Key, Answer]] = {}
         for metric, rated in self.ratings.items():
@@ -76,7 +76,7 @@ class PeopleSaid:
                         "judge's: give each judge a file of its own"
                     )
                 answers.setdefault(metric, {})[key] = next(iter(by.values()))
-        return Column(name=name, items=self.items, answers=answers)
+        return JudgeColumn(name=name, items=self.items, answers=answers)
 
 
 def editors_of(items: Iterable[Key]) -> list[str]:
@@ -95,7 +95,7 @@ def key_name(key: Key) -> str:
     return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))
 
 
-def column_of(judged: Judged) -> Column:
+def column_of(judged: Judged) -> JudgeColumn:
     """Return what one judge of a run said, with rows of the data that could not be read.
 
     An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same.
@@ -111,7 +111,7 @@ def column_of(judged: Judged) -> Column:
             items[key] = Item(source, None if kind is None else str(kind))
         labeled = score.metric in binary and score.label is not None
         answers.setdefault(score.metric, {})[key] = score.label if labeled else score.value
-    return Column(name=judged.name, items=items, answers=answers)
+    return JudgeColumn(name=judged.name, items=items, answers=answers)
 
 
 def with_facts(people: PeopleSaid, samples: Mapping[str, Sample], protocol: EvalProtocol) -> PeopleSaid:

@@ -19,7 +19,7 @@ from pydantic import Field
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import Answer, Column, Item, Key, PeopleSaid, column_of, join, key_of, with_facts
+from editloupe.figures.columns import Answer, Item, JudgeColumn, Key, PeopleSaid, column_of, join, key_of, with_facts
 from editloupe.figures.human_labels import labels_in, read_human
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement
@@ -158,7 +158,7 @@ class Rated:
 
     labels: PeopleSaid
     """Under the judges' keys."""
-    column: Column
+    column: JudgeColumn
     """People as one judge: the label that most raters gave; of numbers without labels, the mean."""
     ratings: Mapping[str, str] = field(default_factory=dict)
     """Metric's id → what of people's ratings it is held against; empty where they rated the metrics themselves."""
@@ -205,11 +205,11 @@ def rated_by_people(
             if value is not None:
                 answers.setdefault(metric.id, {})[key] = scale.name(value) if worded and scale is not None else value
     return Rated(
-        labels=people, column=Column(name=name, items=people.items, answers=answers), ratings=ratings
+        labels=people, column=JudgeColumn(name=name, items=people.items, answers=answers), ratings=ratings
     ), people.notes
 
 
-def _items(columns: Iterable[Column]) -> dict[Key, Item]:
+def _items(columns: Iterable[JudgeColumn]) -> dict[Key, Item]:
     """What judges were asked about, as the first of them knows it."""
     found: dict[Key, Item] = {}
     for column in columns:
@@ -311,7 +311,12 @@ class _Compared:
     """One metric: the judges' scores and people's labels by what they are about."""
 
     def __init__(
-        self, judges: Sequence[Judged], columns: Sequence[Column], metric: Metric, people: Column | None, drawing: Drawing
+        self,
+        judges: Sequence[Judged],
+        columns: Sequence[JudgeColumn],
+        metric: Metric,
+        people: JudgeColumn | None,
+        drawing: Drawing,
     ) -> None:
         self.metric, self.drawing, self.names = metric, drawing, [judge.name for judge in judges]
         self.scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from editloupe.answers import fold
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import Column, PeopleSaid
+from editloupe.figures.columns import JudgeColumn, PeopleSaid
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import agreement
 from editloupe.figures.summary import OVERALL, TableScores, share_a_scale, specs
@@ -21,7 +21,7 @@ from editloupe.scores import Metric, MetricSet
 from editloupe.stats.table import NONE, Table, simple
 from editloupe.values import Json
 
-People: TypeAlias = tuple[Column, PeopleSaid]
+People: TypeAlias = tuple[JudgeColumn, PeopleSaid]
 """What a judge said, and people's ratings of the same items."""
 
 Verdict: TypeAlias = Literal["passed", "failed", "undefined"]

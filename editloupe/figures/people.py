@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import DIMENSIONS, Column, Dimension, PeopleSaid
+from editloupe.figures.columns import DIMENSIONS, Dimension, JudgeColumn, PeopleSaid
 from editloupe.figures.readings import MetricReading
 from editloupe.scores import Metric
 from editloupe.stats.agreement import Cells, LabelScale, Paired, confusion, correlation, figures
@@ -104,7 +104,7 @@ class MetricAgreement(Serializable):
 
 
 def agreement(
-    judge: Column | None,
+    judge: JudgeColumn | None,
     people: PeopleSaid,
     metric: Metric | str,
     options: PeopleOptions | None = None,
@@ -166,7 +166,12 @@ class _Beside:
     """The two readings of the items that people rated, as arrays, cut into groups."""
 
     def __init__(
-        self, judge: Column | None, people: PeopleSaid, metric: Metric | str, options: PeopleOptions, rating: str | None
+        self,
+        judge: JudgeColumn | None,
+        people: PeopleSaid,
+        metric: Metric | str,
+        options: PeopleOptions,
+        rating: str | None,
     ) -> None:
         name = metric if isinstance(metric, str) else metric.id
         rated = people.of(rating or name)

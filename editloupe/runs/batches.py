@@ -1,7 +1,7 @@
-"""A run's batches: questions without an answer are parked, sent in files as a visit ends, and answered at a later one.
+"""A run's batches: questions without an answer are parked, sent in files as an invocation ends, and answered at a later.
 
-`batches/N.json` says what file N holds, and is on disk before the provider is called: a visit that is killed is found again
-by the token in it. `batches/N.answers.jsonl` holds the answers as they came.
+`batches/N.json` says what file N holds, and is on disk before the provider is called: an invocation that is killed is found
+again by the token in it. `batches/N.answers.jsonl` holds the answers as they came.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def records_of(folder: Path) -> list[Batch]:
 
 
 def told_open(run: Path) -> str:
-    """Return what a visit that asks live should say of batches that are open; "" without any."""
+    """Return what an invocation that asks live should say of batches that are open; "" without any."""
     count = sum(batch.state in ("sending", "open") for batch in records_of(run / FOLDER))
     if not count:
         return ""
@@ -108,7 +108,7 @@ class RunBatches:
         self._answers: dict[str, tuple[Batch, int, int]] = {}
         """Question → its batch, and where its answer stands in the file of answers."""
         self._fresh: set[int] = set()
-        """Batches that were under way as this visit began: what came of them is told at it."""
+        """Batches that were under way as this invocation began: what came of them is told at it."""
         self._spools: list[_Spool] = []
         self._parked: set[str] = set()
         self.remarks: list[str] = []
@@ -238,7 +238,7 @@ class RunBatches:
     def _read_answers(self, batch: Batch, door: Batches) -> None:
         own, answered, fresh = set(batch.ids), set(), self.is_fresh(batch)
         for start, length, answer in _answers_in(self._answers_of(batch), door):
-            # A failure is told at the visit at which it came; at a later one the question is asked anew, as live.
+            # A failure is told at the invocation at which it came; at a later one the question is asked anew, as live.
             if answer.id in own and (answer.good or (fresh and answer.status and answer.id not in answered)):
                 answered.add(answer.id)
                 self._answers[answer.id] = batch, start, length
@@ -272,7 +272,7 @@ class RunBatches:
             return batch, self._doors[backend][1].answer(file.read(length))
 
     def is_fresh(self, batch: Batch) -> bool:
-        """Return whether a batch was under way as this visit began, so that its answers came at it."""
+        """Return whether a batch was under way as this invocation began, so that its answers came at it."""
         return batch.number in self._fresh
 
     def asks_live(self, request: Request, id_: str) -> bool:
@@ -311,7 +311,7 @@ class RunBatches:
         alike[-1].tokens += tokens
         return alike[-1]
 
-    # The end of a visit
+    # The end of an invocation
 
     def send(self) -> None:
         """Send what is parked. Raises Rejected where the provider takes no batch; StorageError."""
@@ -346,7 +346,7 @@ class RunBatches:
                 batch.state, batch.words = "rejected", str(error)
                 self._tell_rejected(batch)
             elif error.retryable:
-                # It may have come through: the next visit looks for it.
+                # It may have come through: the next invocation looks for it.
                 self.remarks.append(
                     f"Batch {batch.number} could not be sent for certain ({error}); the same command looks."
                 )
@@ -360,7 +360,7 @@ class RunBatches:
         self._write(batch)
 
     def close(self) -> None:
-        """Delete the files of questions: those that were sent, and those that the next visit writes again."""
+        """Delete the files of questions: those that were sent, and those that the next invocation writes again."""
         for spool in self._spools:
             spool.file.close()
             with suppress(OSError):
@@ -388,7 +388,7 @@ class Batched:
         try:
             reply = None if found is None else self._backend.reply_of(request, found[1], frozenset(found[0].left_off))
         except BackendError:
-            # As a line that failed: told at the visit at which it came, and asked anew at a later one.
+            # As a line that failed: told at the invocation at which it came, and asked anew at a later one.
             if found is not None and self._batches.is_fresh(found[0]):
                 raise
             reply = None

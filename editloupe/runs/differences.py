@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,28 +21,27 @@ class RunSpec:
     """One run as a value."""
 
     identity: Mapping[str, Json]
-    """What two visits to one folder must share: protocol, options, roles, tools, budget of a task."""
+    """What two invocations on one folder must share: protocol, options, roles, tools, budget of a task."""
     record: Mapping[str, Json] = field(default_factory=dict)
-    """How this visit was made: version, repeats. Never compared."""
-
-    def differs_from(self, other: RunSpec) -> Iterator[tuple[str, Json, Json]]:
-        """Yield (field, ours, theirs) for every field of identity that differs; of an object each key."""
-        for name in sorted({*self.identity, *other.identity}):
-            ours, theirs = self.identity.get(name), other.identity.get(name)
-            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-                keys = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
-                yield from ((f"{name}.{key}", ours.get(key), theirs.get(key)) for key in keys)
-            elif ours != theirs:
-                yield name, ours, theirs
+    """How this invocation was made: version, repeats. Never compared."""
 
 
 def differences(ours: RunSpec, theirs: RunSpec) -> str:
     """Return in words what two runs differ in; "" for nothing."""
-    rows = [(_setting(name), _short(before), _short(now)) for name, before, now in ours.differs_from(theirs)]
+    before, now = _fields(ours.identity), _fields(theirs.identity)
+    differing = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    rows = [(_setting(name), _short(before.get(name)), _short(now.get(name))) for name in differing]
     # What the user gave comes first; which tools there are often follows from it.
     rows.sort(key=lambda row: not row[0].startswith("--"))
     same = "was another one of this name"
     return "; ".join(f"{name}: {same if was == now else f'was {was}, is {now}'}" for name, was, now in rows)
+
+
+def _fields(identity: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what an identity holds by name, the entries of an object as OBJECT.KEY."""
+    objects = {name: value for name, value in identity.items() if isinstance(value, Mapping)}
+    entries = {f"{name}.{key}": value for name, held in objects.items() for key, value in held.items()}
+    return {name: value for name, value in identity.items() if name not in objects} | entries
 
 
 def _setting(name: str) -> str:

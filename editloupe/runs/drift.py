@@ -16,7 +16,7 @@ from editloupe.data.images import RGB, ImageStore
 from editloupe.errors import ImageError
 from editloupe.findings import Observation
 from editloupe.tools.tolerance import Tolerance
-from editloupe.traces.difference import first_difference, short
+from editloupe.traces.cassette import first_difference, short
 from editloupe.values import Box, Json, Serializable
 
 Verdict: TypeAlias = Literal["identical", "within", "drift", "not compared"]

@@ -1,4 +1,4 @@
-"""What a visit to a run would do and cost, without asking anybody and without writing anything.
+"""What an invocation on a run would do and cost, without asking anybody and without writing anything.
 
 How often a model calls tools is its own choice, so there are two ends: one call a task, and every turn used. Calls are
 counted exactly, tokens roughly: one for every few characters, REPLY_TOKENS a reply, and a crop and words in each turn.
@@ -73,7 +73,7 @@ class FirstWave:
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What a visit would do, found without writing, and what that takes."""
+    """What an invocation would do, found without writing, and what that takes."""
 
     loaded: Loaded
     due: tuple[ScheduledTask, ...]
@@ -81,13 +81,13 @@ class Ahead:
     asked: int
     """How many of them are put to a model."""
     reused: int
-    """Findings of an earlier visit that stand."""
+    """Findings of an earlier invocation that stand."""
     begun: int
     """Due tasks that go on from a trace."""
     grows: bool
     """True if further questions may follow from the answers; they are not counted here."""
     remarks: tuple[str, ...]
-    """What the visit adds to the run, and what it asks again."""
+    """What the invocation adds to the run, and what it asks again."""
     least: CostBound
     """One call a task."""
     most: CostBound

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from editloupe import plugins
 from editloupe.data.images import ImageStore
-from editloupe.errors import ImageError
 from editloupe.protocols.base import make_protocol
 from editloupe.protocols.imported import record_of
 from editloupe.protocols.importer import ResultFiles
 from editloupe.runs.judges import JudgeEntry
+from editloupe.runs.selection import keep_pictures
 from editloupe.runs.setup import spec_of
 from editloupe.runs.store import RunStore
 
@@ -48,10 +48,7 @@ def import_results(name: str, folder: Path, out: Path, *, data: Path, edited: Ma
         images.write()
         judged = {finding.about.key for finding in read.findings}
         for sample in (sample for sample in read.loaded.samples if sample.key in judged):
-            for image in filter(None, (*sample.sources, *(turn.edited for turn in sample.turns))):
-                # A file that changes meanwhile costs its picture, not the scores.
-                with suppress(ImageError):
-                    images.keep(image)
+            keep_pictures(sample, images)
         new = [finding for finding in read.findings if store.findings.get(finding.key) != finding]
         store.add_findings(new)
     return ImportedRun(findings=len(new), known=len(read.findings) - len(new), notes=read.notes)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,7 +23,7 @@ from editloupe.errors import ConfigError, Interrupted
 from editloupe.findings import Finding
 from editloupe.protocols.base import scored
 from editloupe.runs.budget import Ledger, RunBudget
-from editloupe.runs.executors import at_once
+from editloupe.runs.executors import together
 from editloupe.runs.outcome import Progress, reach_new
 from editloupe.runs.pool import pool_of
 from editloupe.runs.run import Driver, default_concurrency
@@ -167,14 +168,14 @@ class Judge:
         config, lost = self._setup.config, 0
         failed: Counter[str] = Counter()
         with limit_of(self._setup.backend.endpoint).fixed(config.max_connections):
-            ended = at_once(
+            ended = together(
                 lambda job: (*job, self._within_budget(job[1])),
                 lambda: next(waiting, None),
                 width=concurrency or config.concurrency or default_concurrency(self._setup, config.max_connections),
                 stop=self._stop,
             )
             try:
-                for done, (place, sample, findings) in enumerate(ended, start=1):
+                for done, (place, sample, findings) in enumerate(chain.from_iterable(ended), start=1):
                     if findings is None:
                         lost += 1
                         continue

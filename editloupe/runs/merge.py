@@ -13,7 +13,6 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
-from editloupe.runs.config_file import read_config
 from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring
 from editloupe.runs.lineage import set_aside
@@ -55,7 +54,7 @@ def merge(out: Path, shards: Sequence[Path]) -> Merged:
             spec = replace(spec, record={**spec.record, "repeats": rules[0]})
         judges = [entry for store in stores for entry in store.entries().values()]
         nothing = Loaded(format="merged", samples=(), rejected=())
-        config = next(filter(None, map(read_config, (out, *shards))), None)
+        config = next(filter(None, (store.config() for store in (RunStore(out), *stores))), None)
         # A name that means two judges is refused before the folder is made.
         RunStore(out).look(spec, judges, nothing)
         target = opened.enter_context(closing(RunStore.begin(out, spec, judges, nothing, config=config)))

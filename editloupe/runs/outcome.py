@@ -1,4 +1,4 @@
-"""A visit to a run: what it adds, how far it is, and how it ended."""
+"""An invocation on a run: what it adds, how far it is, and how it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from editloupe.scores import Score, protocol_faults
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What a visit has spent so far, and what is under way."""
+    """What an invocation has spent so far, and what is under way."""
 
     calls: int = 0
     in_flight: int = 0
@@ -47,7 +47,7 @@ class Progress:
     rejected: int = 0
     """Rows of the data that could not be read."""
     reused: int = 0
-    """Of those `done`, findings of earlier visits."""
+    """Of those `done`, findings of earlier invocations."""
     grows: bool = False
     """True if further tasks may follow from findings that are not there yet."""
     finding: Finding | None = None
@@ -76,13 +76,13 @@ class Outcome:
     """Of all samples asked, those that are missing included."""
     asked: int
     reused: int
-    """Findings of earlier visits."""
+    """Findings of earlier invocations."""
     interrupted: bool
     seconds: float
     ledger: Ledger
-    """What this visit spent, and which budget ended it."""
+    """What this invocation spent, and which budget ended it."""
     tool_calls: int = 0
-    """Calls of tools in this visit that ran."""
+    """Calls of tools in this invocation that ran."""
     cached: int = 0
     """Calls of tools that were answered from equal ones before."""
     waiting: int = 0
@@ -137,7 +137,7 @@ def reach_new(setup: Setup, store: RunStore, reached: Callable[[LMM], None] = re
 
 
 def added(setup: Setup, store: RunStore, others: Set[str]) -> str:
-    """Return a remark where a visit adds a judge to a run that others judged before; "" where it does not.
+    """Return a remark where an invocation adds a judge to a run that others judged before; "" where it does not.
 
     others: ids of the other judges of this command.
     """

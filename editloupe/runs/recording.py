@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from editloupe import files, plugins
 from editloupe.agent.judge import agent_digest
-from editloupe.agent.recorder import TraceRecorder
+from editloupe.agent.recorder import Side, TraceRecorder
 from editloupe.agent.state import Context, stopwatch
 from editloupe.backends.base import LMM, parse_uri, reach
 from editloupe.backends.recorded import Unasked
@@ -119,6 +119,16 @@ class Live:
     toolbox: Toolbox | None = None
     """The tools; None if observations are recorded."""
 
+    @property
+    def model(self) -> Side:
+        """Where replies come from."""
+        return "recorded" if self.backend is None else "live"
+
+    @property
+    def tools(self) -> Side:
+        """Where observations come from."""
+        return "recorded" if self.toolbox is None else "live"
+
     def check(self, judge: JudgeSpec) -> None:
         """Raise ConfigError if the backend cannot continue this judge's recording, Unavailable if nobody answers there."""
         if self.backend is None:
@@ -143,10 +153,6 @@ class Live:
             tools=recorded.tools if self.toolbox is None else self.toolbox.versions(),
         )
 
-    def changes_provider(self, judge: JudgeSpec) -> bool:
-        """Return whether the live provider differs from the recorded one, whose private data must then be left out."""
-        return self.backend is not None and parse_uri(self.backend.uri).provider != parse_uri(judge.backend).provider
-
 
 @contextmanager
 def reopened(
@@ -163,8 +169,8 @@ def reopened(
     why, changes: as in `Parent`, the backend aside.   settings: those of `TraceRecorder`.
     """
     cassette, left_out = recording.cassette, ""
-    carried = any(message.carry is not None for message in cassette.messages.values())
-    if live.changes_provider(recording.judge) and carried:
+    other = live.backend is not None and parse_uri(live.backend.uri).provider != parse_uri(recording.judge.backend).provider
+    if other and any(message.carry is not None for message in cassette.messages.values()):
         messages = {key: replace(message, carry=None) for key, message in cassette.messages.items()}
         cassette = replace(cassette, messages=messages)
         left_out = f"left out of the shared messages: what only {recording.judge.backend} understands"
@@ -179,27 +185,23 @@ def reopened(
         return writer
 
     recorder = TraceRecorder(cassette=cassette, open_trace=None if live.backend is None else begin, **settings)
-    # Each task has its own store, which frees the images that are compared and not kept.
-    images = ImageStore(folder / "blobs", writes=live.backend is not None)
+    held = any(call.held for call in cassette.models)
     try:
-        yield context_of(recording, live, recorder, images)
+        yield Context(
+            backend=live.backend or Unasked(recording.judge, held=held),
+            judge=live.judge(recording.judge),
+            toolbox=live.toolbox or _offered_tools(recording),
+            # Each task has its own store, which frees the images that are compared and not kept.
+            images=ImageStore(folder / "blobs", writes=live.backend is not None),
+            recorder=recorder,
+            task=recording.task,
+            repeat=recording.trace.header.repeat,
+            # Where no model is live, the clock stands still: recorded time is not spent again.
+            elapsed=stopwatch() if live.backend else lambda: 0.0,
+        )
     finally:
         if recorder.writer is not None:
             recorder.writer.close()
-
-
-def context_of(recording: Recording, live: Live, recorder: TraceRecorder, images: ImageStore) -> Context:
-    """Return the loop's context. Where no model is live, the clock stands still: recorded time is not spent again."""
-    return Context(
-        backend=live.backend or Unasked(recording.judge, held=any(call.held for call in recording.cassette.models)),
-        judge=live.judge(recording.judge),
-        toolbox=live.toolbox or _offered_tools(recording),
-        images=images,
-        recorder=recorder,
-        task=recording.task,
-        repeat=recording.trace.header.repeat,
-        elapsed=stopwatch() if live.backend else lambda: 0.0,
-    )
 
 
 def outcome(finding: Finding) -> dict[str, Json]:

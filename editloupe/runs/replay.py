@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from editloupe.agent.judge import finding_of, initial_state, run_loop
-from editloupe.agent.recorder import Side, TraceRecorder
 from editloupe.agent.state import Context, LoopState
 from editloupe.backends.base import LMM
 from editloupe.chat import Message
@@ -21,9 +20,9 @@ from editloupe.findings import PENDING, Finding, Observation
 from editloupe.prompts import render
 from editloupe.replies import neutralise
 from editloupe.runs.drift import ObservationDrift, compare
-from editloupe.runs.executors import at_once
+from editloupe.runs.executors import together
 from editloupe.runs.lineage import Parent, mismatches
-from editloupe.runs.recording import MALFORMED, Live, Recording, context_of, outcome, read_recording, reopened
+from editloupe.runs.recording import MALFORMED, Live, Recording, outcome, read_recording, reopened
 from editloupe.tasks import About
 from editloupe.tools.base import Toolbox
 from editloupe.tools.outcome import ToolOutcome
@@ -90,17 +89,14 @@ class Replay:
     """The run folder. Without a live model, nothing is written into it."""
     live: Live
     """The backend and the tools of the live sides."""
-    model: Side = "recorded"
-    """Where replies come from."""
-    tools: Side = "recorded"
-    """Where observations come from."""
     run: str | None = None
     """Digest of the run's identity, which each trace must name; None does not check."""
 
     def tasks(self, findings: Sequence[Finding], *, concurrency: int = 1) -> Iterator[Replayed]:
         """Replay each finding of a model that has a trace. With `concurrency` above 1, results come as they are ready."""
         traced = (f for f in findings if f.trace is not None and f.role != "measure")
-        yield from at_once(self.task, lambda: next(traced, None), width=concurrency)
+        for ready in together(self.task, lambda: next(traced, None), width=concurrency):
+            yield from ready
 
     def task(self, listed: Finding) -> Replayed:
         """Replay the trace of a finding of the run. A problem with the trace becomes a verdict, not an exception."""
@@ -122,9 +118,9 @@ class Replay:
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
         recorded, compared = recording.finding, list[ObservationDrift]()
-        exact = self.model == self.tools == "recorded"
-        settings: dict[str, Any] = {"model": self.model, "tools": self.tools, "exact": exact}
-        with reopened(self.folder, recording, self.live, why="replay", **settings) as context:
+        model, tools = self.live.model, self.live.tools
+        exact = model == tools == "recorded"
+        with reopened(self.folder, recording, self.live, why="replay", model=model, tools=tools, exact=exact) as context:
             recorder = context.recorder
             recorder.compare_tool = lambda step, result, live: compared.append(
                 self._compared(step, result, live, context.images)
@@ -251,7 +247,7 @@ def fork(
     live.check(recording.judge)
     with reopened(folder, recording, live, why="fork", changes=changes) as context:
         recorder = context.recorder
-        state = _state_after(recording, recorder, at, context.images)
+        state = _state_after(recording, context, at)
         recorder.go_live()
         state = run_loop(_resumed(state, context, instruction), context)
         if recorder.writer is None:
@@ -263,12 +259,11 @@ def fork(
     return Forked(trace=str(finding.trace), finding=finding, recorded=recording.finding, parent=parent)
 
 
-def _state_after(recording: Recording, recorder: TraceRecorder, at: int, images: ImageStore) -> LoopState:
-    """Return the state of the loop after the shared steps."""
-    prefix = context_of(recording, Live(), recorder, images)
-    state = initial_state(prefix, recording.views, recording.cassette.question)
+def _state_after(recording: Recording, context: Context, at: int) -> LoopState:
+    """Return the state of the loop after the shared steps, which the recording answers."""
+    state = initial_state(context, recording.views, recording.cassette.question)
     try:
-        return run_loop(state, prefix, until=lambda s: recorder.models_answered == at and s["next"] == "think")
+        return run_loop(state, context, until=lambda s: context.recorder.models_answered == at and s["next"] == "think")
     except ReplayMiss as miss:
         raise ConfigError(f"{recording.name} cannot be followed up to step {at}: {miss}") from miss
 

@@ -70,8 +70,9 @@ def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
 
 
 def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
-    """Return every current finding of a run as the protocol reads it. Metrics are found by id, then by short name."""
+    """Return every current finding of a run as the protocol reads it."""
     judges, (specs, measured) = judges_with(store, protocol), _asked_now(store, protocol)
+    gone = store.metrics().keys() - {metric.id for metric in protocol.metrics}
     for finding in store.current():
         try:
             if finding.role == "measure":
@@ -79,13 +80,12 @@ def rescore(store: RunStore, protocol: EvalProtocol) -> Iterator[Rescored]:
                     raise TraceError("it is not measured now, or with other arguments")
                 yield Rescored(before=finding, now=finding)
                 continue
-            metric = _metric(protocol, store, finding.metric)
-            if metric is None:
+            if finding.metric in gone:
                 raise TraceError(f"the protocol has no metric {finding.metric!r} now")
-            spec = specs.get((finding.judge_id, metric, *finding.question[1:]))
+            spec = specs.get((finding.judge_id, *finding.question))
             if spec is None and finding.trace is not None:
                 raise TraceError("it is not asked now")
-            now = replace(finding, judge_id=judges[finding.judge_id].judge.id, metric=metric)
+            now = replace(finding, judge_id=judges[finding.judge_id].judge.id)
             yield Rescored(before=finding, now=now if spec is None else _read(store.folder, now, spec))
         except (TraceError, *MALFORMED) as error:
             yield Rescored(before=finding, now=None, reason=str(error))
@@ -156,12 +156,7 @@ def _asked_now(store: RunStore, protocol: EvalProtocol) -> tuple[dict[tuple[str,
 
 def _planned(store: RunStore, protocol: EvalProtocol, findings: Sequence[Finding]) -> list[Task]:
     """Return the tasks that the protocol plans as these findings arrive. Raises ProtocolError if it cannot."""
-    known: dict[tuple[QuestionKey, int], Finding] = {}
-    for finding in findings:
-        metric = _metric(protocol, store, finding.metric)
-        if metric is not None:
-            renamed = replace(finding, metric=metric)
-            known[renamed.question, finding.repeat] = renamed
+    known = {(finding.question, finding.repeat): finding for finding in findings}
     samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
     rule = Repeats.of_run(store.info, findings)
     schedule = Schedule(protocol, samples, rule, lambda task, repeat: known.get((task.question, repeat)))
@@ -224,16 +219,6 @@ def _read_trace(trace: Trace, finding: Finding, spec: AnswerSpec) -> Finding:
 
 def _unusable(finding: Finding, status: str, *reasons: str) -> Finding:
     return replace(finding, status=cast(Status, status), answer=None, evidence=(), reason=": ".join(filter(None, reasons)))
-
-
-def _metric(protocol: EvalProtocol, store: RunStore, wanted: str) -> str | None:
-    """Return the protocol's id of a metric of the run. A question that is no metric keeps its name."""
-    metrics = {metric.id: metric for metric in protocol.metrics}
-    before = store.metrics().get(wanted)
-    if wanted in metrics or before is None:
-        return wanted
-    short = before.short.casefold()
-    return next((metric.id for metric in metrics.values() if metric.short.casefold() == short), None)
 
 
 def _says(finding: Finding) -> list[Json]:

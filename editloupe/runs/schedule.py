@@ -2,7 +2,7 @@
 
 It is asked when no task is left that was planned before, since a new one would wait behind those: a group of many samples
 is planned a few times and not once a finding. There is no barrier between waves: nobody waits while something can be
-planned. Resume is the same path: a finding that stands from an earlier visit arrives at once.
+planned. Resume is the same path: a finding that stands from an earlier invocation arrives at once.
 """
 
 from __future__ import annotations

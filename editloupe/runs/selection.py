@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load
-from editloupe.errors import ConfigError, DataError
+from editloupe.errors import ConfigError, DataError, ImageError
 from editloupe.findings import Finding
 from editloupe.runs.setup import Setup
 from editloupe.values import Sample, digest
@@ -49,6 +50,13 @@ def null_edit(sample: Sample) -> Sample:
     """Return a sample whose edit is the original itself, under the editor "null edit" where none is named."""
     turns = tuple(replace(turn, edited=sample.source) for turn in sample.turns)
     return replace(sample, turns=turns, editor=sample.editor or "null edit", warnings=())
+
+
+def keep_pictures(sample: Sample, images: ImageStore) -> None:
+    """Keep a sample's pictures, so that pages show and `measure` reads them. One that has changed is left out."""
+    for image in filter(None, (*sample.sources, *(turn.edited for turn in sample.turns))):
+        with suppress(ImageError):
+            images.keep(image)
 
 
 def rejected_findings(setup: Setup, rows: Iterable[RejectedRow]) -> list[Finding]:

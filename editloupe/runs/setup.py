@@ -126,18 +126,8 @@ class MeasuresOnly:
         raise BackendError("this protocol has no role 'judge', so that no model can be asked")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Questions:
-    """What a run asks, whoever answers."""
-
-    protocol: EvalProtocol
-    toolbox: Toolbox
-    spec: RunSpec
-    """Without roles."""
-
-
-def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Questions:
-    """Open what a config asks, and nobody who answers. Raises ConfigError.
+def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
+    """Open what a config asks, and nobody who answers: the specification is without roles. Raises ConfigError.
 
     own_tools: tools at hand that the config names.
     """
@@ -163,7 +153,8 @@ def open_questions(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Ques
     }
     origin = None if config.path is None else origin_of(config.path)
     spec = spec_of(config.protocol, protocol, identity, {} if origin is None else {"hub": dict(origin)})
-    return Questions(protocol=protocol, toolbox=toolbox, spec=spec)
+    models = models_of(weights_of(config))
+    return Setup(config=config, protocol=protocol, respondents={}, toolbox=toolbox, spec=spec, models=models)
 
 
 def spec_of(name: str, protocol: EvalProtocol, identity: Mapping[str, Json], record: Mapping[str, Json]) -> RunSpec:
@@ -208,18 +199,9 @@ def open_setup(config: RunConfig, *, own_tools: Sequence[Tool] = ()) -> Setup:
     others: dict[str, Json] = {role: r.spec.id for role, r in respondents.items() if role != JUDGE}
     for respondent in respondents.values():
         wait_at_most(respondent.backend, config.patience)
-    identity, record = dict(asked.spec.identity), dict(asked.spec.record)
-    setup = Setup(
-        config=config,
-        protocol=asked.protocol,
-        respondents=respondents,
-        toolbox=asked.toolbox,
-        spec=RunSpec(identity={**identity, **({"roles": others} if others else {})}, record=record),
-        models=models_of(weights_of(config)),
-    )
-    if config.repeats > 1:
-        record["repeats"] = setup.repeats.to_json()
-    return setup
+    identity = {**asked.spec.identity, **({"roles": others} if others else {})}
+    record = {**asked.spec.record, **({"repeats": asked.repeats.to_json()} if config.repeats > 1 else {})}
+    return replace(asked, respondents=respondents, spec=RunSpec(identity=identity, record=record))
 
 
 _SETTINGS: Final = {
@@ -251,12 +233,12 @@ def weights_of(config: RunConfig) -> ToolSettings:
 
 
 def identity_options(protocol: EvalProtocol) -> dict[str, Json]:
-    """Return the options that two visits to one run must share."""
+    """Return the options that two invocations on one run must share."""
     return {name: value for name, value in options_of(protocol).items() if name not in _free(protocol)}
 
 
 def _free(protocol: EvalProtocol) -> frozenset[str]:
-    """Return options that may differ from visit to visit, such as the metrics. A run is reported without them."""
+    """Return options that may differ from invocation to invocation, such as the metrics. A run is reported without them."""
     free: frozenset[str] = getattr(protocol.Options, "free", frozenset())
     return free
 

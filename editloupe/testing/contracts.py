@@ -25,14 +25,24 @@ from editloupe.tools.tolerance import Tolerance, tolerance_of
 from editloupe.values import Box, Json, View, canonical_json
 
 
-def requirement(subject: str) -> Callable[[bool, str], None]:
-    """Return a function of (holds, message) that raises AssertionError, which names the subject, unless it holds."""
+def requirement(subject: str, secrets: Sequence[str] = ()) -> Callable[[bool, str], None]:
+    """Return a function of (holds, message) that raises AssertionError, which names the subject, unless it holds.
+
+    secrets: texts that no message shows.
+    """
 
     def require(holds: bool, message: str) -> None:
         if not holds:
-            raise AssertionError(f"{subject}: {message}")
+            raise AssertionError(_clean(f"{subject}: {message}", secrets))
 
     return require
+
+
+def _clean(text: str, secrets: Sequence[str]) -> str:
+    """Return a text without secrets, however short."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return scrub(text, tuple(secrets))
 
 
 def check_tool(
@@ -51,35 +61,32 @@ def check_tool(
     Raises AssertionError, which names the tool and what it broke.
     """
     inputs = dict(images) if images is not None else drawn_pair()
-    require, box = requirement(f"tool {getattr(tool, 'name', tool)!r}"), Toolbox(tools={tool.name: tool})
+    require = requirement(f"tool {getattr(tool, 'name', tool)!r}")
     schema = _schema(tool, require)
     call = dict(arguments) if arguments is not None else _arguments(schema, list(inputs), require)
-
-    def called(context: ToolContext) -> Observation:
-        try:
-            return box.call(tool.name, call, context)
-        except ToolError as error:
-            raise AssertionError(f"tool {tool.name!r}: the call {call!r} was refused: {error}") from error
-
     context = _context(inputs)
-    first = called(context)
-    for other, how in ((context, "twice"), (_context(inputs), "with a new image store")):
-        again = called(other)
-        require(first.text == again.text, f"called {how}, its text differs: {first.text!r} and {again.text!r}")
-        require(first == again, f"called {how}, its pictures or data differ; it must be deterministic")
+    first, again, elsewhere = (_called(tool, call, one) for one in (context, context, _context(inputs)))
+    if isinstance(first, ToolError):
+        raise AssertionError(f"tool {tool.name!r}: the call {call!r} was refused: {first}")
+    for other, how in ((again, "twice"), (elsewhere, "with a new image store")):
+        require(first == other, f"called {how}, it differs: {first} and {other}; it must be deterministic")
     for name, rgb in inputs.items():
         same = np.array_equal(rgb, context.images.array(context.views[name].image))
         require(same, f"it changed the pixels of {name!r}; it must leave its inputs untouched")
     _check_observation(first, context, require)
     for what, wrong in _refused(schema, call):
-        try:
-            box.call(tool.name, wrong, context)
-        except ToolError as error:
-            unlisted = [name for name in inputs if "No Such Image" in wrong.values() and name not in str(error)]
-            require(not unlisted, f"its error about an unknown image must list the known ones, found {str(error)!r}")
-        else:
-            require(False, f"{what} must raise ToolError, but the call went through")
+        error = _called(tool, wrong, context)
+        require(isinstance(error, ToolError), f"{what} must raise ToolError, but the call went through")
+        unlisted = [name for name in inputs if "No Such Image" in wrong.values() and name not in str(error)]
+        require(not unlisted, f"its error about an unknown image must list the known ones, found {str(error)!r}")
     return first
+
+
+def _called(tool: Tool, call: Mapping[str, Json], context: ToolContext) -> Observation | ToolError:
+    try:
+        return Toolbox(tools={tool.name: tool}).call(tool.name, call, context)
+    except ToolError as error:
+        return error
 
 
 def _context(inputs: Mapping[str, RGB]) -> ToolContext:
@@ -121,9 +128,7 @@ def _arguments(schema: Mapping[str, Any], images: list[str], require: Callable[[
 
 def _refused(schema: Mapping[str, Any], call: Mapping[str, Json]) -> list[tuple[str, dict[str, Json]]]:
     """Return calls that must raise ToolError, each with what is wrong with it."""
-    calls: list[tuple[str, dict[str, Json]]] = [
-        ("an argument that its schema does not have", {**call, "no_such_argument": 1})
-    ]
+    calls = [("an argument that its schema does not have", {**call, "no_such_argument": 1})]
     for name in schema.get("required", []):
         calls.append((f"a call without {name!r}", {key: value for key, value in call.items() if key != name}))
     for name, argument in schema.get("properties", {}).items():
@@ -183,7 +188,7 @@ def check_backend(backend: LMM | Callable[[], LMM], *, secrets: Sequence[str] = 
     Raises AssertionError, which names the backend and what it broke.
     """
     lmm = backend() if callable(backend) and not hasattr(backend, "complete") else cast("LMM", backend)
-    check = _BackendCheck(lmm, tuple(secrets))
+    check = _BackendCheck(lmm, secrets)
     check.identity()
     if lmm is not backend:
         again = cast("Callable[[], LMM]", backend)()
@@ -205,21 +210,9 @@ def check_backend(backend: LMM | Callable[[], LMM], *, secrets: Sequence[str] = 
 class _BackendCheck:
     """One backend under check."""
 
-    def __init__(self, lmm: LMM, secrets: tuple[str, ...]) -> None:
-        self.lmm, self.secrets = lmm, secrets
-        self.traits = lmm.traits
-
-    def require(self, holds: bool, message: str) -> None:
-        if not holds:
-            raise self.fault(message)
-
-    def fault(self, message: str) -> AssertionError:
-        return AssertionError(self.clean(f"backend {getattr(self.lmm, 'uri', self.lmm)}: {message}"))
-
-    def clean(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, HIDDEN)
-        return scrub(text, self.secrets)
+    def __init__(self, lmm: LMM, secrets: Sequence[str]) -> None:
+        self.lmm, self.secrets, self.traits = lmm, secrets, lmm.traits
+        self.require = requirement(f"backend {lmm.uri}", secrets)
 
     def identity(self) -> None:
         lmm, traits = self.lmm, self.traits
@@ -227,11 +220,11 @@ class _BackendCheck:
             right = isinstance(value, str) and (bool(value) or name == "version")
             self.require(right, f"{name} must be a text that is not empty, found {value!r}")
         for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
-            self.require(self.clean(text) == text, f"its {what} shows a secret")
+            self.require(_clean(text, self.secrets) == text, f"its {what} shows a secret")
         try:
             canonical = str(parse_uri(lmm.uri))
         except ConfigError as error:
-            raise self.fault(f"its uri is none: {error}") from error
+            canonical = f"one that can be read ({error})"
         unknown = sorted(set(traits.sampling) - set(vars(Sampling())))
         for holds, told in (
             (canonical == lmm.uri, f"its uri must be canonical: expected {canonical!r}"),
@@ -247,11 +240,11 @@ class _BackendCheck:
         key = request.key()
         refs = [part.image for message in request.messages for part in message.images]
         before = [images.data(ref) for ref in refs]
-        try:
-            reply = self.lmm.complete(request, images)
-        except Exception as error:  # noqa: BLE001 - whatever it raises is its fault; as a cause it could show a secret
-            raise self.fault(f"it did not answer: {error!r}") from None
+        reply = self.complete(request, images)
+        # Neither is raised as a cause, which could show a secret.
+        self.require(not isinstance(reply, Exception), f"it did not answer: {reply!r}")
         self.require(isinstance(reply, Reply), f"complete must return a Reply, found {type(reply).__name__}")
+        assert isinstance(reply, Reply)
         self.require(request.key() == key, "it changed the request")
         self.require([images.data(ref) for ref in refs] == before, "it changed an image")
         known = get_args(Finish)
@@ -263,12 +256,19 @@ class _BackendCheck:
             # As they are, and not as a serializer would mend them.
             json.dumps([reply.raw, dict(reply.sent)], allow_nan=False)
             text = canonical_json(reply.to_json())
-            again = Reply.from_json(json.loads(text))
-        except (TypeError, ValueError) as error:
-            raise self.fault(f"its reply cannot be written to a trace as JSON: {error}") from None
-        self.require(canonical_json(again.to_json()) == text, "its reply does not come back the same from a trace")
-        self.require(self.clean(text) == text, "its reply shows a secret")
+            again = canonical_json(Reply.from_json(json.loads(text)).to_json())
+        except (TypeError, ValueError):
+            text, again = "cannot be written as JSON", ""
+        self.require(again == text, f"its reply does not come back the same from a trace: {text[:200]}")
+        self.require(_clean(text, self.secrets) == text, "its reply shows a secret")
         return reply
+
+    def complete(self, request: Request, images: ImageStore) -> object:
+        """Return the reply, or what was raised."""
+        try:
+            return self.lmm.complete(request, images)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is looked at
+            return error
 
     def sent(self, request: Request, reply: Reply) -> None:
         """Check that an LMM's reply says what was really on the wire."""
@@ -284,13 +284,9 @@ class _BackendCheck:
 
     def gone(self, request: Request) -> None:
         """Check that an image that is gone ends in an error of ours."""
-        try:
-            self.lmm.complete(request, ImageStore())
-        except (ImageError, BackendError):
-            pass
-        except Exception as error:  # noqa: BLE001 - as in `answer`
-            found = f"{type(error).__name__}: {error}"
-            raise self.fault(f"for an image that is gone it must raise ImageError, found {found}") from None
+        found = self.complete(request, ImageStore())
+        ours = isinstance(found, Reply | ImageError | BackendError)
+        self.require(ours, f"for an image that is gone it must raise ImageError, found {found!r}")
 
     def tools(self, images: ImageStore) -> None:
         """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
@@ -320,7 +316,7 @@ class _BackendCheck:
         try:
             jsonschema.validate(json.loads(reply.text), schema)
         except (ValueError, jsonschema.ValidationError):
-            raise self.fault(f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}") from None
+            self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
 
 
 def _closed(name: str, value: dict[str, Json]) -> dict[str, Json]:

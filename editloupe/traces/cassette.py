@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
 
 from editloupe import errors
 from editloupe.chat import Message, Request, ToolCall
 from editloupe.errors import BackendError, ReplayMiss
 from editloupe.findings import Observation
-from editloupe.traces.difference import first_difference, short
 from editloupe.traces.events import Event, MessageEvent, ModelCall, ModelFailure, ToolResult
 from editloupe.values import Json, cached_property, canonical_json
+
+_SHOWN = 160
+"""Characters of a value that is printed."""
 
 
 class RecordingEnds(ReplayMiss):
@@ -132,3 +137,39 @@ def content_key(call: ToolCall, names: Mapping[str, str]) -> str:
     except ValueError:
         # NaN among the arguments: no such call succeeds.
         return repr((call.name, call.arguments))
+
+
+def first_difference(one: Json, other: Json) -> str:
+    """Return where two JSON values first differ, and what stands there: "message 3, role: recorded …, now …".
+
+    Return "" if they are equal. A key without a value is no difference.
+    """
+    place = ""
+    while isinstance(one, dict | list) and type(one) is type(other):
+        pairs: list[tuple[str, Any, Any]]
+        if isinstance(one, dict) and isinstance(other, dict):
+            pairs = [(f", {key}", one.get(key), other.get(key)) for key in (*one, *other)]
+        else:
+            pairs = [(f" {number}", *pair) for number, pair in enumerate(zip_longest(one, other), start=1)]  # type: ignore[arg-type]
+        step, one, other = next((pair for pair in pairs if pair[1] != pair[2]), ("", None, None))
+        place += step
+    if one == other:
+        return ""
+    if isinstance(one, str) and isinstance(other, str):
+        at = next(n for n, (mine, its) in enumerate(zip_longest(one, other)) if mine != its)
+        place, before, now = f"{place}, from character {at + 1}", _around(one, at), _around(other, at)
+    else:
+        before, now = short(one), short(other)
+    return f"{place.lstrip(', ')}: recorded {before}, now {now}"
+
+
+def short(value: Json) -> str:
+    """Return JSON on one line, cut where it is long."""
+    text = " ".join(json.dumps(value, ensure_ascii=False).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _around(text: str, at: int) -> str:
+    """Return the text near a character, quoted."""
+    start, end = max(0, at - 20), at + 40
+    return repr(f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}")

@@ -112,11 +112,6 @@ class Trace:
         """Return the conversation in order."""
         return tuple(e.content for e in self.events if isinstance(e, MessageEvent))
 
-    def opening(self) -> tuple[str, ...]:
-        """Return what was noted before the first reply: on the pictures, and on how they are sent."""
-        first = next((n for n, event in enumerate(self.events) if isinstance(event, ModelCall)), 0)
-        return tuple(event.text for event in self.events[:first] if isinstance(event, Note))
-
     def steps(self) -> tuple[Step, ...]:
         """Return thought, action and observation of each model reply, with the notes written since."""
         return tuple(_steps(self.events))

@@ -104,9 +104,7 @@ class Numbers:
             scored=len(missing) - sum(missing),
             waiting=sum(missing),
             failed=sum(f.status not in ("ok", "not_defined") for f in findings),
-            problem="nothing judged yet"
-            if not findings
-            else next((one["problem"] for one in overview if one["problem"]), ""),
+            problem=next((one["problem"] for one in overview if one["problem"]), "") if findings else "nothing judged yet",
         )
 
     def cost(self, reader: RunReader, finding: Finding) -> float | None:
@@ -149,9 +147,8 @@ class Numbers:
 
     def plot(self, reader: RunReader, name: str) -> str | None:
         """Return one of `plots` as SVG, which is drawn when it is first looked at; None where there is none of the name."""
-        if (found := self.plots(reader).get(name)) is None:
-            return None
-        return self.once(f"plot {name}", lambda: draw(found[0], width=found[1]), reader)
+        found = self.plots(reader).get(name)
+        return found and self.once(f"plot {name}", lambda: draw(found[0], width=found[1]), reader)
 
     def comparison(self, readers: Sequence[RunReader]) -> Comparison | str:
         """Return all judges of all runs against each other, or why they cannot be compared."""

@@ -35,7 +35,6 @@ from editloupe.values import Json, Sample, sample_key
 from editloupe.viewer.pictures import Pictures
 
 _STEM = re.compile(r"[0-9a-f]{64}\.[0-9]+")
-
 _LOOK_S = 1.0
 """A run's files are looked at no more often than this."""
 

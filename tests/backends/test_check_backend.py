@@ -93,7 +93,7 @@ def boom(request: Request, images: ImageStore) -> Reply:
 
 BROKEN: list[tuple[ScriptedLMM, str]] = [
     (Broken(lambda r, i: "ok"), "must return a Reply, found str"),  # type: ignore[arg-type, return-value]
-    (Broken(lambda r, i: Reply(text="ok", raw={"x": float("nan")})), "cannot be written to a trace"),
+    (Broken(lambda r, i: Reply(text="ok", raw={"x": float("nan")})), "from a trace: cannot be written as JSON"),
     (Broken(lambda r, i: Reply(text="ok", finish="done")), "reply.finish must be one of"),  # type: ignore[arg-type]
     (Broken(lambda r, i: Reply(text="ok", usage=Usage(input_tokens=-1))), "usage.input_tokens must be a count"),
     (Broken(lambda r, i: Reply(text="ok"), is_lmm=True), "must name the model"),
@@ -107,7 +107,7 @@ BROKEN: list[tuple[ScriptedLMM, str]] = [
     (Broken(once_at_a_time), "did not answer: RuntimeError"),
     (ScriptedLMM(["ok"], name=f"x{CANARY}"), "uri shows a secret"),
     (ScriptedLMM(["ok"], name="x?b=1&a=2"), "must be canonical"),
-    (ScriptedLMM(["ok"], name="x?api_key=1"), "its uri is none"),
+    (ScriptedLMM(["ok"], name="x?api_key=1"), "must be canonical: expected .one that can be read"),
 ]  # fmt: skip
 
 

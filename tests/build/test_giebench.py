@@ -134,7 +134,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert scene == ["absent"] * 3
     said = {one["image"]: one["detail"] for one in lines("set/left_out.jsonl")}
     assert "there is a box; expected the name of what it is of" in said["bare"]
-    assert said["empty"] == "the mask is empty" and "the mask is full" in said["full"]
+    assert "line 5: the mask is empty" in said["empty"] and "line 6: the mask is full" in said["full"]
     assert "gone.png" in said["gone"]
 
 

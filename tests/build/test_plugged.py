@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from editloupe import cli
 from tests.build.conftest import lines, pictures
 from tests.packages import install
 
@@ -78,7 +75,7 @@ class Counter(DirectRecipe):
 
 
 @pytest.fixture(autouse=True)
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(
         tmp_path / "site",
         monkeypatch,
@@ -93,11 +90,6 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             "protocols": {"lister": "toyset:Lister"},
         },
     )
-    # The program reads its commands once.
-    monkeypatch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command.__wrapped__))  # type: ignore[attr-defined]
-    cli._imported.cache_clear()
-    yield
-    cli._imported.cache_clear()
 
 
 def test_a_recipe_of_another_package_is_a_command(editloupe: Run, tmp_path: Path) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from editloupe import Run, plugins
+from editloupe import Run
 from editloupe.figures.frame import score_frame
 from editloupe.figures.tables import spec_table
 from editloupe.scores import Interval, Metric, Score
 from editloupe.stats.spec import TableSpec
 from tests.figures.checks import Checks
 from tests.figures.runs import Row, answered, sample, write_protocol_run
-from tests.toys.install import install
+from tests.toys.install import installed
 
 Program = Callable[..., tuple[int, str, str]]
 
@@ -26,12 +25,8 @@ Program = Callable[..., tuple[int, str, str]]
 def _installed(tmp_path: Path) -> Iterator[None]:
     """The protocol as an installed package."""
     entry = "[editloupe.protocols]\nchecks = tests.figures.checks:Checks\n"
-    site = str(install(tmp_path / "site", name="editloupe-checks", entry_points=entry))
-    sys.path.insert(0, site)
-    plugins.forget()
-    yield
-    sys.path.remove(site)
-    plugins.forget()
+    with installed(tmp_path / "site", name="editloupe-checks", entry_points=entry):
+        yield
 
 
 A = sample("a", edit_type="add", editor="e")

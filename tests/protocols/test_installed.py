@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe import Run, plugins
-from tests.toys.install import install
+from editloupe import Run
+from tests.toys.install import installed
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -91,14 +91,11 @@ VALUES: dict[str, dict[tuple[str, int, str], float | str]] = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The toy package, installed for this process and its children."""
-    site = install(tmp_path_factory.mktemp("site"))
-    with pytest.MonkeyPatch.context() as patch:
+    site = tmp_path_factory.mktemp("site")
+    with installed(site), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         patch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
-        patch.syspath_prepend(str(site))
-        plugins.forget()
         yield
-    plugins.forget()
 
 
 @pytest.fixture(autouse=True)

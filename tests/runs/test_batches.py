@@ -1,7 +1,7 @@
 """Judging by batch endpoints: the findings, traces and replay of a live run, and nothing sent twice.
 
-As a program, visits that are killed: `python -m tests.runs.test_batches EDITS OUT URI`. Each line of its input is the point
-at which the next visit kills itself, or 0 for one that ends.
+As a program, invocations that are killed: `python -m tests.runs.test_batches EDITS OUT URI`. Each line of its input is the
+point at which the next invocation kills itself, or 0 for one that ends.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_a_run_by_batch_ends_as_the_same_run_asked_live_at_half_the_price(dialec
     live, out = tmp_path / "live", tmp_path / "batch"
     judge(server, folder, live, batch=False)
     uploaded, server.received, server.live = server.received, 0, []
-    # Of 12 questions one is asked live, and the others wait; a visit that finds nothing changes nothing.
+    # Of 12 questions one is asked live, and the others wait; an invocation that finds nothing changes nothing.
     for _ in range(2):
         assert judge(server, folder, out).waiting == 11
         statuses = [f.status for f in RunStore.read(out).findings.values()]
@@ -404,7 +404,7 @@ def test_the_command_ends_with_5_until_all_is_answered(serve, edits, tmp_path: P
 
 
 def main(folder: str, out: str, address: str) -> None:
-    """Make a visit for each line of input, in a process of its own."""
+    """Make an invocation for each line of input, in a process of its own."""
     # What takes long to load is loaded once.
     shared_graph()
     open_with(backend=address, batch=True, mode="plain")
@@ -451,17 +451,17 @@ def check_kills(serve, edits, tmp_path: Path, *, dialect: str, kills: int) -> No
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
 
-        def visit(point: int) -> int:
+        def invoke(point: int) -> int:
             print(point, file=process.stdin, flush=True)
             codes.append(int(process.stdout.readline()))
             return codes[-1]
 
         while codes.count(-signal.SIGKILL) < kills and len(codes) < 4 * kills:
-            visit(dice.randint(1, 12))
+            invoke(dice.randint(1, 12))
             if dice.random() < 0.3:
                 # The more is expired, the longer there is something to kill.
                 server.finish("expired", share=dice.choice((0.0, 0.2)))
-        while visit(0) == 5:
+        while invoke(0) == 5:
             server.finish()
         process.stdin.close()
     assert codes[-1] == 0 and codes.count(-signal.SIGKILL) >= kills // 2

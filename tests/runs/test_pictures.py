@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
 from tests.runs.test_resume import talker
 from tests.setups import means_of, open_with, run_over
@@ -106,5 +107,6 @@ def test_every_bad_row_is_counted_with_its_reason_and_the_odd_ones_are_judged(tr
         ("rgba.png", "alpha composited on white"),
         ("turned.jpg", "EXIF rotation applied"),
     ):
-        opening = read_trace(tmp_path / "run" / str(by_id[name].trace)).opening()
-        assert any(told in line for line in opening), (name, opening)
+        events = read_trace(tmp_path / "run" / str(by_id[name].trace)).events
+        notes = [event.text for event in events if isinstance(event, Note)]
+        assert any(told in note for note in notes), (name, notes)

@@ -101,7 +101,7 @@ def test_a_loop_that_asks_otherwise_today_is_a_miss_that_names_the_first_differe
 
 def test_a_live_model_that_calls_otherwise_misses_what_is_recorded(gallery: Path):
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
-    (one,) = replayed(gallery, judge="closer-look", live=Live(backend=lmm), model="live")
+    (one,) = replayed(gallery, judge="closer-look", live=Live(backend=lmm))
     assert one.verdict == "miss" and "is not recorded here; recorded is, in step 1: " in one.message
     # What was paid for is kept, and says why it ends.
     child = read_whole(gallery, gallery / str(one.trace))
@@ -112,7 +112,7 @@ def test_a_live_model_that_calls_otherwise_misses_what_is_recorded(gallery: Path
 def test_a_live_model_with_live_tools_answers_anew_and_writes_a_child(gallery: Path):
     lmm = ScriptedLMM([ZOOM, final("Wrong Action")])
     live = Live(backend=lmm, toolbox=open_toolbox(("zoom_in",)))
-    (one,) = replayed(gallery, judge="stumbling", live=live, model="live", tools="live")
+    (one,) = replayed(gallery, judge="stumbling", live=live)
     assert (one.verdict, one.message) == ("differs", "recorded 'Flawless Execution', now 'Wrong Action'")
     assert (exit_code([one], live_model=True), exit_code([one], live_model=False)) == (0, 4)
     trace = read_trace(gallery / str(one.trace))
@@ -155,7 +155,7 @@ def test_a_missing_blob_is_not_compared_by_a_drift_check(gallery: Path):
     source = read_recording(gallery, one.name).views["Edited Image"].image.sha256
     next((gallery / "blobs").glob(f"*/{source}.*")).unlink()
     live = Live(toolbox=open_toolbox(("zoom_in", "localize_differences")))
-    (one,) = replayed(gallery, judge="native-calls", live=live, tools="live")
+    (one,) = replayed(gallery, judge="native-calls", live=live)
     assert {c.verdict for c in one.compared} == {"not compared"} and source[:12] in one.compared[0].told[0]
     # What could not be looked at is no success.
     assert exit_code([one], live_model=False) == 1

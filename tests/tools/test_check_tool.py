@@ -103,7 +103,7 @@ def test_a_tool_that_keeps_the_contract_passes_and_gives_its_observation() -> No
         (Undescribed(), "'target_image' has no description"),
         (Open(), "must refuse unknown arguments"),
         (Clamping(), r"bbox \[100, 100, 1200, 900\] must raise ToolError"),
-        (Counting(), "called twice, its text differs"),
+        (Counting(), "called twice, it differs: "),
         (Straying(), "outside its origin"),
         (Guessing(), "an unknown image as 'target_image' must raise ToolError"),
         (Silent(), "must state a box"),

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from editloupe import plugins
 
 PACKAGE = Path(__file__).parent / "package" / "editloupe_toys"
 
@@ -45,3 +53,23 @@ def install(site: Path, *, name: str = "editloupe-toys", entry_points: str = ENT
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
     return site
+
+
+@contextmanager
+def installed(site: Path, *, name: str = "editloupe-toys", entry_points: str = ENTRY_POINTS) -> Iterator[None]:
+    """Install the package into `site` for the block. What is imported of it there goes with it, as its folder may."""
+    install(site, name=name, entry_points=entry_points)
+    before = _taken_out()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(site))
+        plugins.forget()
+        yield
+    plugins.forget()
+    _taken_out()
+    sys.modules.update(before)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """Take the package's modules out of those that are imported, and return them."""
+    own = [module for module in sys.modules if module.partition(".")[0] == PACKAGE.name]
+    return {module: sys.modules.pop(module) for module in own}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from editloupe.answers import Answer, answer_from_json
@@ -15,7 +14,6 @@ from editloupe.data.samples import load
 from editloupe.errors import DataError, ImageError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
-from editloupe.measures.base import Models
 from editloupe.protocols.base import Known
 from editloupe.protocols.dice.differences import DIFFERENCES, Difference, given
 from editloupe.protocols.dice.protocol import COHERENCE, DICE, DICEOptions
@@ -39,13 +37,14 @@ class Coherence(SplitSet):
     tallied = ("yes", "no")
     passes = _STAGES
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self._loaded = load(path, store=self.store)
+    def open(self) -> None:
+        """Read what the path holds."""
+        super().open()
+        self._loaded = load(self.path, store=self.store)
         if not any(sample.extra.get(DIFFERENCES) is not None for sample in self._loaded.samples):
             first = self._loaded.rejected[0].message if self._loaded.rejected else "no sample has it"
             raise DataError(
-                f"{path}: no edit with a column {DIFFERENCES!r}, a list of objects with op, object, box and coherent "
+                f"{self.path}: no edit with a column {DIFFERENCES!r}, a list of objects with op, object, box and coherent "
                 f"({first})"
             )
 

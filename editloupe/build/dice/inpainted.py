@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -21,7 +20,6 @@ from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask
 from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.imaging.color_names import leading
-from editloupe.measures.base import Models
 from editloupe.models import prepare
 from editloupe.models.inpaint import Inpainter
 from editloupe.protocols.dice.differences import OPS, Difference, Op
@@ -62,13 +60,6 @@ def choose(masks: Sequence[Mask], by: Random, *, least_area: float) -> list[int]
     return taken
 
 
-def recolored(rgb: RGB, mask: Mask, by: Random) -> tuple[RGB, str]:
-    """Return an image with the masked object in another color, and that color's name. Texture and shade stay."""
-    own = leading(paint.shares_of(rgb, mask))
-    name = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
-    return paint.recolored(rgb, mask, paint.PAINTS[name]), name
-
-
 def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpainter) -> tuple[RGB, RGB, list[str]]:
     """Return the pair, and how each object came to differ.
 
@@ -94,7 +85,9 @@ def edited_pair(rgb: RGB, chosen: Sequence[Chosen], by: Random, inpainter: Inpai
             edited = inpainter(edited, grown(one.mask), one.target, seed=by.randrange(2**31))
             how.append(f"replaced by {one.target!r} with {inpainter.name}")
         else:
-            edited, color = recolored(edited, one.mask, by)
+            own = leading(paint.shares_of(edited, one.mask))
+            color = by.choice([name for name in paint.PAINTS if paint.told_apart(name, own)])
+            edited = paint.recolored(edited, one.mask, paint.PAINTS[color])
             how.append(f"colored {color}")
     return source, edited, how
 
@@ -104,13 +97,14 @@ class Inpainted(PhotoSet):
 
     noun, unit = "pair", "image"
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self.inpainter: Inpainter = models.get("inpaint", options.inpainter)
+    def open(self) -> None:
+        """Read what the path holds."""
+        super().open()
+        self.inpainter: Inpainter = self.models.get("inpaint", self.options.inpainter)
         prepare(self.inpainter)
         self.passes = {
             "read": "the image can be read",
-            "objects": f"an object of at least {100 * options.least_area:g} % of the image",
+            "objects": f"an object of at least {100 * self.options.least_area:g} % of the image",
             "inpainted": "the inpainter answers",
         }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from editloupe.build.direct import WorkItem
 from editloupe.data.coco import AnnotatedImage
 from editloupe.data.images import RGB
 from editloupe.errors import PhraseError, ToolError
-from editloupe.measures.base import Models
 from editloupe.models import prepare
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import cleaned, search
@@ -80,9 +78,10 @@ class Pairs(PhotoSet):
 
     noun = unit = "pair"
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        self.detector: Detector | None = models.get("detect") if models.names.get("detect") is not None else None
+    def open(self) -> None:
+        """Read what the path holds."""
+        super().open()
+        self.detector: Detector | None = self.models.get("detect") if self.models.names.get("detect") is not None else None
         if self.detector is not None:
             prepare(self.detector)
         self.passes = {

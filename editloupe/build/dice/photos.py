@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from editloupe.build.base import LeftOut
@@ -13,17 +10,17 @@ from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask, mask_of, r
 from editloupe.data.folders import RowError, open_folder
 from editloupe.data.images import RGB
 from editloupe.errors import DataError, ImageError
-from editloupe.measures.base import Models
 from editloupe.values import ImageRef
 
 
 class PhotoSet(SplitSet):
     """A stage that begins with annotated photographs. Its constructor raises DataError for annotations without any."""
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
-        found, what = read_coco(path), "the folder of the annotated images (--set images=…)"
-        self._folder = open_folder(options.images or path.parent, self.store, what=what)
+    def open(self) -> None:
+        """Read what the path holds."""
+        super().open()
+        found, what = read_coco(self.path), "the folder of the annotated images (--set images=…)"
+        self._folder = open_folder(self.options.images or self.path.parent, self.store, what=what)
         self.images, self.categories = found.images, found.categories
         """images: in the order of the file.   categories: id → name."""
         self.faults += [
@@ -31,7 +28,7 @@ class PhotoSet(SplitSet):
         ]
         if not found.images:
             first = found.faults[0]
-            raise DataError(f"{path}: none of its images can be used; for example {first.what}: {first.detail}")
+            raise DataError(f"{self.path}: none of its images can be used; for example {first.what}: {first.detail}")
 
     def ref(self, image: AnnotatedImage) -> ImageRef:
         """Return an image's file, identified. LVIS names "val2017/1.jpg"; the folder may be val2017 itself.

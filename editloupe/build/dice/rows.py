@@ -10,8 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from editloupe import files
 from editloupe.build.base import counted
@@ -19,7 +18,6 @@ from editloupe.build.direct import DirectRecipe, Worked
 from editloupe.build.places import ImagePlace
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.write import METADATA
-from editloupe.measures.base import Models
 from editloupe.prompts import render
 from editloupe.protocols.base import Known
 from editloupe.protocols.dice.differences import DIFFERENCES, OPS, Difference
@@ -75,11 +73,11 @@ class SplitSet(DirectRecipe):
     tallied: Sequence[str] = OPS
     """What is counted in each split."""
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
+    def open(self) -> None:
+        """Begin with no image in any split."""
         self.store, self.faults = ImageStore(), list[dict[str, Json]]()
         """faults: what of the input cannot be used, a line of left_out.jsonl each."""
-        self._places = {split: ImagePlace(folder=folder / split, images=self.store) for split in SPLITS}
+        self._places = {split: ImagePlace(folder=self.folder / split, images=self.store) for split in SPLITS}
 
     def split(self, name: str) -> Split:
         """Return the split of a source image. It follows from its name, so that a further image moves no other."""

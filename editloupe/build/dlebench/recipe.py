@@ -30,6 +30,7 @@ from editloupe.build.places import ImagePlace
 from editloupe.build.shown import boxes_of, close_up, plain_name, target_name
 from editloupe.config import Whole
 from editloupe.data.folders import RowError
+from editloupe.data.images import ImageStore
 from editloupe.data.rows import DataRow
 from editloupe.data.write import file_stem
 from editloupe.imaging.targets import covered_area
@@ -91,7 +92,7 @@ class DLEBenchBuild(SetRecipe):
         "Name small targets of images, confirm them with a detector, write an instruction for each, and make its reference "
         "image with an image editor in a crop. IMAGES is a folder of images, or an ImageFolder."
     )
-    paper, source = PAPER, "3.1"
+    paper = PAPER
     unit, first = "target", "described"
     Options = DLEBenchBuildOptions
     review = DLEBenchReview
@@ -125,7 +126,7 @@ class DLEBenchBuild(SetRecipe):
             )
         return found
 
-    def checked(self, row: DataRow) -> DataRow:
+    def checked(self, row: DataRow, store: ImageStore) -> DataRow:
         """Return a row. Raises RowError where its question cannot be read, or it has no box and needs one."""
         if self.options.grounding == "given" and not row.quads:
             raise RowError("box", "there is no box (bbox), and --set grounding=given takes no others")
@@ -133,7 +134,7 @@ class DLEBenchBuild(SetRecipe):
             texts.read_question(row.extra)
         except ValueError as error:
             raise RowError("row", str(error)) from error
-        return super().checked(row)
+        return super().checked(row, store)
 
     def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each target: that of the data, or those that a model names."""

@@ -80,7 +80,7 @@ class EdiValBuild(SetRecipe):
         "List the objects of images, confirm them with a detector, and write chains of instructions for editing them, as "
         "EdiVal-Bench has them. IMAGES is a folder of images, or an ImageFolder."
     )
-    paper, source = PAPER, "2.2"
+    paper = PAPER
     noun, unit, first = "chain", "image", "read"
     Options = EdiValBuildOptions
     roles: ClassVar[Mapping[str, str]] = {

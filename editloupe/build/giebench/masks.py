@@ -7,24 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.data.folders import RowError
 from editloupe.data.images import ImageStore
 from editloupe.errors import ImageError
 from editloupe.imaging.masked import inside
 from editloupe.protocols.giebench.loader import MASK_PX
-from editloupe.values import Box, ImageRef, Sample
+from editloupe.values import Box, ImageRef
 
 Mask = NDArray[np.bool_]
 
 
-def problem(sample: Sample, store: ImageStore) -> str:
-    """Return why a sample's mask is none; "" for no mask, and for one that tells two parts of the image apart."""
-    if (mask := sample.masks.get("edit")) is None:
-        return ""
+def check(store: ImageStore, mask: ImageRef) -> None:
+    """Raise RowError for a mask that cannot be read, or has all pixels on one side."""
     try:
         share = float(inside(store.array(mask)).mean())
     except ImageError as error:
-        return f"the mask cannot be read: {error}"
-    return {0.0: "the mask is empty", 1.0: "the mask is full: nothing lies outside it"}.get(share, "")
+        raise RowError("row", f"the mask cannot be read: {error}") from error
+    if share in (0.0, 1.0):
+        raise RowError("row", "the mask is full: nothing lies outside it" if share else "the mask is empty")
 
 
 def of_boxes(image: ImageRef, boxes: Sequence[Box], *, whole: bool) -> Mask:

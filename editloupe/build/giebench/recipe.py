@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -35,7 +34,7 @@ from editloupe.build.places import ImagePlace
 from editloupe.build.shown import PAIR, boxes_of, target_name
 from editloupe.config import Whole
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import Loaded, RejectedRow
+from editloupe.data.rows import DataRow
 from editloupe.data.write import IMAGES, file_stem
 from editloupe.imaging.masked import inside
 from editloupe.prompts import render
@@ -98,7 +97,7 @@ class GIEBenchBuild(SetRecipe):
         "detector and a segmenter; drop questions that are answered right before the edit. IMAGES is a folder of images, "
         "or an ImageFolder."
     )
-    paper, source = PAPER, "3.1"
+    paper = PAPER
     unit, first = "edit", "drawn"
     Options = GIEBenchBuildOptions
     review = GIEBenchReview
@@ -133,13 +132,11 @@ class GIEBenchBuild(SetRecipe):
         )
         return {"detect": advice.format(what="detector"), "segment": advice.format(what="segmenter")}
 
-    def loaded(self, path: Path, store: ImageStore) -> Loaded:
-        """Return the images. A row of the metadata whose mask is empty or full is rejected."""
-        loaded = super().loaded(path, store)
-        problems = {sample.id: masks.problem(sample, store) for sample in loaded.samples}
-        refused = [RejectedRow(id=id_, message=problem) for id_, problem in problems.items() if problem]
-        samples = tuple(sample for sample in loaded.samples if not problems[sample.id])
-        return replace(loaded, samples=samples, rejected=(*loaded.rejected, *refused), order=())
+    def checked(self, row: DataRow, store: ImageStore) -> DataRow:
+        """Return a row. Raises RowError where its mask cannot be read, or does not tell two parts of the image apart."""
+        for mask in row.masks.values():
+            masks.check(store, mask.image())
+        return super().checked(row, store)
 
     def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return a row for each type that is drawn. Of an image without text the next type takes Textual Edit's place."""

@@ -31,7 +31,6 @@ from editloupe.cores import usable_cores
 from editloupe.data.sealed import COLUMN, seal_of
 from editloupe.data.write import METADATA
 from editloupe.errors import DataError
-from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 from editloupe.protocols.probes.probe import AREAS, NUISANCES, Failure
 from editloupe.values import Json, digest, json_line, parse_json
@@ -106,18 +105,18 @@ class ProbeSet(DirectRecipe):
     noun, unit = "probe", "planned probe"
     passes = _STAGES
 
-    def __init__(self, path: Path, options: Any, *, models: Models, folder: Path) -> None:
-        super().__init__(path, options, models=models, folder=folder)
+    def open(self) -> None:
+        """Read what the path holds."""
         self.threads = min(8, usable_cores())
-        self._photos = photos = read_photographs(path)
-        self._place = ImagePlace(folder=folder, images=photos.store)
+        self._photos = photos = read_photographs(self.path)
+        self._place = ImagePlace(folder=self.folder, images=photos.store)
         self._windows: dict[tuple[str, float], Window] = {}
         self._unfit: dict[tuple[str, float], LeftOut] = {}
         """(target, area share) → why there is no such crop."""
         for cut in photos.cuts:
-            for area in options.shares:
+            for area in self.options.shares:
                 try:
-                    self._windows[cut.id, area] = crop_of(cut, area=area, longest=options.longest)
+                    self._windows[cut.id, area] = crop_of(cut, area=area, longest=self.options.longest)
                 except LeftOut as error:
                     self._unfit[cut.id, area] = error
         self._scene = lru_cache(maxsize=24)(self._scene_of)

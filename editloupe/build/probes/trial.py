@@ -28,7 +28,7 @@ from editloupe.protocols.probes.probe import FAILURES, KEY, NUISANCES, Band, Pro
 from editloupe.scores import Metric, Score
 from editloupe.stats.bootstrap import DRAWING, Drawing, aggregate
 from editloupe.stats.table import NONE, Cell, Column, Row, Table, estimated, label_columns, words
-from editloupe.stats.threshold import Threshold, detection_threshold
+from editloupe.stats.threshold import detection_threshold
 from editloupe.values import Json, digest, sample_key
 
 if TYPE_CHECKING:
@@ -66,22 +66,14 @@ class Trial:
     """Those that were asked and have a truth, by id."""
     notes: Sequence[str]
 
-
-def _about(own: polars.DataFrame, metric: str) -> polars.DataFrame:
-    """Return the verdicts on a metric, or on all (`ALL`)."""
-    return own if metric == ALL else own.filter(metric=metric)
+    def short(self, metric: str) -> str:
+        """Return the short name of a metric, or of all."""
+        return ALL if metric == ALL else self.metrics[metric].short
 
 
 def plain(own: polars.DataFrame) -> polars.DataFrame:
     """Return the verdicts on probes without nuisance and trap."""
     return own.filter(own["variant"].is_null())
-
-
-def threshold(own: polars.DataFrame) -> Threshold:
-    """Return the area from which verdicts are right, over all plain probes but those of `WHOLE`."""
-    own = plain(own.filter(~own["failure"].is_in(WHOLE)))
-    hits = [None if right is None else right > 0 for right in own["right"]]
-    return detection_threshold(hits, own["area"].to_list(), own["source"].to_list())
 
 
 def _paired(own: polars.DataFrame, *variants: str) -> polars.DataFrame:
@@ -283,14 +275,14 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
     # Of two metrics leniency could cancel out.
     parts: list[tuple[str, str, Iterable[str], Callable[[polars.DataFrame], Cell]]] = [
         *((one.title, one.name, found.metrics if one.name == "leniency" else every, partial(of, one)) for one in FIGURES),
-        ("Threshold", "threshold", found.metrics, lambda own: _limit(threshold(own))),
+        ("Threshold", "threshold", found.metrics, _limit),
         ("Not judged", "unjudged", every, _unjudged),
     ]
     for title, name, metrics, cell in parts:
         for metric in metrics:
-            cells = [cell(_about(own, metric)) for own in found.judges.values()]
+            cells = [cell(own if metric == ALL else own.filter(metric=metric)) for own in found.judges.values()]
             if any(one.asked != 0 for one in cells):
-                labels = words(title), words(_short(found, metric))
+                labels = words(title), words(found.short(metric))
                 rows.append(Row(cells=(*labels, *cells), keys={"figure": name, "metric": metric}))
     refused = [Cell(value=count) for count in found.refused.values()]
     rows.append(Row(cells=(words("Rows refused"), words(""), *refused), keys={"figure": "refused"}))
@@ -307,8 +299,11 @@ def _figures(found: Trial, drawing: Drawing) -> Table:
     )
 
 
-def _limit(found: Threshold) -> Cell:
-    """Return a threshold with its interval in words."""
+def _limit(own: polars.DataFrame) -> Cell:
+    """Return the area from which verdicts are right, over all plain probes but those of `WHOLE`, in words."""
+    own = plain(own.filter(~own["failure"].is_in(WHOLE)))
+    hits = [None if right is None else right > 0 for right in own["right"]]
+    found = detection_threshold(hits, own["area"].to_list(), own["source"].to_list())
     least, most, low, high = map(_area_text, (found.smallest, found.largest, found.low, found.high))
     low, high = low if found.low is not None else f"≤ {least}", high if found.high is not None else f"> {most}"
     if found.why:
@@ -338,12 +333,12 @@ def _cells(found: Trial, drawing: Drawing) -> Table:
     areas = sorted({area for own in found.judges.values() for area in plain(own)["area"]})
     rows = []
     for (judge, all_), metric in product(found.judges.items(), found.metrics):
-        own = plain(_about(all_, metric))
+        own = plain(all_.filter(metric=metric))
         for failure in [name for name in FAILURES if name in set(own["failure"])]:
             of = own.filter(failure=failure)
             parts = [*(of.filter(of["area"] == area) for area in areas), of]
             cells = [_mean(part, "right", "accuracy", drawing) for part in parts]
-            labels = map(words, (judge, _short(found, metric), failure.replace("_", " ")))
+            labels = map(words, (judge, found.short(metric), failure.replace("_", " ")))
             keys: dict[str, Json] = {"judge": judge, "metric": metric, "failure": failure}
             rows.append(Row(cells=(*labels, *cells), keys=keys))
     by_area = [Column(title=_area_text(area), keys={"area": area}) for area in areas]
@@ -363,7 +358,3 @@ def _mean(own: polars.DataFrame, value: str, name: str, drawing: Drawing, *, sig
     found = aggregate(own, value=value, drawing=drawing)[()]
     bounds = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
     return estimated(found, scale=100, digits=1, interval_digits=0, name=name, bounds=bounds, signed=signed, why=True)
-
-
-def _short(found: Trial, metric: str) -> str:
-    return metric if metric == ALL else found.metrics[metric].short

@@ -1,4 +1,4 @@
-"""A run that grows by visits: what the user is told before anything is asked."""
+"""A run that grows by several invocations: what the user is told before anything is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Edits = Callable[..., Path]
 
 
 @pytest.fixture
-def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+def invoke(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
     """Judges four edits in one run folder; returns config.yaml and what was said on standard error."""
     folder = edits(4, instruction=ANSWERED)
 
@@ -31,12 +31,12 @@ def visit(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[d
 
 
 def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked(
-    visit: Any, editloupe: Run, tmp_path: Path
+    invoke: Any, editloupe: Run, tmp_path: Path
 ):
-    visit("--criteria", "if", "--limit", "1")
+    invoke("--criteria", "if", "--limit", "1")
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps(final("Perfect Consistency")) + "\n")
-    config, told = visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
+    config, told = invoke("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
     run = tmp_path / "run"
     beside = "second is another judge (by model or settings), added beside. Nothing there is replaced."
     assert told.index("reading the data") < told.index(f"{run} already holds findings of baseline; {beside}")
@@ -48,7 +48,7 @@ def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked
     code, said, _ = editloupe("gate", run, "--require", "unjudged<=0", "--judge", "second")
     assert code == 0 and "2 of 2 judged" in said
     # One that goes on with the same adds nothing, and is told nothing.
-    assert "added" not in visit("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
+    assert "added" not in invoke("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
 
 
 @pytest.mark.usefixtures("toys")
