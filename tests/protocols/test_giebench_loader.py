@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,32 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
 from editloupe.errors import SampleError
 from editloupe.protocols.giebench.tables import EDIT_TYPES, edit_type_name
-from tests.protocols.giebench_data import row, whole_set, write
-
-ODD = ("empty", "full")
+from tests.protocols.giebench_data import mask, row, write
 
 
 def opened(path: Path, **options: Any) -> Loaded:
     return load(path, store=ImageStore(), **{"outputs": False, **options})
 
 
-def test_a_file_of_the_shape_of_the_real_one_gives_its_counts_and_warnings(tmp_path: Path) -> None:
-    loaded = opened(write(tmp_path / "gie", whole_set()))
-    assert (loaded.format, len(loaded.samples), loaded.rejected) == ("giebench", 1080, ())
-    merged = Counter(edit_type_name(sample.edit_type) for sample in loaded.samples)
-    assert merged == dict.fromkeys(EDIT_TYPES, 120)
-    assert len({sample.source.sha256 for sample in loaded.samples}) == 848
-    assert "1080 rows about 848 images" in loaded.notes
-    odd = {word: [s.id for s in loaded.samples if any(f"mask is {word}" in one for one in s.warnings)] for word in ODD}
-    assert odd == {"empty": ["375", "408", "497", "593", "802"], "full": ["841", "1002"]}
+def test_masks_become_images_and_what_is_odd_about_one_stands_with_its_row(tmp_path: Path) -> None:
+    odd: dict[str, tuple[Any, bool]] = {
+        "": (mask((50, 50, 100, 100)), True),
+        "the mask is empty": (mask(), True),
+        "the mask is full": (mask((0, 0, 224, 224)), True),
+        "the mask is 24×24, and others are 224×224": (mask((5, 5, 9, 9), side=24), True),
+        "the mask holds other numbers": ([[2 * v for v in line] for line in mask((5, 5, 9, 9))], True),
+        "there is no mask": (None, False),
+        "rows differ in length": ([[0, 1], [1]], False),
+        "at least 8×8 numbers": ([[0, 1], [1, 0]], False),
+    }
+    types = ("Scene Change", "Background Change", *EDIT_TYPES[:6])
+    rows = [row(n, object_mask=one, edit_type=types[n]) for n, (one, _) in enumerate(odd.values())]
+    loaded = opened(write(tmp_path / "gie", [*rows, row(8, image=rows[0]["image"])]))
+    assert (loaded.format, loaded.rejected) == ("giebench", ()) and "9 rows about 8 images" in loaded.notes
+    for sample, (words, (_, there)) in zip(loaded.samples, odd.items(), strict=False):
+        told = [one for one in sample.warnings if "mask" in one]
+        assert ("edit" in sample.masks) == there and bool(told) == bool(words) and all(words in one for one in told), words
+    assert {edit_type_name(sample.edit_type) for sample in loaded.samples[:2]} == {"Scene / Background Change"}
 
 
 def test_a_file_that_is_broken_or_cut_off_is_refused_and_not_repaired(tmp_path: Path) -> None:

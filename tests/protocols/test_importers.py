@@ -12,30 +12,14 @@ from typing import Any
 
 import pytest
 
-from editloupe.data.images import ImageStore
-from editloupe.findings import Finding
-from editloupe.protocols.imported import Imported
 from editloupe.protocols.result_mapping import read_said
 from editloupe.protocols.unicbench.results import UNICBENCH
 from tests.data.benchmarks import gedit, imgedit, kris
-from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
 Program = Callable[..., tuple[int, str, str]]
 
 
 # ---- UnicBench --------------------------------------------------------------------------------------------------------
-
-
-def imported(tmp_path: Path, results: list[dict[str, Any]], *, outputs: int = 8) -> Imported:
-    """Results of one editor in English on eight rows, with its outputs beside them."""
-    given = rows()
-    root, save = write(tmp_path / "unic", given), write_results(tmp_path / "results", results)
-    edit(save / "bagel", given[:outputs], ("en",))
-    return UNICBENCH.read(save, data=root, edited={"bagel": save / "bagel"}, store=ImageStore())
-
-
-def of(found: Imported, metric: str) -> dict[str, Finding]:
-    return {finding.sample_id: finding for finding in found.findings if finding.metric == metric}
 
 
 @pytest.mark.parametrize(
@@ -63,28 +47,6 @@ def test_only_a_number_of_the_scale_is_a_score(score: Any, reason: str | None, s
     assert (found.status, found.answer and found.answer.value) == (status, value)
     assert found.status == "ok" or found.reason
     assert read_said("instruction_following", rule, {"nc_score": 8.0}).reason == "the row has no if_score"
-
-
-def test_what_is_no_verdict_is_a_status_and_counts_in_the_published_mean_alone(tmp_path: Path) -> None:
-    given = rows()
-    results = [result(one) for one in given]
-    results[0] = result(given[0], scores={"if": "Parse error", "nc": -2.0, "vq": float("nan")})
-    results[1] = result(given[1], scores={"if": 0.0})
-    del results[1]["vq_score"]
-    results[6] = result(given[6], scores={"ra": None})
-    found = imported(tmp_path, results)
-    first = [finding.status for finding in found.findings if finding.sample_id == f"{given[0]['key']}.en"]
-    assert first == ["unparsed", "off_menu", "unparsed"]
-    second = of(found, "instruction_following")[f"{given[1]['key']}.en"]
-    assert (second.status, second.value) == ("ok", 0.0)
-    assert of(found, "visual_quality")[f"{given[1]['key']}.en"].reason == "the row has no vq_score; Because of vq."
-    assert all(finding.value is None for finding in found.findings if finding.status != "ok")
-    means = {one.metric: (one.mean, one.count) for one in found.published}
-    # IF: (6 × 9 + 0 + 0) / 8. NC: (7 × 8 - 2) / 8. VQ: NaN is no mean.
-    assert means["instruction_following"] == means["non_edit_consistency"] == (6.75, 8)
-    assert means["visual_quality"] == (None, 7) and means["reasoning_accuracy"] == (6.0, 1)
-    for note in ("unparsed (Parse error)", "off_menu (nc_score is off the scale of 0 to 10)", "the row has no ra_score"):
-        assert any(f"scores that are {note}" in one or note in one for one in found.notes), note
 
 
 # ---- GEdit-Bench, ImgEdit-Bench, KRIS-Bench ---------------------------------------------------------------------------

@@ -67,18 +67,6 @@ def by_metric(outcome: Outcome) -> dict[str, Score]:
     return {score.metric: score for score in outcome.scores}
 
 
-def test_the_verifier_sees_both_images_and_its_answer_is_a_score(tmp_path: Path, edits: Edits) -> None:
-    lmm = ScriptedLMM([verified(True, "Paint square 1 blue.", reason="It is blue.")])
-    setup = open_with(protocol="unicverify", backend=lmm, options={"matching": "none"})
-    outcome = run_over(setup, edits(1), tmp_path / "run")
-    assert [f.answer.data for f in outcome.findings if f.metric == "verification"] == [
-        {"is_changed": True, "instruction": "Paint square 1 blue.", "reason": "It is blue."}
-    ]
-    assert [s.value for s in outcome.scores if s.metric == "is_changed"] == [1]
-    asked = str(lmm.requests[0])
-    assert "Editing Instruction: Make square 0 red." in asked and "Original Image" in asked and "Edited Image" in asked
-
-
 def texture(width: int, height: int, seed: int = 0) -> RGB:
     rng = np.random.default_rng(seed)
     coarse = rng.integers(40, 216, (height // 16, width // 16, 3), dtype=np.uint8)
