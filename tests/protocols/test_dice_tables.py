@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ METRICS = (
     *(Metric(id=id_, domain=UNIT) for id_ in ("unwanted", "detected", "given")),
     *(Metric(id=id_, domain=Interval(low=-1, high=1)) for id_ in ("clip_i_none", "clip_t_coherent")),
 )
+HERE = Path(__file__).parent
+
 Box = tuple[int, int, int, int]
 WHOLE, LEFT, RIGHT = (0, 0, 100, 100), (0, 0, 50, 100), (50, 0, 100, 100)
 """In hundredths of the sides."""
@@ -63,6 +67,43 @@ def figures(table: Table) -> dict[tuple[object, ...], object]:
 
 
 # ---- Editors ---------------------------------------------------------------------------------------------------------
+
+
+def edits(editor: str, correct: int, unwanted: float, no_change: int, of: int = 200, **dims: Any) -> list[Score]:
+    """Scores of images: the first ones have a coherent difference, the last ones none; all have the same unwanted share."""
+    made = []
+    for i in range(of):
+        sample = str(i)
+        made += [
+            score("correct", sample, float(i < correct), editor=editor, **dims),
+            score("unwanted", sample, unwanted, editor=editor),
+            score("no_change", sample, float(i >= of - no_change), editor=editor),
+        ]
+    return made
+
+
+def published(name: str) -> list[dict[str, str]]:
+    with (HERE / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_papers_editors_have_its_figures() -> None:
+    """200 images an editor that give the printed percentages."""
+    lines = published("dice_editors.csv")
+    made = [
+        s
+        for line in lines
+        for s in edits(
+            line["editor"],
+            round(2 * float(line["dice_correct_edits"])),
+            float(line["dice_unwanted_edits"]) / 100,
+            round(2 * float(line["dice_no_change"])),
+        )
+    ]
+    found = figures(report(made)["editors"])
+    for line in lines:
+        for metric, column in (("correct", "correct_edits"), ("unwanted", "unwanted_edits"), ("no_change", "no_change")):
+            assert found[line["editor"], metric, "judge"] == pytest.approx(float(line[f"dice_{column}"]))
 
 
 # ---- Detection -------------------------------------------------------------------------------------------------------
