@@ -98,17 +98,13 @@ class TripletSet(DirectRecipe):
         scores = scored(make_protocol(store.protocol, store.options()), samples, findings, repeats)
         changed = {score.key: score for score in scores if score.metric == CHANGED}
         answers = {finding.about.key: finding for finding in findings if finding.metric == VERIFICATION}
-        by_task, first = {finding.task_id: finding for finding in findings}, dict[tuple[str, ...], str]()
-        items = []
+        first, items = dict[tuple[str, ...], str](), []
         for row in store.rejected.values():
             about = self._about(None, str(row["id"]), str(row["editor"]))
             message = " ".join(str(row.get("message") or "").split())
             items.append(WorkItem.refused(about, "input_error", message, at="judged"))
         for sample in samples:
             score, finding = changed.get(sample.key), answers.get(sample.key)
-            if finding is None and score is not None:
-                # A rule on pixels may have settled it.
-                finding = next((by_task[id_] for id_ in score.findings if id_ in by_task), None)
             about = self._about(finding, sample.id, sample.editor)
             items.append(WorkItem(about=about, make=partial(self._triplet, sample, score, finding, about, first)))
         return items
