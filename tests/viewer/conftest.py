@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.stats.table import Plot
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
@@ -30,10 +31,22 @@ def server(run: Path) -> Iterator[Viewer]:
 
 @pytest.fixture(scope="session")
 def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run's pages as files."""
+    """The run's pages as files, with empty plots: drawing them takes most of the time of an export."""
     out = tmp_path_factory.mktemp("export") / "pages"
-    export(Site.of([RunReader(run)]), out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("editloupe.viewer.numbers.draw", bare_plot)
+        export(Site.of([RunReader(run)]), out)
     return out
+
+
+def bare_plot(plot: Plot, *, width: int) -> str:
+    return "<svg xmlns='http://www.w3.org/2000/svg'/>"
+
+
+@pytest.fixture
+def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages have empty plots."""
+    monkeypatch.setattr("editloupe.viewer.numbers.draw", bare_plot)
 
 
 @pytest.fixture

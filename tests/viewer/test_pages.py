@@ -111,6 +111,7 @@ def test_a_row_that_could_not_be_read_says_why(folder: Path) -> None:
     assert "compare" not in {attributes.get("id") for attributes in Tags(text).named("div")}
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_two_runs_have_their_list_and_their_comparison(run: Path, tmp_path: Path) -> None:
     other = make_run(tmp_path, count=2, name="other")
     done = export(Site.of([RunReader(run), RunReader(other)]), tmp_path / "pages")
@@ -131,6 +132,7 @@ def test_pages_are_not_written_over_other_files(run: Path, tmp_path: Path) -> No
         export(Site.of([RunReader(run)]), tmp_path)
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_an_export_leaves_nothing_of_an_earlier_one_behind_and_nothing_of_others_away(run: Path, tmp_path: Path) -> None:
     out, other = tmp_path / "pages", make_run(tmp_path, count=2, name="other")
     export(Site.of([RunReader(run), RunReader(other)]), out)
@@ -162,6 +164,7 @@ def test_a_trace_that_leads_out_of_the_run_is_not_read(copy: Path, tmp_path: Pat
 SCRIPT = b"<!DOCTYPE html><script>alert(document.domain)</script>"
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_pages_hold_no_file_of_a_run_that_is_neither_a_picture_nor_a_trace(run: Path, tmp_path: Path) -> None:
     copy, out = tmp_path / "copy", tmp_path / "pages"
     shutil.copytree(run, copy)
@@ -196,6 +199,7 @@ def test_pages_hold_no_file_of_a_run_that_is_neither_a_picture_nor_a_trace(run: 
     assert Site.of([reader]).at(f"blobs/{pictures[0].parent.name}/{pictures[0].name}") is None
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_pages_are_written_through_no_link(run: Path, tmp_path: Path) -> None:
     out, outside = tmp_path / "pages", tmp_path / "outside"
     outside.mkdir()
@@ -214,6 +218,7 @@ def test_pages_are_written_through_no_link(run: Path, tmp_path: Path) -> None:
     assert (outside / "run.js").read_text() == "precious" and not (out / "rows.js").is_symlink()
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_a_fork_stands_behind_what_it_continues(copy: Path, tmp_path: Path) -> None:
     finding = RunReader(copy).samples()[1].findings[0]
     events = [json.loads(line) for line in (copy / str(finding.trace)).read_text(encoding="utf-8").splitlines()]
