@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import cv2
 import numpy as np
@@ -137,11 +137,9 @@ def open_faces(name: str | None, device: str) -> FaceEmbedder:
     Raises ModelAbsent where no name was given, ConfigError where a name was given and cannot be had.
     """
     if name is None:
-        where = "into one folder, and name the folder by --set faces=… or EDITLOUPE_FACES (docs/measures.md)"
-        raise ModelAbsent(f"it needs a detector and an embedder of faces: put {_FILES}, {where}")
-    made: FaceEmbedder | None = of_kind("faces", name, device)
-    if made is not None:
-        return made
+        raise ModelAbsent(f"it needs {_FILES}, in one folder, named by --set faces=… or EDITLOUPE_FACES (docs/measures.md)")
+    if (made := of_kind("faces", name, device)) is not None:
+        return cast("FaceEmbedder", made)
     files = []
     for network in ("yunet", "sface"):
         found = sorted(f for f in Path(name).expanduser().glob("*.onnx") if network in f.name.lower() and f.is_file())
