@@ -1,7 +1,7 @@
 """RunConfig: the one value that says what a run does. The command line, config.yaml, Python and HTTP all make one.
 
 Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `runs.differences.RunSpec`), and how
-this visit is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
+this invocation is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def make_app(annotation: Annotation) -> Starlette:
     pages = _Pages(annotation)
 
     async def told(_: Request, error: Exception) -> Response:
-        """What went wrong, in words for the page."""
+        """Return what went wrong, in words for the page."""
         status = error.status_code if isinstance(error, HTTPException) else 422 if isinstance(error, DataError) else 500
         text = error.detail if isinstance(error, HTTPException) else str(error)
         return JSONResponse({"error": text}, status_code=status, headers=_HEADERS)

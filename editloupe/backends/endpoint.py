@@ -160,7 +160,7 @@ class Endpoint(Place):
         return min(CONNECT_TIMEOUT_S, self.timeout_s)
 
     def scrub(self, text: str) -> str:
-        """Take the key out of a text, however it is spelt there."""
+        """Take the key out of a text, however it is spelled there."""
         return scrub(text, (self.key,))
 
     def ours(self, error: Exception) -> BackendError:

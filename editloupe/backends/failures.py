@@ -99,13 +99,13 @@ class Said:
         return any(part in word and f"{before} {word}" not in own for before, word in pairs for part in parts)
 
     def names(self, parameters: Collection[str], model: str) -> bool:
-        """Return whether it refuses one of these parameters by name, other than in the model's name."""
+        """Return whether the message names one of these parameters. A model's name that holds one does not count."""
         if self.status and (not 400 <= self.status < 500 or self.status in (401, 402, 407, 408, 413, 429)):
             return False
         text = f"{self.words} {' '.join(self.params)}"
         for own in (model, model.rpartition("/")[2]):
             text = re.sub(rf"(?<!\w){re.escape(own)}(?!\w)", " ", text)
-        return any(_spelt(name).search(text) for name in parameters)
+        return any(_spelled(name).search(text) for name in parameters)
 
     def refuses(self, names: Mapping[str, Sequence[str]], sent: Mapping[str, Json]) -> frozenset[str]:
         """Return what it refuses of what was sent, by our names.
@@ -113,10 +113,10 @@ class Said:
         names: our name → the field in `sent`, and how else a refusal may name it.
         """
         model = str(sent["model"])
-        return frozenset(ours for ours, spelt in names.items() if spelt[0] in sent and self.names(spelt, model))
+        return frozenset(ours for ours, spelled in names.items() if spelled[0] in sent and self.names(spelled, model))
 
 
-def _spelt(name: str) -> re.Pattern[str]:
+def _spelled(name: str) -> re.Pattern[str]:
     """Match a parameter's name however it is written: max_tokens, maxTokens, max tokens."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)
     return re.compile(rf"(?<![A-Za-z0-9_-]){'[_ ]?'.join(parts)}(?![A-Za-z0-9_-])", re.IGNORECASE)

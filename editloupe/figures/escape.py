@@ -42,12 +42,12 @@ def csv_cell(text: str) -> str:
 
 
 def from_csv_cell(cell: str) -> str:
-    """The text of which `csv_cell` made this."""
+    """Return the text of which `csv_cell` made this."""
     return cell[1:] if cell[:1] == "'" and csv_cell(cell[1:]) == cell else cell
 
 
 def markdown_row(cells: Iterable[str]) -> str:
-    """A row of a Markdown table: each cell on one line, bars in it escaped."""
+    """Return a row of a Markdown table: each cell on one line, bars in it escaped."""
     return "| " + " | ".join(" ".join(safe(cell).split()).replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -72,7 +72,7 @@ def typed(columns: Mapping[str, Sequence[Any]], schema: Mapping[str, Any]) -> po
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelt out."""
+    """Return a value as a frame takes it: half a surrogate pair, as in a file's name that is no UTF-8, is spelled out."""
     text = str(value)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

@@ -299,7 +299,7 @@ def _asked(scores: list[Score]) -> list[Score]:
 
 
 def chosen(store: RunStore, wanted: str | None) -> list[Judged]:
-    """One judge by name, URI, id or its beginning; or all of a run. Raises ConfigError, also where the run has none."""
+    """Return one judge by name, URI, id or its beginning; or all of a run. Raises ConfigError, also for a run without."""
     found = judged_in(store)
     if not found:
         raise ConfigError(why_empty(store))

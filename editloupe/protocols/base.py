@@ -74,7 +74,7 @@ class RubricOptions(Options):
     """The options of a protocol that asks by the criteria of a rubric."""
 
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
-    """Options that may differ from visit to visit of one run."""
+    """Options that may differ from invocation to invocation of one run."""
     mode: str = "tool"
     """tool: an agent with tools. plain: one look."""
     rubric: RubricOption = "dlebench"

@@ -25,7 +25,7 @@ _COUNTED: Final = ("calls", "usage", "calls_without_usage", "estimated", "cost",
 
 @dataclass(frozen=True, kw_only=True)
 class RunBudget:
-    """Limits of one visit to a run; None means none."""
+    """Limits of one invocation to a run; None means none."""
 
     max_tokens: int | None = None
     """Input and output of all calls, estimated if the endpoint gives no usage."""
@@ -47,7 +47,7 @@ class RunBudget:
             )
 
     def after(self, ledger: Ledger, seconds: float) -> RunBudget:
-        """Return what is left when a visit has spent so much; never less than nothing."""
+        """Return what is left when an invocation has spent so much; never less than nothing."""
         cost = ledger.cost or 0.0
         return RunBudget(
             max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - ledger.tokens),

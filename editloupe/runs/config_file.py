@@ -1,4 +1,4 @@
-"""config.yaml of a run: its last visit, asked of every judge of the run."""
+"""config.yaml of a run: its last invocation, asked of every judge of the run."""
 
 from __future__ import annotations
 

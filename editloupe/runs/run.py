@@ -1,6 +1,6 @@
 """The driver: from samples to findings, for the command line, Python, HTTP and Studio alike.
 
-`Driver` asks the questions of one setup about samples, in whatever thread calls it. `drive` is one visit of it to a run
+`Driver` asks the questions of one setup about samples, in whatever thread calls it. `drive` is one invocation on a run
 folder: load, plan, answer, record, score. One bad sample never stops the others, and nothing done is lost.
 """
 
@@ -73,7 +73,7 @@ def drive(
 
     loaded: samples at hand; None loads those that the config names.   config: options for config.yaml; none is written
     without any.   redo: statuses of earlier findings that are judged again.   stop: set it to stop; what is done is kept.
-    budget, prices: of this visit to the run; None takes the config's. A budget ends a visit like a stop, and the same call
+    budget, prices: of this invocation; None takes the config's. A budget ends an invocation like a stop, and the same call
     goes on.   entries: judges that are to come, which are listed before anything is asked.
     spreads: let tools and measures compute in processes unasked (`runs.pool`), as the command line does.
 
@@ -86,11 +86,11 @@ def drive(
     budget, prices = budget or RunBudget.of(setup.config), prices or read_prices(setup.config.prices)
     budget.check(setup.backend, prices)
     ledger = Ledger(budget=budget, prices=prices, stop=stop)
-    visit = _Visit(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
-    with closing(visit):
-        visit.begin(loaded, entries, config, spreads=spreads)
-        visit.answer()
-        return visit.outcome()
+    invocation = _Invocation(setup, out, ledger=ledger, redo=redo, stop=stop, listener=listener or (lambda progress: None))
+    with closing(invocation):
+        invocation.begin(loaded, entries, config, spreads=spreads)
+        invocation.answer()
+        return invocation.outcome()
 
 
 class Driver:
@@ -260,8 +260,8 @@ class Driver:
             yield
 
 
-class _Visit:
-    """One visit to a run folder, in three steps: `begin`, `answer`, `outcome`."""
+class _Invocation:
+    """One invocation on a run folder, in three steps: `begin`, `answer`, `outcome`."""
 
     def __init__(
         self, setup: Setup, out: Path, *, ledger: Ledger, redo: frozenset[str], stop: threading.Event, listener: Listener
@@ -411,7 +411,7 @@ class _Visit:
             self._driver.keep(new)
 
     def _send(self) -> None:
-        """Send the questions that wait, unless the visit was ended."""
+        """Send the questions that wait, unless the invocation was ended."""
         if self._batches is None:
             return
         if self._waiting and not self._stop.is_set() and not self._ledger.refused:
@@ -460,7 +460,7 @@ class _Visit:
         )
 
     def outcome(self) -> Outcome:
-        """Score, and return how the visit ended."""
+        """Score, and return how the invocation ended."""
         judged, places, seen = self._schedule.findings, self._schedule.places, self._seen()
         if self._stop.is_set() and (left := seen.under_way):
             calls = "1 call was" if left == 1 else f"{left} calls were"

@@ -103,7 +103,7 @@ class Schedule:
 
     @property
     def grows(self) -> bool:
-        """Whether further tasks may follow from findings that are not there yet."""
+        """Return whether further tasks may follow from findings that are not there yet."""
         return bool(self._ready or self._changed) and bool(self._consulting)
 
     def arrived(self, finding: Finding) -> None:

@@ -63,7 +63,7 @@ class RunStore(RunContents):
         """Return a new run, or an existing one with the same identity, locked for this process, with what is to be judged.
 
         judges: who answers, a role each, and others that are to come; they join those of before.
-        config: the options of this visit; config.yaml then says what all visits asked. Without any, none is written.
+        config: the options of this invocation; config.yaml then says what all of them asked. Without any, none is written.
         first: looks at the run as it is before anything is written. Where it raises, all stays as it was.
         Raises RunMismatch if another identity was judged here (naming the fields that differ), if a sample's content is no
         longer what was judged, or if a name is another judge's already; then the run stays as it is. Raises ConfigError
@@ -84,7 +84,7 @@ class RunStore(RunContents):
                 raise ConfigError(f"{folder} cannot be written: {error.strerror or error}; choose another --out") from error
             if begun:
                 first(store)
-            store._write_visit(spec, listed, loaded, config)
+            store._write_invocation(spec, listed, loaded, config)
             on_error.pop_all()
         return store
 
@@ -122,10 +122,10 @@ class RunStore(RunContents):
         if look_inside and self.folder.is_dir():
             check_contents(self.folder)
 
-    def _write_visit(
+    def _write_invocation(
         self, spec: RunSpec, judges: Mapping[str, Json], loaded: Loaded, config: Mapping[str, Json] | None
     ) -> None:
-        """Write what a visit adds to the run. Raises StorageError."""
+        """Write what an invocation adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
         with files.writing(self.folder):
             self._write_info(self._visited(spec, judges))
@@ -137,11 +137,11 @@ class RunStore(RunContents):
             self.add_findings(rebuilt)
 
     def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return run.json as it is with a visit."""
+        """Return run.json as it is with an invocation."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
-        # A visit may ask for some of the metrics only.
+        # A invocation may ask for some of the metrics only.
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
         record = {**kept, **spec.record, "metrics": metrics}
@@ -152,7 +152,7 @@ class RunStore(RunContents):
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
 
     def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml: this visit, asked of every judge of the run. Without `config`, its options stay."""
+        """Write config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay."""
         if options := config or read_config(self.folder):
             write_config(self.folder, options, self.info["judges"])
 

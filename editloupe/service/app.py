@@ -61,7 +61,7 @@ def make_app(
         on_close(service.close())
 
     async def judge(request: Request) -> Response:
-        """One edit, or a list of which each has a verdict or an error of its own."""
+        """Judge one edit, or a list of which each has a verdict or an error of its own."""
         if not _shows(request, token):
             return _error(401, "expected the header Authorization: Bearer TOKEN")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -74,7 +74,7 @@ class Paired:
         return cls(x=a, y=b, clusters=tuple(clusters), names=names)
 
     def at(self, places: Sequence[int]) -> Paired:
-        """The items at these places, 0 to n − 1."""
+        """Return the items at these places, 0 to n − 1."""
         index, clusters = np.array(places, dtype=np.intp), tuple(self.clusters[i] for i in places)
         return Paired(x=self.x[index], y=self.y[index], clusters=clusters, names=self.names)
 
@@ -153,7 +153,7 @@ def confusion(paired: Paired, scale: LabelScale) -> list[list[int]]:
 
 
 def correlation(name: str, paired: Paired) -> float:
-    """One of `CORRELATIONS` as SciPy has it. Raises Undefined: fewer than 2 pairs, one value only."""
+    """Return one of `CORRELATIONS` as SciPy has it. Raises Undefined: fewer than 2 pairs, one value only."""
     from scipy import stats  # 0.3 s, and most commands need none of it
 
     both = paired.both
@@ -186,12 +186,12 @@ class Cells:
         self._kept: dict[Drawing, Floats] = {}
 
     def value(self, figure: Points) -> float | None:
-        """The figure itself."""
+        """Return the figure itself."""
         found = figure(self.x, self.y, self._drawn(np.ones((1, self.clusters))))[0]
         return float(found) if np.isfinite(found) else None
 
     def resampled(self, figure: Points, drawing: Drawing) -> Floats:
-        """The figure in each resample, NaN where it has no value; all NaN where it looks at too many pairs of points."""
+        """Return the figure in each resample, NaN where it has none; all NaN where it looks at too many pairs of points."""
         if len(self.x) > MOST_POINTS and figure is kendall:
             return np.full(drawing.resamples, np.nan)
         return np.concatenate([figure(self.x, self.y, weights) for weights in self._weights(drawing)])

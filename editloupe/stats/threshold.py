@@ -167,6 +167,6 @@ class _Curve:
         return [float(value) for value in self.likelihood(clipped)]
 
     def likelihood(self, p: Floats) -> Floats:
-        """Log likelihood of accuracies, summed over the last axis."""
+        """Return the log likelihood of accuracies, summed over the last axis."""
         found: Floats = (xlogy(self.k, p) + xlogy(self.n - self.k, 1 - p)).sum(axis=-1)
         return found

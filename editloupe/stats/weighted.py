@@ -68,7 +68,7 @@ def kappa(*, quadratic: bool = False) -> Points:
 
 
 def accuracy(good: float) -> Points:
-    """The share of items that both call good (at least `good`) or both do not."""
+    """Return the share of items that both call good (at least `good`) or both do not."""
     return lambda x, y, w: exact((x >= good).astype(float), (y >= good).astype(float), w)
 
 

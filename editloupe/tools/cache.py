@@ -84,13 +84,13 @@ class ToolCache:
             where = open_device(where).name if "torch" in sys.modules else "cpu"
         names = {name.casefold(): name for name in context.views}
 
-        def spelt(values: Mapping[str, Json]) -> dict[str, Json]:
+        def spelled(values: Mapping[str, Json]) -> dict[str, Json]:
             return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in values.items()}
 
-        given = spelt(args.model_dump(mode="json"))
+        given = spelled(args.model_dump(mode="json"))
         named = sorted({v for v in given.values() if isinstance(v, str) and v in context.views})
         # As the conversation has written the call down, and as the tool spells it.
-        calls = [spelt(arguments), spelt(args.model_dump(mode="json", exclude_unset=True))]
+        calls = [spelled(arguments), spelled(args.model_dump(mode="json", exclude_unset=True))]
         return digest(
             {
                 "schema": _SCHEMA,

@@ -54,9 +54,9 @@ class Conversation:
             crops += 1
         # An image's name as the conversation spells it, so that a call in other letters counts as the same.
         known = {name.casefold(): name for name in self.panes}
-        spelt = {k: known.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in arguments.items()}
+        spelled = {k: known.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in arguments.items()}
         try:
-            call = [canonical_json({"name": tool, "arguments": spelt})]
+            call = [canonical_json({"name": tool, "arguments": spelled})]
         except ValueError:
             call = []  # the arguments hold NaN, with which no call succeeds
         return replace(self, panes=panes, crops=crops, past_calls=(*self.past_calls, *call))

@@ -165,7 +165,7 @@ def score_words(score: Score) -> str:
 
 
 def score_scope(score: Score) -> str:
-    """For example "turn 2, target 3"; "" for the sample as a whole."""
+    """Return the place of a score, such as "turn 2, target 3"; "" for the sample as a whole."""
     return About(sample_id=score.sample_id, turn=score.turn, part=score.part).scope
 
 

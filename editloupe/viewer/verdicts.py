@@ -65,7 +65,7 @@ class VerdictView:
     at: str
     """From the page to its run's folder."""
     id: str
-    """For links, the same in every visit."""
+    """For links, the same whenever the page is opened."""
     finding: Finding | None
     """None while the trace is being written."""
     task: Task | None
@@ -191,7 +191,7 @@ class _Page:
         made = VerdictView(
             run=self.run,
             at=self.at,
-            # The same in every visit, and another one in each run.
+            # The same whenever the page is opened, and another one in each run.
             id=f"v{digest([task_id, judge_id, repeat, (path or '') if parent else '', self.run.folder])[:8]}",
             finding=finding,
             task=task,

@@ -43,7 +43,7 @@ class Limits:
         return lines <= self.lines and size <= self.SHARE * self.bytes and tokens <= self.tokens
 
     def files(self, lines: int, size: int, tokens: int) -> int:
-        """Return into how many files so much goes."""
+        """Return how many files hold so many lines, bytes and tokens."""
         return max(ceil(lines / self.lines), ceil(size / (self.SHARE * self.bytes)), ceil(tokens / self.tokens))
 
 
@@ -127,7 +127,7 @@ class InBatches(Remote):
     def batches(self, folder: Path) -> Batches:
         """Return its batch endpoint. Raises ConfigError where there is none.
 
-        folder: of the run's batches, for what is to be known at the next visit.
+        folder: of the run's batches, for what is to be known at the next invocation.
         """
 
     @abstractmethod
@@ -150,7 +150,7 @@ class InBatches(Remote):
         return self._refused
 
     def leave_off(self, names: frozenset[str]) -> None:
-        """Ask without what was refused at an earlier visit."""
+        """Ask without what was refused at an earlier invocation."""
         self._remember(names)
 
     def body_of(self, request: Request, images: ImageStore, picture: Callable[[ImageRef], object] | None = None) -> bytes:

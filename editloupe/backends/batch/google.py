@@ -28,7 +28,7 @@ _ENDED: Final = ("SUCCEEDED", "EXPIRED", "CANCELLED")
 
 
 class GoogleBatches:
-    """The endpoint.   folder: where the addresses of uploaded images are kept from visit to visit."""
+    """The endpoint.   folder: where the addresses of uploaded images are kept from invocation to invocation."""
 
     limits = Limits(lines=10**9, bytes=2 * 10**9)
 
@@ -44,7 +44,7 @@ class GoogleBatches:
                 known = json.loads(line)
                 self._uploaded[str(known["image"])] = str(known["uri"]), str(known["type"]), float(known["until"])
             except (ValueError, KeyError, TypeError):
-                continue  # the end of a killed visit: that image is uploaded again
+                continue  # the end of a killed invocation: that image is uploaded again
 
     def line(self, id: str, request: Request, images: ImageStore) -> bytes:
         body = self._backend.body_of(request, images, lambda ref: self._picture(ref, images))

@@ -37,7 +37,7 @@ class ProbesOptions(Options):
 
     model_config = ConfigDict(extra="allow")
     free: ClassVar[frozenset[str]] = frozenset({"criteria"})
-    """Options that may differ from visit to visit of one run."""
+    """Options that may differ from invocation to invocation of one run."""
     asks: Asks = "dlebench"
     """Protocol that asks. All of its options are options here too: editloupe list protocols NAME."""
     mode: str | None = None
@@ -50,7 +50,7 @@ class ProbesOptions(Options):
         asks = data.get("asks", cls.model_fields["asks"].default)
         if asks not in get_args(Asks):
             return data
-        # A run records null for an option that may differ from visit to visit.
+        # A run records null for an option that may differ from invocation to invocation.
         given = {name: value for name, value in data.items() if name != "asks" and value is not None}
         return {"asks": asks, **make_protocol(asks, given).options.model_dump(mode="json")}
 
