@@ -192,7 +192,7 @@ class RunConfig(_Strict):
     format: str = "auto"
     """imagefolder, pairs, or a benchmark's, such as dlebench."""
     edited: Annotated[dict[str, Path], BeforeValidator(_pairs)] = Field(default_factory=dict)
-    """Folder (or list) of an editor's outputs; may be repeated."""
+    """Folder of an editor's outputs; may be repeated."""
     null_edit: bool = False
     """Judge each original as its own edit: what a judge says where nothing was done. Needs no outputs."""
     fields: Path | None = None

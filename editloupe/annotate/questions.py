@@ -336,6 +336,6 @@ def _protocol(store: RunStore) -> EvalProtocol:
     budget = identity.get("budget")
     limits = Budget.from_json(budget) if isinstance(budget, Mapping) else Budget()
     try:
-        return make_protocol(store.protocol, store.options(), tools=tools, budget=limits)
+        return make_protocol(store.protocol, store.options(), tools=tools, budget=limits, recorded=True)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was made by a protocol that is not installed here: {error}") from error

@@ -139,6 +139,10 @@ class DirectRecipe:
         """
         raise NotImplementedError
 
+    def notes(self) -> Sequence[str]:
+        """Return what a reader should know of a set that is written."""
+        return ()
+
     def build(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Built | None:
         """Make what is not made yet, write the set and return what it holds; None where it was stopped before.
 
@@ -167,6 +171,7 @@ class DirectRecipe:
             passes=self.passes,
             lost=worked.lost,
             counts=counts,
+            notes=(*self.notes(), *([] if worked.written else [f"{LEFT_OUT} says why nothing is written."])),
         )
 
 

@@ -61,9 +61,10 @@ class MaskSet(DirectRecipe):
         self._wanted = {one.key: self._wish(one) for one in self._loaded.samples}
         requests = {one for one in self._wanted.values() if isinstance(one, MaskRequest)}
         if not requests and not any("edit" in sample.masks for sample in self._loaded.samples):
+            why = next((f" ({text})" for text in self._wanted.values() if isinstance(text, str)), "")
             raise ConfigError(
-                f"{path}: no sample has what a mask is made of (a box, or a phrase in the column 'target_name'); name the "
-                f"column with --set phrase_field=…, or let editloupe build targets {path} --write FILE.jsonl find boxes"
+                f"{path}: no sample has what a mask is made of{why}; name the column of phrases with --set phrase_field=…, "
+                f"or let editloupe build targets {path} --write FILE.jsonl find boxes"
             )
         for sample in self._loaded.samples:
             metadata_row(sample, lambda ref: ref.sha256)  # what cannot be written is said before anything is

@@ -95,7 +95,8 @@ class TripletSet(DirectRecipe):
         findings = store.current()
         samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
         repeats = Repeats.of_run(store.info, findings)
-        scores = scored(make_protocol(store.protocol, store.options()), samples, findings, repeats)
+        protocol = make_protocol(store.protocol, store.options(), recorded=True)
+        scores = scored(protocol, samples, findings, repeats)
         changed = {score.key: score for score in scores if score.metric == CHANGED}
         answers = {finding.about.key: finding for finding in findings if finding.metric == VERIFICATION}
         first, items = dict[tuple[str, ...], str](), []

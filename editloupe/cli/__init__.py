@@ -125,7 +125,7 @@ class _Below(_Tidy, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
-            return "", next(command for name, command in self.commands.items() if name.isupper()), args
+            return args[0], next(command for name, command in self.commands.items() if name.isupper()), args
         return super().resolve_command(ctx, args)
 
 

@@ -77,6 +77,8 @@ def recipe(
     path = path or getattr(builder, "default", None)
     if path is None:
         raise ConfigError(f"PATH is missing: editloupe build {name} PATH --out FOLDER. {builder.summary}")
+    if str(path).startswith("hf:"):
+        raise ConfigError(f"editloupe build {name} reads a local folder; found {path}")
     line, out = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve()
     if review and getattr(builder, "review", None) is None:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
@@ -181,7 +183,7 @@ def _counted(count: Json) -> str:
     if not isinstance(count, Mapping):
         return str(count).lower() if isinstance(count, bool) else str(count)
     parts = (f"{name.replace('_', ' ')} {f'({_counted(n)})' if isinstance(n, Mapping) else n}" for name, n in count.items())
-    return ", ".join(parts) or "–"
+    return ", ".join(parts) or "0"
 
 
 @contextmanager

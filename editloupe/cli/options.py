@@ -239,7 +239,8 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
     if name in known or options.model_config.get("extra") == "allow":
         return text
     hint = did_you_mean(name, [*SETTINGS, *known])
-    raise ConfigError(f"{source}: there is no setting {name!r}; {hint}`editloupe list settings` prints all of them")
+    where = "`editloupe list settings`" + (" and `editloupe list recipes NAME`" if own else "")
+    raise ConfigError(f"{source}: there is no setting {name!r}; {hint}{where} {'print' if own else 'prints'} all of them")
 
 
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,10 @@ def replay(
         from editloupe.cli.rescoring import score_again
 
         return score_again(run, changes, chosen, out_dir)
+    if live and out_dir is not None:
+        # Before the copy is made: what cannot be found leaves none behind.
+        with closing(RunStore.read(run)) as store:
+            findings_of(store, **chosen)
     place = _writable(run, out_dir) if live else run
     if at is not None:
         return _go_on(place, chosen, at=at, backend=backend, hint=hint, trusted=trust)

@@ -260,7 +260,7 @@ def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
 def protocol_of(store: RunStore) -> EvalProtocol:
     """Return the protocol that a run was asked by. Raises ConfigError for one that is not installed."""
     try:
-        return make_protocol(store.protocol, store.options())
+        return make_protocol(store.protocol, store.options(), recorded=True)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 

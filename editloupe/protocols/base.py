@@ -263,11 +263,17 @@ class RubricProtocol(BaseProtocol):
 
 
 def make_protocol(
-    name: str, given: Mapping[str, Json] | None = None, *, tools: Sequence[str] = (), budget: Budget | None = None
+    name: str,
+    given: Mapping[str, Json] | None = None,
+    *,
+    tools: Sequence[str] = (),
+    budget: Budget | None = None,
+    recorded: bool = False,
 ) -> EvalProtocol:
     """Return a protocol by name with these options.
 
     Any protocol that asks takes the option `mode`: tool, or plain, which offers no tools.
+    recorded: whether the options are those of a run that is read. What an older version's options said then goes unsaid.
     Raises UnknownPlugin, and ConfigError for options that do not fit and a class that is no protocol.
     """
     cls: Any = plugins.load("protocols", name)
@@ -275,7 +281,8 @@ def make_protocol(
     missing = [part for part in ("Options", "plan", "score", "metrics") if not hasattr(cls, part)]
     if missing:
         raise ConfigError(f"{where} lacks {', '.join(missing)}; see docs/protocols.md")
-    given = dict(given or {})
+    gone = getattr(cls.Options, "gone", ()) if recorded else ()
+    given = {option: value for option, value in (given or {}).items() if option not in gone}
     if getattr(cls, "roles", ()) and "mode" in given and "mode" not in cls.Options.model_fields:
         if (mode := given.pop("mode")) not in ("tool", "plain"):
             raise ConfigError(f"{where}: option mode: expected tool or plain, found {mode!r}")

@@ -143,11 +143,8 @@ class ResultFiles:
         root, where = folder.resolve(), self.mapping.where
         if not root.is_dir():
             raise DataError(f"{folder}: no such folder; expected a folder with {where}")
-        tried = (
-            (path, re.fullmatch(self.mapping.path, path.as_posix()))
-            for path in sorted(root.rglob(self.mapping.files))
-            if path.is_file()
-        )
+        every = [path for path in sorted(root.rglob(self.mapping.files)) if path.is_file()]
+        tried = [(path, re.fullmatch(self.mapping.path, path.as_posix())) for path in every]
         found = [(path, {k: v for k, v in match.groupdict().items() if v}) for path, match in tried if match]
         if not found:
             raise DataError(f"{folder}: no result file; expected {where}")

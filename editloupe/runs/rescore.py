@@ -64,7 +64,7 @@ class Rescored:
 def protocol_with(store: RunStore, changes: Mapping[str, Any]) -> EvalProtocol:
     """Return the run's protocol with some options changed. Raises ConfigError."""
     try:
-        return make_protocol(store.protocol, {**store.options(), **changes})
+        return make_protocol(store.protocol, {**store.options(), **changes}, recorded=True)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 

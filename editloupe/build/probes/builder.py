@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from pydantic import Field, field_validator
 
 from editloupe import files
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LEFT_OUT, LeftOut
 from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.build.paint import part_of
 from editloupe.build.places import ImagePlace
@@ -153,6 +153,11 @@ class ProbeSet(DirectRecipe):
         files.write_whole(self.folder / METADATA, b"".join(map(json_line, rows)), below=self.folder)
         place.clean()
         return {"probes": len(rows), "targets": {"read": len(photos.cuts), "left_out": len(photos.lost)}}
+
+    def notes(self) -> Sequence[str]:
+        """Return which sizes no probe has."""
+        none = [f"{100 * area:g} %" for area in self.options.shares if not self._at(area)]
+        return [f"No probe has {area}: {LEFT_OUT} says why." for area in none]
 
     def _at(self, area: float) -> list[Cut]:
         """Return the targets of which there is a scene of this share."""

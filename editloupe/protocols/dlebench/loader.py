@@ -71,7 +71,7 @@ DLEBENCH: Final = DLEBenchData(Path(__file__).with_name("dlebench.toml"))
 
 
 def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes: list[str]) -> list[Row]:
-    """Add boxes from the sidecar to rows without, by id. Raises SampleError for a broken line and for an id on two."""
+    """Add boxes from the sidecar to rows without, by id; an id may have several lines. Raises SampleError for a broken one."""
     beside: dict[str, DataRow] = {}
     for line in table.lines:
         own = {role: _first(line, rows.shape.columns[role]) for role in ("id", "bboxes", "bbox_format")}
@@ -79,10 +79,10 @@ def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes:
         row = read_row(replace(line, values=values), folder=rows.images, text_only=False, bbox_format=None)
         if isinstance(row, RejectedRow):
             raise SampleError(row.message, file=table.file, line=line.number)
-        if not row.id or row.id in beside:
-            wrong = f"names row {row.id!r} again" if row.id else "names no row"
-            raise SampleError(f"{wrong}; expected a line for each id", file=table.file, line=line.number)
-        beside[row.id] = row
+        if not row.id:
+            raise SampleError("names no row; expected its id", file=table.file, line=line.number)
+        before = beside.get(row.id, row)
+        beside[row.id] = row if before is row else replace(before, quads=(*before.quads, *row.quads))
     out: list[Row] = []
     for row in found:
         its = beside.get(row.id) if isinstance(row, DataRow) and not row.quads else None
