@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from editloupe.backends import stopping
+from editloupe.backends.stopping import LOOK_S, check_stop, sleep
 from editloupe.errors import BackendError, RateLimited
 
 START: Final = 8
@@ -45,7 +46,7 @@ class ConnectionLimit:
         self._limit, self._most, self._fast = float(start), most, True
         self._halved_at = self._opens_at = -math.inf
         self.answered_at = -math.inf
-        """When the endpoint last answered anybody."""
+        """When the endpoint last answered anybody, by the caller's clock."""
         self.under_way = self.throttled = self.retried = 0
         """As `Seen` has them."""
         self._free = threading.Condition()
@@ -60,7 +61,7 @@ class ConnectionLimit:
         return Seen(
             limit=self.limit,
             under_way=self.under_way,
-            opens_in_s=max(0.0, self._opens_at - stopping.now()),
+            opens_in_s=max(0.0, self._opens_at - time.monotonic()),
             throttled=self.throttled,
             retried=self.retried,
         )
@@ -87,55 +88,61 @@ class ConnectionLimit:
                 self._limit, self._most = before
 
     @contextmanager
-    def call(self, *, patience_s: float = math.inf) -> Iterator[None]:
+    def call(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = sleep,
+        *,
+        patience_s: float = math.inf,
+    ) -> Iterator[None]:
         """Make one call to the endpoint: wait for its turn, and learn from how it ends.
 
-        patience_s: a longer wait that the endpoint names holds nobody back.
+        clock, wait: tell seconds and let them pass.   patience_s: a longer wait that the endpoint names holds nobody back.
         Raises Interrupted once the run is to stop.
         """
-        full = self._enter()
-        began = stopping.now()
+        full = self._enter(clock, wait)
+        began = clock()
         try:
             yield
         except BackendError as error:
             with self._free:
-                self._failed(error, began, patience_s)
+                self._failed(error, began, clock(), patience_s)
             raise
         else:
             with self._free:
-                self._answered(full=full)
+                self._answered(clock(), full=full)
         finally:
             with self._free:
                 self.under_way -= 1
                 self._free.notify()
 
-    def _enter(self) -> bool:
+    def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
         """Wait for a place. Return whether the limit is used up by this call."""
         waited = False
         while True:
             with self._free:
                 while self.under_way >= self.limit:
                     waited = True
-                    self._free.wait(stopping.LOOK_S)
-                    stopping.check_stop()
-                left = self._opens_at - stopping.now()
+                    self._free.wait(LOOK_S)
+                    check_stop()
+                left = self._opens_at - clock()
                 if left <= 0:
                     self.under_way += 1
                     return waited or self.under_way >= self.limit
-            stopping.sleep(left)
+            wait(left)
 
-    def _failed(self, error: BackendError, began: float, patience_s: float) -> None:
+    def _failed(self, error: BackendError, began: float, now: float, patience_s: float) -> None:
         if isinstance(error, RateLimited):
             self.throttled += 1
             # Calls of before the last change say nothing of the limit that is.
             if began >= self._halved_at:
-                self._limit, self._fast, self._halved_at = max(1.0, self._limit / 2), False, stopping.now()
+                self._limit, self._fast, self._halved_at = max(1.0, self._limit / 2), False, now
         if error.retry_after_s and error.retry_after_s <= patience_s:
-            self._opens_at = max(self._opens_at, stopping.now() + error.retry_after_s)
+            self._opens_at = max(self._opens_at, now + error.retry_after_s)
             self._limit, self._fast = 1.0, True
 
-    def _answered(self, *, full: bool) -> None:
-        self.answered_at = stopping.now()
+    def _answered(self, now: float, *, full: bool) -> None:
+        self.answered_at = now
         if full:
             # Half a call more for each answer is half as many again with each wave of them.
             self._limit = min(self._most, self._limit + (0.5 if self._fast else 1 / self._limit))
@@ -162,9 +169,9 @@ class FirstCall:
             return
         with self._free:
             while self._alone:
-                self._free.wait(stopping.LOOK_S)
-                stopping.check_stop()
-            if self._refused and stopping.now() < self._refused[0] + REMEMBERED_S:
+                self._free.wait(LOOK_S)
+                check_stop()
+            if self._refused and time.monotonic() < self._refused[0] + REMEMBERED_S:
                 raise copy.copy(self._refused[1])
             alone = self._alone = not self.answered
         try:
@@ -172,7 +179,7 @@ class FirstCall:
             self.answered = True
         except BackendError as error:
             if alone:
-                self._refused = (stopping.now(), error) if error.for_all else None
+                self._refused = (time.monotonic(), error) if error.for_all else None
             raise
         finally:
             if alone:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from editloupe.backends import stopping
@@ -35,6 +36,23 @@ class RetryPolicy:
     """How long an endpoint may answer nobody. 0 waits for nothing."""
     attempts: int = 5
     """In all, of a call whose failures are not waited for with patience. 1 asks once, whatever comes."""
+    sleep: Callable[[float], None] | None = field(default=None, repr=False, compare=False)
+    """How the seconds are waited, for tests; the policy's own clock goes on by what was not really waited."""
+    _skipped_s: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def now(self) -> float:
+        """Return seconds, never going back."""
+        return time.monotonic() + sum(self._skipped_s)
+
+    def wait(self, seconds: float) -> None:
+        """Wait. Raises Interrupted as soon as the run is to stop."""
+        if self.sleep is None:
+            stopping.sleep(seconds)
+            return
+        began = time.monotonic()
+        self.sleep(seconds)
+        stopping.check_stop()
+        self._skipped_s.append(max(0.0, seconds - (time.monotonic() - began)))
 
 
 DEFAULT_POLICY: Final = RetryPolicy()
@@ -54,12 +72,12 @@ def call(
     Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
     """
     limit = limit or ConnectionLimit()
-    began, attempt, fleeting = stopping.now(), 0, 0
+    began, attempt, fleeting = policy.now(), 0, 0
     failed_at = math.inf
     while True:
         attempt += 1
         try:
-            with limit.call(patience_s=policy.patience_s):
+            with limit.call(policy.now, policy.wait, patience_s=policy.patience_s):
                 return fn(), attempt
         except BackendError as error:
             stopping.check_stop()
@@ -70,21 +88,21 @@ def call(
             named = error.retry_after_s
             ours = named is None or named < _SHORT_S
             wait = max(named or 0.0, _backoff_s(error, attempt)) if ours else named or 0.0
-            failed_at = min(failed_at, stopping.now())
+            failed_at = min(failed_at, policy.now())
             over = ""
             if fleeting >= policy.attempts:
                 over = f"{fleeting} failures that do not say that waiting helps"
-            elif stopping.now() + wait - max(failed_at, limit.answered_at) > policy.patience_s:
+            elif policy.now() + wait - max(failed_at, limit.answered_at) > policy.patience_s:
                 what = f"asks to wait {named:,.0f} s" if named and not ours else "has answered nobody for so long"
                 over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--set patience=…)"
             if over:
                 error.for_all = patient or error.how == "unreached"
                 tries = "1 attempt" if attempt == 1 else f"{attempt} attempts"
-                error.args = (f"{error} (gave up after {tries} in {stopping.now() - began:.0f} s: {over})",)
+                error.args = (f"{error} (gave up after {tries} in {policy.now() - began:.0f} s: {over})",)
                 raise
             limit.again()
             if ours:
-                stopping.sleep(wait)
+                policy.wait(wait)
 
 
 def _backoff_s(error: BackendError, attempt: int) -> float:

@@ -34,11 +34,6 @@ def check_stop() -> None:
         raise Interrupted("the run was asked to stop; this task goes on from here next time")
 
 
-def now() -> float:
-    """Return seconds that never go back: the clock of `sleep`."""
-    return time.monotonic()
-
-
 def sleep(seconds: float) -> None:
     """Wait. Raises Interrupted as soon as the run is to stop."""
     stop = _STOP.get()

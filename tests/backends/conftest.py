@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from editloupe.backends import stopping
 from editloupe.backends.base import parse_uri
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, Message, Part, Reply, Request
@@ -81,25 +79,6 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         bench = Bench(stack)
         yield bench
     assert [c for s in bench.servers for c in s.complaints] == []
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that backends were to wait."""
-    return skip_waits(monkeypatch)
-
-
-def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let seconds that backends wait pass at once, for every clock of theirs. They are listed."""
-    waited: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        stopping.check_stop()
-
-    monkeypatch.setattr(stopping, "now", lambda: time.monotonic() + sum(waited))
-    monkeypatch.setattr(stopping, "sleep", sleep)
-    return waited
 
 
 def everything(error: BaseException | None) -> str:

@@ -28,7 +28,7 @@ from tests.backends.conftest import CANARY, HELLO, STORE, Bench, asks
 from tests.backends.openai_server import fails, says
 from tests.conftest import LOOK, final, pixels
 
-ONCE = RetryPolicy(attempts=1, patience_s=0)
+ONCE = RetryPolicy(attempts=1, patience_s=0, sleep=lambda s: None)
 ZOOM = {"target_image": "Edited Image", "bbox": [100, 100, 400, 400]}
 TOOL = ToolSpec(name="zoom_in", description="Look closer.", parameters={"type": "object", "properties": {}})
 SCHEMA = {"type": "object", "properties": {"answer": {"enum": ["A", "B"]}}, "required": ["answer"]}

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from editloupe import Judge, Sample
 from editloupe.answers import OneOf
+from editloupe.backends import openai
 from editloupe.backends.retry import RetryPolicy
 from editloupe.chat import ImagePart, Sampling, TextPart
 from editloupe.data.images import ImageStore
@@ -88,6 +90,15 @@ def answering(case: Case) -> OpenAIServer:
             handler.answer(case.first["status"], text.encode(), {"Content-Type": kind, **case.first["headers"]})
 
     return OpenAIServer(act, model="m")
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that were to be waited, which are not."""
+    found: list[float] = []
+    policy = RetryPolicy(sleep=found.append)
+    monkeypatch.setattr(openai, "open_backend", partial(openai.open_backend, policy=policy))
+    return found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -67,39 +67,40 @@ def test_waits_are_read_in_forms_that_the_table_of_answers_has_not_and_in_no_tim
 # One caller
 
 
-def test_patience_begins_anew_with_an_answer_and_ends_with_a_word_on_it(bench: Bench, slept: list[float]) -> None:
-    reply = asked(bench, fails(429), fails(503), resets_mid_body, fails(529), says("at last"))
+def test_patience_begins_anew_with_an_answer_and_ends_with_a_word_on_it(bench: Bench) -> None:
+    slept: list[float] = []
+    reply = asked(bench, fails(429), fails(503), resets_mid_body, fails(529), says("at last"), sleep=slept.append)
     assert (reply.text, reply.sent["attempts"], len(bench.server.seen)) == ("at last", 5, 5)
-    error = asked(bench, fails(429), patience_s=60)
+    error = asked(bench, fails(429), patience_s=60, sleep=slept.append)
     assert isinstance(error, RateLimited) and error.for_all, "nobody else need ask"
     assert "answered nobody for so long, and the patience is 60 s (--set patience=…)" in str(error)
     assert len(bench.server.seen) > 3
 
 
-def test_what_waiting_does_not_help_is_not_waited_for(bench: Bench, slept: list[float]) -> None:
+def test_what_waiting_does_not_help_is_not_waited_for(bench: Bench) -> None:
     for act in (fails(429, headers={"Retry-After": "1"}), fails(503), fails(500), resets_mid_body):
-        error = asked(bench, act, patience_s=0)
+        slept: list[float] = []
+        error = asked(bench, act, patience_s=0, sleep=slept.append)
         assert (isinstance(error, Unavailable | RateLimited), len(bench.server.seen), slept) == (True, 1, [])
-    error = asked(bench, fails(429, headers={"Retry-After": "3600"}))
+    error = asked(bench, fails(429, headers={"Retry-After": "3600"}), sleep=slept.append)
     assert "asks to wait 3,600 s, and the patience is 600 s" in str(error)
     assert (error.for_all, len(bench.server.seen), slept) == (True, 1, [])
     # What does not say that waiting helps is tried five times.
-    error = asked(bench, fails(500))
+    error = asked(bench, fails(500), sleep=slept.append)
     assert ("gave up after 5 attempts" in str(error), error.for_all, len(bench.server.seen)) == (True, False, 5)
     # Full jitter below 0.25, 0.5, 1 and 2 s.
     assert all(0 <= s <= most for s, most in zip(slept, (0.25, 0.5, 1, 2), strict=True))
 
 
-def test_refused_connections_end_at_once_before_the_first_answer_and_after_five_in_a_row_later(
-    bench: Bench, slept: list[float]
-) -> None:
-    backend = bench.backend("openai", says("here"), query="&timeout_s=5", policy=RetryPolicy())
+def test_refused_connections_end_at_once_before_the_first_answer_and_after_five_in_a_row_later(bench: Bench) -> None:
+    slept: list[float] = []
+    backend = bench.backend("openai", says("here"), query="&timeout_s=5", policy=RetryPolicy(sleep=slept.append))
     backend.complete(HELLO, STORE)
     bench.server.__exit__(None, None, None)
     with pytest.raises(Unavailable, match=r"gave up after 5 attempts") as caught:
         backend.complete(HELLO, STORE)
     assert (caught.value.for_all, len(slept)) == (True, 4)
-    fresh = bench.open(backend.uri, policy=RetryPolicy())
+    fresh = bench.open(backend.uri, policy=RetryPolicy(sleep=slept.append))
     with pytest.raises(Unavailable, match=r"no connection \(Connection refused\)") as caught:
         fresh.complete(HELLO, STORE)
     assert (caught.value.for_all, len(slept)) == (True, 4)
@@ -156,21 +157,26 @@ def test_thirty_samples_at_a_limited_rate_are_all_judged(number: int, per_s: flo
     assert len(server.seen) < 30 * 3
 
 
-def test_a_named_wait_holds_all_callers_and_they_come_back_one_by_one(slept: list[float]) -> None:
+def test_a_named_wait_holds_all_callers_and_they_come_back_one_by_one() -> None:
+    now = [0.0]
     limit = ConnectionLimit()
-    with pytest.raises(RateLimited), limit.call():
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait):
         raise RateLimited("slow", retry_after_s=7)
     assert limit.limit == 1
-    with limit.call():
-        assert sum(slept) == pytest.approx(7, abs=0.1)
+    with limit.call(lambda: now[0], wait):
+        assert now[0] == 7
     for _ in range(2):
-        with limit.call():
+        with limit.call(lambda: now[0], wait):
             pass
     assert limit.limit == 2
-    with pytest.raises(RateLimited), limit.call(patience_s=600):
+    with pytest.raises(RateLimited), limit.call(lambda: now[0], wait, patience_s=600):
         raise RateLimited("tomorrow", retry_after_s=3600)
-    with limit.call():
-        assert sum(slept) == pytest.approx(7, abs=0.1), "nobody waits for so long"
+    with limit.call(lambda: now[0], wait):
+        assert now[0] == 7, "nobody waits for so long"
 
 
 class UnderWay:

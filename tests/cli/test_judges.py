@@ -17,7 +17,6 @@ from editloupe.backends import google, openai
 from editloupe.backends.retry import RetryPolicy
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
-from tests.backends.conftest import skip_waits
 from tests.backends.loopback import Act, Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
 from tests.conftest import LOOK, final
@@ -29,9 +28,9 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def hasty(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed call is tried once more, at once."""
-    skip_waits(monkeypatch)
     for module in (openai, google):
-        monkeypatch.setattr(module, "open_backend", partial(module.open_backend, policy=RetryPolicy(attempts=2)))
+        policy = RetryPolicy(attempts=2, sleep=lambda seconds: None)
+        monkeypatch.setattr(module, "open_backend", partial(module.open_backend, policy=policy))
     for name in ("OPENAI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "sk-of-a-test")
 
