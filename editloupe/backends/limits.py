@@ -36,15 +36,18 @@ class Seen:
 
 
 class ConnectionLimit:
-    """The connections of one endpoint: they grow by half with each wave of answers until a call is refused for its rate.
+    """The connections of one endpoint: they double with each wave of answers until a call is refused for its rate.
 
     Then they halve, at most once a wave, and grow by one a wave. Where the endpoint names a wait, all callers pause until
-    then, and come back one by one.
+    then. One goes alone at first; each answer lets half a call more go beside it.
     """
 
     def __init__(self, *, start: int = START, most: int = MOST) -> None:
-        self._limit, self._most, self._fast = float(start), most, True
+        self._limit, self._most = float(start), most
+        self._fixed, self._doubling = False, True
         self._halved_at = self._opens_at = -math.inf
+        self._width = math.inf
+        """Calls at once since the last pause."""
         self.answered_at = -math.inf
         """When the endpoint last answered anybody, by the caller's clock."""
         self.under_way = self.throttled = self.retried = 0
@@ -54,7 +57,7 @@ class ConnectionLimit:
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
-        return max(1, int(self._limit))
+        return max(1, int(min(self._limit, self._width)))
 
     def seen(self) -> Seen:
         """Return how things are now."""
@@ -72,20 +75,20 @@ class ConnectionLimit:
             self.retried += 1
 
     def fix(self, connections: int) -> None:
-        """Begin with so many connections, 1 or more, and never have more."""
-        self._limit, self._most = float(connections), connections
+        """Set the limit, 1 or more, for good, whatever the endpoint says."""
+        self._limit, self._fixed = float(connections), True
 
     @contextmanager
     def fixed(self, connections: int | None) -> Iterator[None]:
-        """Fix the limit for a while; afterward it is what it was before. None changes nothing."""
-        before = self._limit, self._most
+        """Set the limit for a while; afterward it is what it was before. None changes nothing."""
+        before = self._limit, self._fixed
         if connections is not None:
             self.fix(connections)
         try:
             yield
         finally:
             if connections is not None:
-                self._limit, self._most = before
+                self._limit, self._fixed = before
 
     @contextmanager
     def call(
@@ -135,17 +138,17 @@ class ConnectionLimit:
         if isinstance(error, RateLimited):
             self.throttled += 1
             # Calls of before the last change say nothing of the limit that is.
-            if began >= self._halved_at:
-                self._limit, self._fast, self._halved_at = max(1.0, self._limit / 2), False, now
+            if not self._fixed and began >= self._halved_at:
+                self._limit, self._doubling, self._halved_at = max(1.0, self._limit / 2), False, now
         if error.retry_after_s and error.retry_after_s <= patience_s:
-            self._opens_at = max(self._opens_at, now + error.retry_after_s)
-            self._limit, self._fast = 1.0, True
+            self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
 
     def _answered(self, now: float, *, full: bool) -> None:
         self.answered_at = now
-        if full:
-            # Half a call more for each answer is half as many again with each wave of them.
-            self._limit = min(self._most, self._limit + (0.5 if self._fast else 1 / self._limit))
+        self._width = self._width + 0.5 if self._width < self._limit else math.inf
+        if full and not self._fixed:
+            # One more for each answer is twice as many with each wave of them.
+            self._limit = min(self._most, self._limit + (1.0 if self._doubling else 1 / self._limit))
 
 
 class FirstCall:
