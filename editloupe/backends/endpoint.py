@@ -166,12 +166,13 @@ class Endpoint(Place):
     def ours(self, error: Exception) -> BackendError:
         """Return an error of an SDK as one of ours. Some wrap whatever their HTTP client raises."""
         cause = error.__cause__ or error
-        if isinstance(cause, BackendError):
-            # The two would hold each other, and with them a backend.
-            error.__cause__ = None
-            return cause
-        if type(cause).__module__.startswith("http"):
-            return self.unreachable(cause)
+        for one in (error, cause):
+            if isinstance(one, BackendError):
+                # The two would hold each other, and with them a backend.
+                error.__cause__ = None if one is cause else error.__cause__
+                return one
+            if type(one).__module__.startswith("http"):
+                return self.unreachable(one)
         return Rejected(f"{self.where}: the SDK refuses the request ({type(cause).__name__}: {self.scrub(str(cause))})")
 
     def unreachable(self, error: BaseException) -> Unavailable:

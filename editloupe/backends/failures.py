@@ -280,8 +280,8 @@ def failure(
     """Return a failed answer as one of our errors, with what to do about it.
 
     told: with the status 0 where a library raised without one.   request: what was asked, whose words an answer may repeat.
-      answered: whether the endpoint has answered before, after
-    which no sentence alone, and no address that was right, stops a run.   hint: on its address.
+    answered: whether the endpoint has answered before, after which no sentence alone, and no address that was right, stops
+    a run.   hint: on its address.
     """
     messages = request.messages if request is not None else ()
     own = " ".join(re.findall(r"\w+", " ".join(message.text for message in messages).casefold()))
@@ -289,7 +289,7 @@ def failure(
     message = f"{endpoint.where}: {', '.join(said_)}"
 
     def rejected(cure: str, *, for_all: bool = False, kind: type[Rejected] = Rejected) -> Rejected:
-        return kind(f"{message}; {cure}" if cure else message, status=status, for_all=for_all)
+        return kind(f"{message}; {cure}" if cure else message, status=status or None, for_all=for_all)
 
     if not status:
         return rejected("")

@@ -45,25 +45,34 @@ class ConnectionLimit:
     def __init__(self, *, start: int = START, most: int = MOST) -> None:
         self._limit, self._most = float(start), most
         self._fixed, self._doubling = False, True
+        self._under_way = 0
         self._halved_at = self._opens_at = -math.inf
         self._width = math.inf
         """Calls at once since the last pause."""
-        self.answered_at = -math.inf
-        """When the endpoint last answered anybody, by the caller's clock."""
-        self.under_way = self.throttled = self.retried = 0
-        """As `Seen` has them."""
+        self._trouble_since: float | None = None
+        self._asking = 0
+        """Callers that ask, or wait to ask again."""
         self._free = threading.Condition()
+        self.throttled = 0
+        """How often the endpoint refused a call for its rate."""
+        self.retried = 0
+        """How often a call was made again, for whatever reason."""
 
     @property
     def limit(self) -> int:
         """How many calls may be under way now."""
         return max(1, int(min(self._limit, self._width)))
 
+    @property
+    def under_way(self) -> int:
+        """How many calls are under way now."""
+        return self._under_way
+
     def seen(self) -> Seen:
         """Return how things are now."""
         return Seen(
             limit=self.limit,
-            under_way=self.under_way,
+            under_way=self._under_way,
             opens_in_s=max(0.0, self._opens_at - time.monotonic()),
             throttled=self.throttled,
             retried=self.retried,
@@ -73,6 +82,24 @@ class ConnectionLimit:
         """Take note that a call is made again."""
         with self._free:
             self.retried += 1
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Take note of one who asks until it has an answer or gives up: with the last of them, a trouble ends."""
+        with self._free:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._asking -= 1
+                self._trouble_since = self._trouble_since if self._asking else None
+
+    def trouble_since(self, now: float) -> float:
+        """Return since when the endpoint has answered nobody; `now` where this failure is the first."""
+        with self._free:
+            self._trouble_since = now if self._trouble_since is None else self._trouble_since
+            return self._trouble_since
 
     def fix(self, connections: int) -> None:
         """Set the limit, 1 or more, for good, whatever the endpoint says."""
@@ -113,10 +140,10 @@ class ConnectionLimit:
             raise
         else:
             with self._free:
-                self._answered(clock(), full=full)
+                self._answered(full=full)
         finally:
             with self._free:
-                self.under_way -= 1
+                self._under_way -= 1
                 self._free.notify()
 
     def _enter(self, clock: Callable[[], float], wait: Callable[[float], None]) -> bool:
@@ -124,14 +151,14 @@ class ConnectionLimit:
         waited = False
         while True:
             with self._free:
-                while self.under_way >= self.limit:
+                while self._under_way >= self.limit:
                     waited = True
                     self._free.wait(LOOK_S)
                     check_stop()
                 left = self._opens_at - clock()
                 if left <= 0:
-                    self.under_way += 1
-                    return waited or self.under_way >= self.limit
+                    self._under_way += 1
+                    return waited or self._under_way >= self.limit
             wait(left)
 
     def _failed(self, error: BackendError, began: float, now: float, patience_s: float) -> None:
@@ -143,8 +170,8 @@ class ConnectionLimit:
         if error.retry_after_s and error.retry_after_s <= patience_s:
             self._opens_at, self._width = max(self._opens_at, now + error.retry_after_s), 1.0
 
-    def _answered(self, now: float, *, full: bool) -> None:
-        self.answered_at = now
+    def _answered(self, *, full: bool) -> None:
+        self._trouble_since = None
         self._width = self._width + 0.5 if self._width < self._limit else math.inf
         if full and not self._fixed:
             # One more for each answer is twice as many with each wave of them.

@@ -7,7 +7,6 @@ tried a few times. What the endpoint names as a wait holds for all its callers (
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable
@@ -72,8 +71,14 @@ def call(
     Raises the last BackendError where it is final, or the policy is used up; Interrupted once the run is to stop.
     """
     limit = limit or ConnectionLimit()
+    with limit.asking():
+        return _until_answered(fn, policy, limit, final)
+
+
+def _until_answered(
+    fn: Callable[[], T], policy: RetryPolicy, limit: ConnectionLimit, final: Callable[[BackendError], bool]
+) -> tuple[T, int]:
     began, attempt, fleeting = policy.now(), 0, 0
-    failed_at = math.inf
     while True:
         attempt += 1
         try:
@@ -88,11 +93,11 @@ def call(
             named = error.retry_after_s
             ours = named is None or named < _SHORT_S
             wait = max(named or 0.0, _backoff_s(error, attempt)) if ours else named or 0.0
-            failed_at = min(failed_at, policy.now())
+            since = limit.trouble_since(policy.now())
             over = ""
             if fleeting >= policy.attempts:
                 over = f"{fleeting} failures that do not say that waiting helps"
-            elif policy.now() + wait - max(failed_at, limit.answered_at) > policy.patience_s:
+            elif policy.now() + wait - since > policy.patience_s:
                 what = f"asks to wait {named:,.0f} s" if named and not ours else "has answered nobody for so long"
                 over = f"the endpoint {what}, and the patience is {policy.patience_s:g} s (--set patience=…)"
             if over:

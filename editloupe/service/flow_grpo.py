@@ -81,7 +81,8 @@ def open_door(door: Door) -> Sequence[Route]:
             verdict = await door.judge(edit.model_copy(update={"repeat": tries[key]}))
         except (EditLoupeError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}"
-        tries[key] += isinstance(verdict, str)
+        if isinstance(verdict, str):
+            tries[key] += 1
         return verdict
 
     async def scores(request: Request) -> Response:

@@ -153,7 +153,8 @@ class Service:
 
     def _graded(self, scores: Sequence[Score], asked: set[str]) -> Json:
         """Return the reward of these scores, 0 to 100. Raises ConfigError for an expression that cannot be read."""
-        metrics = [metric for metric in self.setup.protocol.metrics if metric.id in asked]
+        # An expression may name what this edit was not asked about, which then has no value.
+        metrics = [metric for metric in self.setup.protocol.metrics if self._reward or metric.id in asked]
         found = Reward(metrics, self._reward).of(scores)
         each: Any = found["scores"]
         return {

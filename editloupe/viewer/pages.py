@@ -181,16 +181,14 @@ class Site:
     def _comparison(self, name: str, chosen: Sequence[SiteRun], query: str) -> Response | None:
         if not _several(chosen):
             return None
-        found = self.numbers.comparison([run.reader for run in chosen])
         here, shown = name == "compare.html", dict[str, Any]()
-        if isinstance(found, str):
-            shown = {"trouble": found}
-        elif name == "compare.js":
-            return _script(all_rows(self.numbers, *chosen, at_root=True))
-        elif not here:
-            shown = {"comparison": found, "tables": list(tables(found))}
+        # Samples stand side by side before anything is computed, also those of a run without a finding yet.
+        alike = name != "compared.html" and all(run.reader.same_data(chosen[0].reader) for run in chosen)
+        found = None if alike else self.numbers.comparison([run.reader for run in chosen])
         if name == "compare.js":
-            return None
+            return None if isinstance(found, str) else _script(all_rows(self.numbers, *chosen, at_root=True))
+        if found is not None:
+            shown = {"trouble": found} if isinstance(found, str) else {"comparison": found, "tables": list(tables(found))}
         places = [f"{page}.html{f'?{query}' if query else ''}" for page in ("compare", "compared")]
         page = self._page(
             name, chosen[0] if len(chosen) == 1 else None, "",

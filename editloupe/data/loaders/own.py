@@ -25,6 +25,13 @@ _HERE: Final = Path(__file__).parent
 class OwnTable(Mapped):
     """A table of any name and any columns, beside any folders of images."""
 
+    def layout(self, data: DataSet) -> Layout:
+        found = super().layout(data)
+        if (data.edited or not data.outputs) and "edited" not in data.columns and "edited" in found.columns:
+            # Where outputs lie elsewhere, a column that is merely called "edited" need not hold images.
+            return found.model_copy(update={"columns": {**found.columns, "edited": found.columns["edited"][:1]}})
+        return found
+
     def found(self, layout: Layout, data: DataSet) -> tuple[RowShape, list[Path]]:
         # A table that fits by its name only is told which column it lacks.
         files = self._files(layout, data) or self._tables(layout, data)

@@ -71,7 +71,7 @@ DLEBENCH: Final = DLEBenchData(Path(__file__).with_name("dlebench.toml"))
 
 
 def _with_sidecar(found: Sequence[Row], table: MetadataTable, rows: Rows, notes: list[str]) -> list[Row]:
-    """Add boxes from the sidecar to rows without, by id; an id may have several lines. Raises SampleError for a broken one."""
+    """Add boxes from the sidecar to rows without, by id, one or more lines each. Raises SampleError: a broken line."""
     beside: dict[str, DataRow] = {}
     for line in table.lines:
         own = {role: _first(line, rows.shape.columns[role]) for role in ("id", "bboxes", "bbox_format")}

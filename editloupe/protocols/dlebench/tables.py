@@ -100,7 +100,10 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
         ),
         rows=tuple(_row(editor, metric, rows, names) for editor, metric, rows in shown),
         fixed=2,
-        caption=_DATA["captions"]["areas"].format(window=WINDOW, without=without),
+        caption=" ".join(
+            text.format(window=WINDOW, without=without)
+            for text in (_DATA["captions"]["areas"], _DATA["captions"]["no_box"] if without else "")
+        ).rstrip(),
         plots=(
             *(
                 make(f"{name}-{number}-{metric.id.replace('_', '-')}", editor, metric, rows)
