@@ -183,8 +183,12 @@ class Site:
             return None
         here, shown = name == "compare.html", dict[str, Any]()
         # Samples stand side by side before anything is computed, also those of a run without a finding yet.
-        alike = name != "compared.html" and all(run.reader.same_data(chosen[0].reader) for run in chosen)
-        found = None if alike else self.numbers.comparison([run.reader for run in chosen])
+        contents = [{s.key: s.sample.content for s in run.reader.samples() if s.sample is not None} for run in chosen]
+        known = {key: made for one in contents for key, made in one.items()}
+        alike = set.intersection(*map(set, contents)) and all(
+            known[k] == made for one in contents for k, made in one.items()
+        )
+        found = None if alike and name != "compared.html" else self.numbers.comparison([run.reader for run in chosen])
         if name == "compare.js":
             return None if isinstance(found, str) else _script(all_rows(self.numbers, *chosen, at_root=True))
         if found is not None:

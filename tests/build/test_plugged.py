@@ -104,7 +104,7 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Run, tmp_path: Path
     assert [row["number"] for row in lines("set/imagefolder/metadata.jsonl")] == [0, 1]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
     code, said, _ = editloupe("build", "lister", "images", "--out", "none", "--set", "least=2")
-    assert code == 1 and "0 rows of 2 rows; 2 dropped" in said and "images: read 2, left out (–)" in said
+    assert code == 1 and "0 rows of 2 rows; 2 dropped" in said and "images: read 2, left out (0)" in said
 
 
 def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Run, tmp_path: Path) -> None:
