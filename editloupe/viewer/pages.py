@@ -183,11 +183,9 @@ class Site:
             return None
         here, shown = name == "compare.html", dict[str, Any]()
         # Samples stand side by side before anything is computed, also those of a run without a finding yet.
-        contents = [{s.key: s.sample.content for s in run.reader.samples() if s.sample is not None} for run in chosen]
-        known = {key: made for one in contents for key, made in one.items()}
-        alike = set.intersection(*map(set, contents)) and all(
-            known[k] == made for one in contents for k, made in one.items()
-        )
+        runs = [{s.key: s.sample.content for s in run.reader.samples() if s.sample is not None} for run in chosen]
+        known = {key: content for one in runs for key, content in one.items()}
+        alike = set.intersection(*map(set, runs)) and all(known[k] == made for one in runs for k, made in one.items())
         found = None if alike and name != "compared.html" else self.numbers.comparison([run.reader for run in chosen])
         if name == "compare.js":
             return None if isinstance(found, str) else _script(all_rows(self.numbers, *chosen, at_root=True))
