@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from editloupe.cli.options import HumanColumns, JudgeName, RunFolders, opt, people_columns
+from editloupe.cli.options import HumanColumns, JudgeName, RunFolders, check_company, opt, people_columns
 from editloupe.cli.output import note, say, status, warn
 from editloupe.errors import ConfigError
 from editloupe.exports.episodes import Source
@@ -43,6 +43,12 @@ def export(
         raise ConfigError(f"nothing to write; name one of --html, {', '.join(others)}")
     if len(runs) > 1 and (single := [name for name in asked if name != "--sft" or not dpo]):
         raise ConfigError(f"{', '.join(single)}: one run at a time, found {len(runs)}; only --html and --dpo take more")
+    check_company(
+        ("--otel", otel is not None, {"--content": content}),
+        ("--sft", sft is not None, {"--dpo": dpo, "--turns": turns != "answer"}),
+        ("--sft or --html", sft is not None or html is not None, {"--human": human}),
+        (f"one of {', '.join(others)}", bool(asked), {"--judge": judge}),
+    )
     people = None if human in (None, "samples") else Path(str(human))
     named = people_columns(people, columns)
     if html is not None:

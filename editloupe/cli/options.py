@@ -243,6 +243,16 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
     raise ConfigError(f"{source}: there is no setting {name!r}; {hint}{where} {'print' if own else 'prints'} all of them")
 
 
+def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
+    """Raise ConfigError for an option without the one that it goes with.
+
+    rules: what is needed, whether it is given, and the options that need it: name → value, None or False for not given.
+    """
+    for needs, given, wanting in rules:
+        if not given and (named := [name for name, value in wanting.items() if value not in (None, False)]):
+            raise ConfigError(f"{', '.join(named)}: only with {needs}")
+
+
 def absolute(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return options whose paths mean the same from another folder, as config.yaml must have them."""
     found = dict(given)

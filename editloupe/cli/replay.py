@@ -12,7 +12,17 @@ from typing import Annotated, Any, Final
 import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, RunFolder, SampleName, TrustRun, opt, read_text
+from editloupe.cli.options import (
+    CriterionName,
+    JudgeName,
+    RepeatNumber,
+    RunFolder,
+    SampleName,
+    TrustRun,
+    check_company,
+    opt,
+    read_text,
+)
 from editloupe.cli.output import (
     Form,
     as_json,
@@ -77,14 +87,13 @@ def replay(
     """
     changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
-    for needs, given, wanting in (
+    check_company(
         ("--at STEP", at is not None, {"--add-instruction": hint}),
-        ("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above}),
+        ("--model live", model == "live", {"--limit": limit is not None, "--fail-above": fail_above is not None}),
         ("--model live or --at STEP", live, {"--backend": backend}),
         ("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir}),
-    ):
-        if not given and (named := [name for name, value in wanting.items() if value is not None]):
-            raise ConfigError(f"{', '.join(named)}: only with {needs}")
+        ("a replay, not --at or --rubric", at is None and not changes, {"--observations": observations == "live"}),
+    )
     if (at is not None) + (model == "live") + bool(changes) > 1:
         raise ConfigError("--model live, --at STEP and --rubric are three ways to use a recording; give one of them")
     chosen: dict[str, Any] = {"sample": sample, "criterion": criterion, "judge": judge, "repeat": repeat}

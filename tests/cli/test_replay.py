@@ -139,6 +139,7 @@ def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, edit
         (("--limit", "2", "--fail-above", "0"), "--limit, --fail-above: only with --model live"),
         (("--backend", "baseline"), "--backend: only with --model live or --at STEP"),
         (("--out", "there"), "--out: only with --model live, --at STEP or --rubric"),
+        (("--rubric", "dlebench", "--observations", "live"), "--observations: only with a replay"),
     ):
         code, _, err = editloupe("replay", gallery, *words)
         assert code == 2 and told in " ".join(err.split()), (words, err)

@@ -36,6 +36,8 @@ def test_several_formats_at_once(editloupe: Run, native: Path, tmp_path: Path, m
         (("--judge", "zz", "--findings", "f.csv"), "--judge 'zz' names 0 of this run's judges; there are: "),
         (("--findings", "f.txt"), ".jsonl, .csv or .parquet"),
         (("--otel", "."), "is a folder; name a file"),
+        (("--findings", "f.csv", "--dpo", "--turns", "all"), "--dpo, --turns: only with --sft"),
+        (("--html", "pages", "--judge", "zz"), "--judge: only with one of --findings"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
 )
