@@ -168,8 +168,9 @@ class Endpoint(Place):
         cause = error.__cause__ or error
         for one in (error, cause):
             if isinstance(one, BackendError):
-                # The two would hold each other, and with them a backend.
-                error.__cause__ = None if one is cause else error.__cause__
+                if one is cause:
+                    # The two would hold each other, and with them a backend.
+                    error.__cause__ = None
                 return one
             if type(one).__module__.startswith("http"):
                 return self.unreachable(one)

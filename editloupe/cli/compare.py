@@ -70,9 +70,8 @@ def compare(
     """
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
-    of_judges = {"--judges": judges, "--pair": pair, "--equal-cost": equal_cost}
-    if not runs and (wrong := [option for option, value in of_judges.items() if value]):
-        raise ConfigError(f"{', '.join(wrong)}: only with RUN")
+    of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
+    options.check_company(("RUN", bool(runs), of_judges))
     given = _Given(
         human=human,
         columns=people_columns(human, columns),

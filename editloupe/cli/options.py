@@ -249,7 +249,7 @@ def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
     rules: what is needed, whether it is given, and the options that need it: name → value, None or False for not given.
     """
     for needs, given, wanting in rules:
-        if not given and (named := [name for name, value in wanting.items() if value not in (None, False)]):
+        if not given and (named := [name for name, value in wanting.items() if value is not None and value is not False]):
             raise ConfigError(f"{', '.join(named)}: only with {needs}")
 
 

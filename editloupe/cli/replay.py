@@ -89,7 +89,7 @@ def replay(
     live = model == "live" or at is not None
     check_company(
         ("--at STEP", at is not None, {"--add-instruction": hint}),
-        ("--model live", model == "live", {"--limit": limit is not None, "--fail-above": fail_above is not None}),
+        ("--model live", model == "live", {"--limit": limit, "--fail-above": fail_above}),
         ("--model live or --at STEP", live, {"--backend": backend}),
         ("--model live, --at STEP or --rubric", live or bool(changes), {"--out": out_dir}),
         ("a replay, not --at or --rubric", at is None and not changes, {"--observations": observations == "live"}),

@@ -141,7 +141,7 @@ class RunStore(RunContents):
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
-        # A invocation may ask for some of the metrics only.
+        # An invocation may ask for some of the metrics only.
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
         record = {**kept, **spec.record, "metrics": metrics}

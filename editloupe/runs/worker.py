@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from editloupe.protocols.base import described
 from editloupe.runs.lineage import seconds_spent, set_aside
 from editloupe.runs.pool import Pool, measured_here
 from editloupe.runs.recording import listed_tools
+from editloupe.runs.selection import keep_pictures
 from editloupe.runs.setup import Respondent, Setup
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
@@ -83,7 +84,9 @@ class Worker:
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
-                self._keep_pictures(task)
+                if self.run is not None and (sample := self.samples.get(task.about.key)) is not None:
+                    # No question may depend on it.
+                    keep_pictures(sample, self.images)
             except ImageError as error:
                 return end(status="input_error", reason=str(error), ending="input")
             except ProtocolError as error:
@@ -108,16 +111,6 @@ class Worker:
             reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
-
-    def _keep_pictures(self, task: Task) -> None:
-        """Keep both pictures, so that pages show and `measure` reads them. No question may depend on it."""
-        sample = None if self.run is None else self.samples.get(task.about.key)
-        if sample is None:
-            return
-        for image in (*sample.sources, *(turn.edited for turn in sample.turns)):
-            with suppress(ImageError):
-                if image is not None:
-                    self.images.keep(image)
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()
