@@ -25,9 +25,10 @@ from editloupe.config import Number, Whole
 from editloupe.data.images import RGB, ImageStore
 from editloupe.data.write import METADATA
 from editloupe.errors import ConfigError, ImageError, MeasureError, StorageError
+from editloupe.figures.judged import protocol_of
 from editloupe.findings import Finding
 from editloupe.measures.base import Models, measured
-from editloupe.protocols.base import Options, make_protocol, scored
+from editloupe.protocols.base import Options, scored
 from editloupe.protocols.repeats import Repeats
 from editloupe.runs.store import RunStore
 from editloupe.scores import NOT_JUDGED, Score
@@ -95,8 +96,7 @@ class TripletSet(DirectRecipe):
         findings = store.current()
         samples = [sample for key, sample in store.samples.items() if key not in store.rejected]
         repeats = Repeats.of_run(store.info, findings)
-        protocol = make_protocol(store.protocol, store.options(), recorded=True)
-        scores = scored(protocol, samples, findings, repeats)
+        scores = scored(protocol_of(store), samples, findings, repeats)
         changed = {score.key: score for score in scores if score.metric == CHANGED}
         answers = {finding.about.key: finding for finding in findings if finding.metric == VERIFICATION}
         first, items = dict[tuple[str, ...], str](), []
