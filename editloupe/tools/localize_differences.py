@@ -20,8 +20,8 @@ from editloupe.imaging import render
 from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.differences import Differences, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
+from editloupe.tools.arguments import ToolArgs
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import ToolArgs
 from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
 from editloupe.tools.difference_words import DifferenceWords
 from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, lay_out, with_overview

@@ -18,8 +18,7 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import neutralise, parse_reply
-from editloupe.tools.base import open_toolbox
-from editloupe.tools.session import Conversation
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import Json, View
 
 RULE, SCHEMA, NOTE, _, ANSWER = range(5)
@@ -76,9 +75,9 @@ def call(image: str, box: Any) -> str:
 
 def observed(name: str, **arguments: Json) -> str:
     """What the agent's observation says of a call."""
-    views = {name: (View.whole(ref),) for name, ref in IMAGES.items()}
+    views = {name: View.whole(ref) for name, ref in IMAGES.items()}
     try:
-        text = BOX.call(name, arguments, Conversation(panes=views).tool_context(STORE)).text
+        text = BOX.call(name, arguments, ToolContext(images=STORE, views=views)).text
     except ToolError as error:
         text = f"Error: {error}"
     return f"Observation of {neutralise(name)}:\n{neutralise(text)}"
