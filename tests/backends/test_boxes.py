@@ -180,11 +180,11 @@ def test_a_box_in_another_dress_comes_back_in_thousandths_too() -> None:
         assert native.arguments["bbox"] == [200, 200, 250, 300], dressed
 
 
-def test_a_reply_of_a_megabyte_is_read_in_linear_time() -> None:
+def test_a_reply_of_300_kb_is_read_in_linear_time() -> None:
     form = render("agent/format", tools=False, answer=SPEC, native=False, held=False)
     box = '"bbox": [1, 2, 3, 4'
     for unit in ("<tool_call>", box, f"{box}   ", "{", "}{", '"box": [', "target_image: '", " "):
-        text = "<tool_call>" + unit * (10**6 // len(unit))
+        text = "<tool_call>" + unit * (300_000 // len(unit))
         began = time.process_time()
         read("pixels", text, form)
         assert time.process_time() - began < 2, unit
