@@ -28,7 +28,7 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
@@ -211,13 +211,13 @@ def _reply(message: AIMessage) -> Reply:
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), None)
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
     asked = ((call, call["name"], call["args"]) for call in (*message.tool_calls, *message.invalid_tool_calls))
-    calls = payload.calls_of(asked, str)
+    calls, malformed = payload.calls_of(asked, str)
     return Reply(
         text=refusal or str(message.text),
         reasoning="\n".join(thoughts),
-        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
-        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
-        finish="refusal" if refusal else finish or ("tools" if calls else "stop"),
+        tool_calls=calls,
+        malformed_calls=malformed,
+        finish="refusal" if refusal else finish or ("tools" if calls or malformed else "stop"),
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
             output_tokens=payload.count(usage, "output_tokens"),
