@@ -90,20 +90,16 @@ class GoogleBackend(InBatches):
         super().__init__(endpoint, hint=_ADDRESS_HINT, close=http.close, policy=policy, tool_images=place)
         self._client = client
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], bytes]:
         system, contents = _contents(request, partial(_parts, images=images, traits=self.traits))
         model = self._uri.model
 
-        def ask(refused: frozenset[str]) -> Reply:
+        def ask(refused: frozenset[str]) -> bytes:
             config = _config(model, request, refused)[1]
             config |= {"system_instruction": system, "should_return_http_response": True}
-
-            def call() -> bytes:
-                found = self._client.models.generate_content(model=model, contents=contents, config=config)
-                body = found.sdk_http_response.body if found.sdk_http_response else None
-                return (body or "").encode("utf-8", "replace")
-
-            return self._replied(request, refused, lambda: self._ours(call), answered=self._first.answered)
+            call = partial(self._client.models.generate_content, model=model, contents=contents, config=config)
+            response = self._ours(call).sdk_http_response
+            return ((response and response.body) or "").encode("utf-8", "replace")
 
         return ask
 

@@ -107,15 +107,10 @@ class LangChainLMM(Remote):
         super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], AIMessage]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
         messages = convert_to_messages([self._message(message, images) for message in spoken])
-
-        def ask(refused: frozenset[str]) -> Reply:
-            answered = self._first.answered
-            return self._replied(request, refused, lambda: self._answer(request, messages, refused), answered=answered)
-
-        return ask
+        return partial(self._answer, request, messages)
 
     def _message(self, message: Message, images: ImageStore) -> dict[str, Any]:
         """Return the message in the form that LangChain converts for any class."""
