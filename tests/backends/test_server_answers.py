@@ -142,7 +142,7 @@ def negotiated(case: Case, bench: Bench) -> None:
 def stopped(case: Case, editloupe: Run, folder: Path) -> None:
     """Three samples at the command line: one request, exit code 1, the cure."""
     with answering(case) as server:
-        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--out", "run")
+        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--criteria", "if", "--out", "run")
         code, said, told = editloupe("judge", folder, *words)
     assert (code, len(server.seen), server.complaints) == (1, case.expect.get("requests", 1), [])
     shown = " ".join((said + told).split())
