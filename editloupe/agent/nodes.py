@@ -23,8 +23,8 @@ from editloupe.findings import Ending
 from editloupe.prompts import render
 from editloupe.replies import Parsed, neutralise, parse_bare, parse_reply
 from editloupe.tasks import Status
+from editloupe.tools.base import ToolContext
 from editloupe.tools.outcome import ToolOutcome, run_call
-from editloupe.tools.session import Conversation
 from editloupe.values import View, check_extent
 
 MAX_CRASHES = 3
@@ -114,8 +114,11 @@ def _successor(state: LoopState, context: Context, parsed: Parsed, reply: Reply)
 
 def act(state: LoopState, context: Context) -> dict[str, Any]:
     """Run the calls in order and append their observations: in one message, or one per call with native tool calling."""
-    talk = Conversation(
-        panes={name: tuple(View.from_json(v) for v in panes) for name, panes in state["views"].items()},
+    panes = {name: tuple(View.from_json(v) for v in views) for name, views in state["views"].items()}
+    talk = ToolContext(
+        images=context.images,
+        views={name: views[0] for name, views in panes.items()},
+        panes=panes,
         crops=state["crops"],
         past_calls=tuple(state["past_calls"]),
         image_tokens=context.backend.traits.image_tokens or BY_AREA,
@@ -127,7 +130,7 @@ def act(state: LoopState, context: Context) -> dict[str, Any]:
         if index >= (most := context.task.budget.max_calls_per_turn):
             answers.append((call, [TextPart(text=f"{neutralise(call.name)} was not run: at most {most} calls a turn.")]))
             continue
-        run = partial(run_call, context.toolbox, call, talk.tool_context(context.images), context.cache)
+        run = partial(run_call, context.toolbox, call, talk, context.cache)
         try:
             outcome = context.recorder.call_tool(call, run)
         except ProcessLost as lost:

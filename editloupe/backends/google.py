@@ -25,7 +25,7 @@ from editloupe.backends.endpoint import Endpoint, Provider, is_loopback, read_en
 from editloupe.backends.failures import Failed, parse_answer
 from editloupe.backends.payload import at, count, items_at, text_at
 from editloupe.backends.transport import bounded
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Part, Reply, Request, Token, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, MissingExtra, Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
@@ -90,20 +90,16 @@ class GoogleBackend(InBatches):
         super().__init__(endpoint, hint=_ADDRESS_HINT, close=http.close, policy=policy, tool_images=place)
         self._client = client
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], bytes]:
         system, contents = _contents(request, partial(_parts, images=images, traits=self.traits))
         model = self._uri.model
 
-        def ask(refused: frozenset[str]) -> Reply:
+        def ask(refused: frozenset[str]) -> bytes:
             config = _config(model, request, refused)[1]
             config |= {"system_instruction": system, "should_return_http_response": True}
-
-            def call() -> bytes:
-                found = self._client.models.generate_content(model=model, contents=contents, config=config)
-                body = found.sdk_http_response.body if found.sdk_http_response else None
-                return (body or "").encode("utf-8", "replace")
-
-            return self._replied(request, refused, lambda: self._ours(call), answered=self._first.answered)
+            call = partial(self._client.models.generate_content, model=model, contents=contents, config=config)
+            response = self._ours(call).sdk_http_response
+            return ((response and response.body) or "").encode("utf-8", "replace")
 
         return ask
 
@@ -255,10 +251,10 @@ def _reply(answer: payload.JsonObject, sent: payload.JsonObject, endpoint: Endpo
     asked = [part["functionCall"] for part in parts if part.get("functionCall") is not None]
     # None is how a call without arguments is written.
     named = [(one, at(one, "name"), {} if at(one, "args") is None else one["args"]) for one in asked]
-    calls = payload.calls_of(named, endpoint.scrub)
+    calls, malformed = payload.calls_of(named, endpoint.scrub)
     if _BAD_CALL.search(reason):
-        calls.append(MalformedCall(raw=words or text, error=f"the call could not be read as one ({reason})"))
-    finish: Finish = "length" if reason == "MAX_TOKENS" else "tools" if calls else "stop"
+        malformed += (MalformedCall(raw=words or text, error=f"the call could not be read as one ({reason})"),)
+    finish: Finish = "length" if reason == "MAX_TOKENS" else "tools" if calls or malformed else "stop"
     if blocked and not candidate:
         finish, text = "filter", f"the provider blocked the prompt ({blocked})"
     elif _FILTERED.search(reason):
@@ -266,8 +262,8 @@ def _reply(answer: payload.JsonObject, sent: payload.JsonObject, endpoint: Endpo
     return Reply(
         text=text,
         reasoning="".join(text_at(part, "text") for part in thoughts),
-        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
-        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
+        tool_calls=calls,
+        malformed_calls=malformed,
         finish=finish,
         usage=_usage(answer.get("usageMetadata")),
         model=text_at(answer, "modelVersion"),

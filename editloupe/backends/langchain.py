@@ -28,7 +28,7 @@ from editloupe.backends.endpoint import TOO_LONG_ADVICE, UNREACHABLE_ADVICE, rea
 from editloupe.backends.keys import scrub
 from editloupe.backends.langsmith import tracing
 from editloupe.backends.remote import Remote
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Usage
 from editloupe.data.images import ImageStore
 from editloupe.errors import BackendError, ConfigError, ContextTooLong, Rejected, Unavailable
 from editloupe.values import Json, digest
@@ -107,15 +107,10 @@ class LangChainLMM(Remote):
         super().__init__(uri, place, traits or traits_of(model), address=address, policy=policy)
         self._image_urls = payload.ImageURLs(self.traits.image_policy)
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], AIMessage]:
         spoken = request.messages if self.traits.tool_result_images else payload.move_pictures(request.messages)
         messages = convert_to_messages([self._message(message, images) for message in spoken])
-
-        def ask(refused: frozenset[str]) -> Reply:
-            answered = self._first.answered
-            return self._replied(request, refused, lambda: self._answer(request, messages, refused), answered=answered)
-
-        return ask
+        return partial(self._answer, request, messages)
 
     def _message(self, message: Message, images: ImageStore) -> dict[str, Any]:
         """Return the message in the form that LangChain converts for any class."""
@@ -211,13 +206,13 @@ def _reply(message: AIMessage) -> Reply:
     finish = next((end for end, names in _ENDS.items() if re.search(names, said)), None)
     thoughts = [str(block.get("reasoning")) for block in message.content_blocks if block["type"] == "reasoning"]
     asked = ((call, call["name"], call["args"]) for call in (*message.tool_calls, *message.invalid_tool_calls))
-    calls = payload.calls_of(asked, str)
+    calls, malformed = payload.calls_of(asked, str)
     return Reply(
         text=refusal or str(message.text),
         reasoning="\n".join(thoughts),
-        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
-        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
-        finish="refusal" if refusal else finish or ("tools" if calls else "stop"),
+        tool_calls=calls,
+        malformed_calls=malformed,
+        finish="refusal" if refusal else finish or ("tools" if calls or malformed else "stop"),
         usage=Usage(
             input_tokens=payload.count(usage, "input_tokens"),
             output_tokens=payload.count(usage, "output_tokens"),

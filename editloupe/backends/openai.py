@@ -111,20 +111,19 @@ class OpenAIBackend(InBatches):
             told = f"its list of models says that it reads {', '.join(map(str, self._reads))}"
             raise Rejected(f"{self._at.where}: {told}; {NO_IMAGES}", for_all=True)
 
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], bytes]:
         # Now, while other calls are under way.
         inside = self._inside(self._refused)
         made = self._pieces(request, images, inside=inside)
 
-        def ask(refused: frozenset[str]) -> Reply:
+        def ask(refused: frozenset[str]) -> bytes:
             moved = inside and TOOL_IMAGES in refused
             pieces = self._pieces(request, images, inside=False) if moved else made
-            sent, options = self._sent(request, refused), {"headers": {"content-type": "application/json"}}
-
-            def call() -> bytes:
-                return self._call("post", "/chat/completions", content=wire.body_of(sent, pieces), options=options)
-
-            return self._replied(request, refused, call, answered=self._first.answered)
+            body, options = (
+                wire.body_of(self._sent(request, refused), pieces),
+                {"headers": {"content-type": "application/json"}},
+            )
+            return self._call("post", "/chat/completions", content=body, options=options)
 
         return ask
 

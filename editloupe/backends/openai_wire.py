@@ -19,7 +19,7 @@ from editloupe.backends import payload
 from editloupe.backends.endpoint import Endpoint
 from editloupe.backends.failures import Said, parse_answer
 from editloupe.backends.payload import JsonObject, at, count, items_at, text_at
-from editloupe.chat import Finish, ImagePart, MalformedCall, Message, Reply, Request, TextPart, Token, ToolCall, Usage
+from editloupe.chat import Finish, ImagePart, Message, Reply, Request, TextPart, Token, Usage
 from editloupe.errors import Unavailable
 from editloupe.values import ImageRef, Json, compact_bytes, finite
 
@@ -124,15 +124,15 @@ def read_reply(body: bytes, sent: JsonObject, endpoint: Endpoint, *, tokens: boo
     asked = [
         (item, at(item, "function", "name"), at(item, "function", "arguments")) for item in items_at(message, "tool_calls")
     ]
-    calls = payload.calls_of(asked, endpoint.scrub)
+    calls, malformed = payload.calls_of(asked, endpoint.scrub)
     refusal, listed = text_at(message, "refusal"), items_at(choice, "logprobs", "content")
     blocks = "".join(text_at(block, "text") for block in items_at(message, "content"))
     return Reply(
         text=refusal or text_at(message, "content") or blocks,
         reasoning=text_at(message, "reasoning_content") or text_at(message, "reasoning"),
-        tool_calls=tuple(call for call in calls if isinstance(call, ToolCall)),
-        malformed_calls=tuple(call for call in calls if isinstance(call, MalformedCall)),
-        finish="refusal" if refusal else _finish(reason, called=bool(calls)),
+        tool_calls=calls,
+        malformed_calls=malformed,
+        finish="refusal" if refusal else _finish(reason, called=bool(calls or malformed)),
         usage=_usage(answer.get("usage")),
         model=text_at(answer, "model"),
         fingerprint=text_at(answer, "system_fingerprint"),

@@ -118,9 +118,16 @@ def without_tokens(answer: JsonObject, choices: str, tokens: str) -> JsonObject:
     return {**answer, choices: [{name: value for name, value in one.items() if name != tokens} for one in told]}
 
 
-def calls_of(asked: Iterable[tuple[object, object, object]], scrub: Scrub) -> list[ToolCall | MalformedCall]:
-    """Return the calls of a reply. asked: (a call, perhaps with an `id`; its name; its arguments or their text)."""
-    return [_call(call, name, arguments, number, scrub) for number, (call, name, arguments) in enumerate(asked, 1)]
+def calls_of(
+    asked: Iterable[tuple[object, object, object]], scrub: Scrub
+) -> tuple[tuple[ToolCall, ...], tuple[MalformedCall, ...]]:
+    """Return the calls of a reply, and those that cannot be read.
+
+    asked: (a call, perhaps with an `id`; its name; its arguments or their text).
+    """
+    made = [_call(call, name, arguments, number, scrub) for number, (call, name, arguments) in enumerate(asked, 1)]
+    read = tuple(call for call in made if isinstance(call, ToolCall))
+    return read, tuple(call for call in made if isinstance(call, MalformedCall))
 
 
 def _call(call: object, name: object, arguments: Any, number: int, scrub: Scrub) -> ToolCall | MalformedCall:

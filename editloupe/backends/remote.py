@@ -8,6 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from editloupe.backends import boxes, retry
@@ -129,12 +130,13 @@ class Remote(ABC):
         is to stop.
         """
         self._check_pictures(request, images)
-        ask = self._ready(boxes.outgoing(request, self.traits), images)
+        asked = boxes.outgoing(request, self.traits)
+        answer = self._ready(asked, images)
         with self._first.turn() as alone:
             if alone:
                 self._look()
             reply, attempts = retry.call(
-                lambda: self._negotiated(request, ask),
+                lambda: self._negotiated(asked, answer),
                 policy=self._policy,
                 limit=limit_of(self.endpoint),
                 final=lambda error: not self._first.answered and error.how in ("unreached", "late"),
@@ -169,7 +171,7 @@ class Remote(ABC):
                 raise Rejected(f"{self.uri} takes {told}; {cure} where it takes more")
             self._weighed.add(ref)
 
-    def _negotiated(self, request: Request, ask: Callable[[frozenset[str]], Reply]) -> Reply:
+    def _negotiated(self, request: Request, answer: Callable[[frozenset[str]], Any]) -> Reply:
         """Return one answer, without what this endpoint refuses. What helped to leave out is remembered."""
         unable = self._unable
         refused = self._refused | unable
@@ -177,7 +179,7 @@ class Remote(ABC):
             if request.tools and TOOLS in refused:
                 raise Rejected(f"{self.uri}: {_NO_TOOLS}", for_all=True)
             try:
-                reply = ask(refused)
+                reply = self._replied(request, refused, partial(answer, refused), answered=self._first.answered)
                 break
             except ParameterRefused as refusal:
                 check_stop()
@@ -216,10 +218,10 @@ class Remote(ABC):
                 self.traits = replace(self.traits, native_tools=False)
 
     @abstractmethod
-    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Reply]:
-        """Make once what all attempts at a request share, and return a function that asks once.
+    def _ready(self, request: Request, images: ImageStore) -> Callable[[frozenset[str]], Any]:
+        """Make once what all attempts at a request share, and return a function that asks once, and returns the answer.
 
-        It is given the names of what to leave out, and raises ParameterRefused for further ones.
+        It is given the names of what to leave out. It raises BackendError: Failed for a failed answer.
         """
 
     @abstractmethod

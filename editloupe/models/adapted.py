@@ -10,8 +10,7 @@ from typing import Any
 
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.files import read_bytes
-from editloupe.models.hub import Weights, identity_of, model_folder, saved_weights
-from editloupe.models.weights import load_saved, reading
+from editloupe.models.weights import Weights, identity_of, load_saved, model_folder, reading, saved_weights
 from editloupe.values import parse_json
 
 

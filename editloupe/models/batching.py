@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from editloupe.errors import ToolError
 from editloupe.models.devices import Device, import_torch, open_device
-from editloupe.models.hub import Weights
+from editloupe.models.weights import Weights
 from editloupe.values import Json
 
 In = TypeVar("In")

@@ -15,7 +15,7 @@ from editloupe.data.images import RGB
 from editloupe.errors import ConfigError, MissingExtra, ToolError, first_words
 from editloupe.models.batching import LoadedModel, Network
 from editloupe.models.devices import Device, check_device, import_torch
-from editloupe.models.hub import identity_of, model_folder
+from editloupe.models.weights import identity_of, model_folder
 from editloupe.values import Json
 
 Mask: TypeAlias = NDArray[np.bool_]

@@ -28,9 +28,8 @@ from editloupe.errors import ConfigError, EditLoupeError, MissingExtra, ModelAbs
 from editloupe.models.detect.base import FAMILIES as DETECTOR_FAMILIES
 from editloupe.models.devices import check_device
 from editloupe.models.features.base import CLIP_FAMILIES, DINO_FAMILIES, FAMILIES
-from editloupe.models.hub import Weights, cached_folder, model_folder, saved_weights
 from editloupe.models.segment.base import FAMILIES as SEGMENTER_FAMILIES
-from editloupe.models.weights import digest_of
+from editloupe.models.weights import Weights, cached_folder, digest_of, model_folder, saved_weights
 
 Group: TypeAlias = Literal["detectors", "upscalers", "segmenters", "encoders", "faces"]
 

@@ -1,12 +1,12 @@
-"""Checks the arguments of a tool call: right ones in the wrong dress are taken, others are refused with what to write."""
+"""The arguments of a tool call: right ones in the wrong dress are taken, others are refused with what to write."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeGuard
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from editloupe.backends.boxes import BBOX_RULE, PX_HINT, box_numbers
 from editloupe.errors import ToolError
@@ -19,6 +19,23 @@ BBOX: Final = "bbox"
 IMAGE: Final = "target_image"
 _NO_BOX: Final = 1e6
 """A larger number is no place in an image, in px neither."""
+
+BBox: TypeAlias = Annotated[
+    list[Annotated[int, Field(ge=0, le=1000)]],
+    Field(min_length=4, max_length=4, description=f"Where to look: {BBOX_RULE}"),
+]
+
+
+class ToolArgs(BaseModel):
+    """The arguments of a tool."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ImageArgs(ToolArgs):
+    """The arguments of a tool that looks at one image."""
+
+    target_image: str = Field(min_length=1, description='Name of the image: for example "Edited Image" or "Crop 1".')
 
 
 def undressed(arguments: Mapping[str, Json]) -> dict[str, Json]:

@@ -8,7 +8,7 @@ may call again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, cast
 
@@ -21,9 +21,9 @@ from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.errors import ConfigError, ModelAbsent, ToolAbsent, ToolError
 from editloupe.findings import Observation
 from editloupe.models.devices import check_device
-from editloupe.tools.arguments import refuse_px, undressed, validated
+from editloupe.tools.arguments import looks_like_fractions, refuse_px, undressed, validated
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Box, ImageRef, Json, View, box_from_json
+from editloupe.values import Box, ImageRef, Json, View, box_from_json, canonical_json
 
 BUILT_IN_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "detect_object")
 """Tools on offer by default; one that is not installed is said to be absent.
@@ -31,11 +31,16 @@ BUILT_IN_TOOLS = ("grounding", "zoom_in", "localize_differences", "enhancer", "d
 DLEBench names four (section 4.2): Grounding, Zoom-In, Difference and Enhancer. Its dialogues (Tables 8, 11 and 12) call
 Difference `localize_differences`, and an object detector that answers in words alone `detect_object`.
 """
+MIN_SIDE_PX = 4
+"""Of a box in an image that a tool enlarges."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """What a tool may use in one call: the conversation's images by name, and the store that holds their pixels."""
+    """A conversation's images by name, the store that holds their pixels, and what was called before.
+
+    A tool is given one with each call. `after` returns that of the next call.
+    """
 
     images: ImageStore
     """Holds the pixels of the images, and takes the pictures that the tool makes."""
@@ -45,12 +50,44 @@ class ToolContext:
     """Name → all its Views, where a picture has several panes; `views` has the first."""
     crops: int = 0
     """Number of pictures that tools have shown so far. The next one is "Crop crops+1"."""
-    past_calls: Collection[str] = ()
+    past_calls: tuple[str, ...] = ()
     """Canonical JSON of each (tool, arguments) that was called before in this conversation."""
     image_tokens: ImageTokens = BY_AREA
     """The formula by which the backend counts a picture."""
     max_image_side: int | None = None
     """Longest side in px of what the backend is sent; None for no limit."""
+
+    def after(
+        self, tool: str, arguments: Mapping[str, Json], observation: Observation, names: Iterable[str]
+    ) -> ToolContext:
+        """Return the context after this call was answered. names: of the observation's pictures."""
+        shown = {
+            name: tuple(view for view in observation.views if view.image == image)
+            for name, image in zip(names, observation.images, strict=True)
+        }
+        try:
+            call = [self.written(tool, arguments)]
+        except ValueError:
+            call = []  # the arguments hold NaN, with which no call succeeds
+        return replace(
+            self,
+            views={**self.views, **{name: panes[0] for name, panes in shown.items()}},
+            panes={**self.panes, **shown},
+            crops=self.crops + len(shown),
+            past_calls=(*self.past_calls, *call),
+        )
+
+    def written(self, tool: str, arguments: Mapping[str, Json]) -> str:
+        """Return a call as `past_calls` holds it. Raises ValueError for arguments that hold NaN."""
+        return canonical_json({"name": tool, "arguments": self.spelled(arguments)})
+
+    def spelled(self, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the arguments with images' names as the conversation spells them. Case and outer spaces are ignored."""
+        return {key: self._spelling(v) if isinstance(v, str) else v for key, v in arguments.items()}
+
+    def _spelling(self, name: str) -> str:
+        folded = name.strip().casefold()
+        return next((known for known in self.views if known.casefold() == folded), name)
 
     def tokens(self, width: int, height: int) -> int:
         """Return what a picture of that size in px costs at the backend."""
@@ -69,11 +106,9 @@ class ToolContext:
 
         Raises ToolError, which lists the known names, where there is no such image.
         """
-        folded = name.strip().casefold()
-        for known in self.views:
-            if known.casefold() == folded:
-                return known
-        raise ToolError(f"there is no image {name!r}; the images are: {', '.join(map(repr, self.views))}")
+        if (known := self._spelling(name)) not in self.views:
+            raise ToolError(f"there is no image {name!r}; the images are: {', '.join(map(repr, self.views))}")
+        return known
 
     def view(self, name: str) -> View:
         """Return the view of that name. Raises ToolError as `named`."""
@@ -121,6 +156,24 @@ class ToolContext:
         if x1 <= x0 or y1 <= y0:
             raise ToolError(f"bbox {given} is empty or inverted: expected x0 < x1 and y0 < y1; swap the corners")
         return Box.from_thousandths((x0, y0, x1, y1), width=image.width, height=image.height)
+
+    def box_in_px(self, bbox: Sequence[int], name: str) -> Box:
+        """Return a box in thousandths in whole px of the named image, rounded outward.
+
+        Raises ToolError as `named` and `box`, and where the box is less than 4 px wide or high.
+        """
+        image = self.image(name)
+        box = self.box(bbox, image)
+        if min(box.width, box.height) < MIN_SIDE_PX:
+            least = [-(-1000 * MIN_SIDE_PX // side) for side in (image.width, image.height)]
+            advice = f"ask for x1 - x0 ≥ {least[0]} and y1 - y0 ≥ {least[1]}"
+            if looks_like_fractions(bbox):
+                advice += f"; if these are fractions of the image, multiply them by 1000: {[1000 * v for v in bbox]}"
+            raise ToolError(
+                f"bbox {bbox} is only {box.width:.1f}×{box.height:.1f} px of {name!r} ({image.width}×{image.height} px); "
+                f"expected at least {MIN_SIDE_PX} px a side: {advice}"
+            )
+        return box.rounded_out()
 
 
 class Tool(Protocol):

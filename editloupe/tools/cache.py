@@ -26,7 +26,7 @@ from editloupe.findings import Observation
 from editloupe.models.devices import open_device
 from editloupe.tools.arguments import validated
 from editloupe.tools.base import Tool, Toolbox, ToolContext
-from editloupe.values import Json, canonical_json, digest, parse_json
+from editloupe.values import Json, digest, parse_json
 
 _SCHEMA = 2
 
@@ -82,15 +82,10 @@ class ToolCache:
         if where == "auto":
             # Where nothing has imported torch, everything computes on the CPU.
             where = open_device(where).name if "torch" in sys.modules else "cpu"
-        names = {name.casefold(): name for name in context.views}
-
-        def spelled(values: Mapping[str, Json]) -> dict[str, Json]:
-            return {k: names.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in values.items()}
-
-        given = spelled(args.model_dump(mode="json"))
+        given = context.spelled(args.model_dump(mode="json"))
         named = sorted({v for v in given.values() if isinstance(v, str) and v in context.views})
         # As the conversation has written the call down, and as the tool spells it.
-        calls = [spelled(arguments), spelled(args.model_dump(mode="json", exclude_unset=True))]
+        calls = (arguments, args.model_dump(mode="json", exclude_unset=True))
         return digest(
             {
                 "schema": _SCHEMA,
@@ -101,7 +96,7 @@ class ToolCache:
                 "images": {name: context.views[name].to_json() for name in named},
                 "masks": {name: [list(box) for box in context.masks(name)] for name in named},
                 "pictures": [context.image_tokens.rule, context.max_image_side, context.crops],
-                "repeated": [canonical_json({"name": tool.name, "arguments": c}) in context.past_calls for c in calls],
+                "repeated": [context.written(tool.name, call) in context.past_calls for call in calls],
             }
         )
 

@@ -15,8 +15,8 @@ from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.imaging.align import resize
+from editloupe.tools.arguments import BBox, ImageArgs
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
 from editloupe.tools.crops import CropTool, add_view
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import Json
@@ -46,7 +46,7 @@ class Enhancer(CropTool):
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
-        box = box_in_px(args.bbox, name=name, context=context)
+        box = context.box_in_px(args.bbox, name)
         image = context.image(name)
         longest = max(box.width, box.height)
         if longest * args.scale > MAX_SIDE:

@@ -17,8 +17,8 @@ from editloupe.imaging.geometry import expand
 from editloupe.models.detect.base import Detector
 from editloupe.models.detect.search import MAX_PHRASE, Search, cleaned, search
 from editloupe.models.upscale.base import Upscaler
+from editloupe.tools.arguments import ImageArgs
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import ImageArgs
 from editloupe.tools.crops import CropTool, ModelTool, add_view, open_crop_upscaler, show_crop
 from editloupe.tools.settings import ToolSettings
 from editloupe.values import ImageRef, Json, View
@@ -59,13 +59,10 @@ class Grounding(CropTool):
     """A detector's, whatever enlarges."""
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
-        name = context.named(args.target_image)
-        image = context.image(name)
-        result = search(self.detector, context.images.array(image), cleaned(args.phrase))
-        lines = observation_lines(result, self.detector, name=name, image=image)
+        result, said = _found(self.detector, args.phrase, args.target_image, context)
         if not result.detections:
-            return Observation(text="\n".join(lines), data=facts(result, self.detector))
-        best = result.detections[0]
+            return said
+        name, image, best = context.named(args.target_image), context.image(args.target_image), result.detections[0]
         region = expand(best.box, width=image.width, height=image.height, ratio=_CONTEXT)
         # Without the boxes drawn, so that no line hides what is to be judged.
         crop = show_crop(context, image, region, self.upscaler, params={"box": [round(v, 2) for v in best.box]})
@@ -73,15 +70,17 @@ class Grounding(CropTool):
         picture = render.with_boxes(context.images.array(image), boxes)
         params: dict[str, Json] = {"boxes": [[round(v, 2) for v in box] for box in boxes]}
         drawn = add_view(context, picture, image, View.whole(image).region, "draw_boxes", params)
-        around = list(region.to_thousandths(width=image.width, height=image.height))
-        lines[-1:] = [
-            f"{context.crop_name(1)}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
-            f"{context.crop_name(2)}: box 1 with its surroundings: bbox {around} (px {list(region.ints())}), {crop.how}.",
-            lines[-1],
+        around, crops = (
+            list(region.to_thousandths(width=image.width, height=image.height)),
+            [*map(context.crop_name, (1, 2))],
+        )
+        *lines, last = said.text.split("\n")
+        lines += [
+            f"{crops[0]}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",
+            f"{crops[1]}: box 1 with its surroundings: bbox {around} (px {list(region.ints())}), {crop.how}.",
+            last,
         ]
-        data = {**facts(result, self.detector), "crops": [context.crop_name(1), context.crop_name(2)]}
-        if crop.by:
-            data["enlarged"] = dict(crop.by)
+        data = {**said.data, "crops": list[Json](crops), **({"enlarged": dict(crop.by)} if crop.by else {})}
         return Observation(text="\n".join(lines), views=(drawn, crop.view), kept=crop.kept, data=data)
 
 
@@ -110,25 +109,44 @@ class DetectObject(ModelTool):
         return cls(models.get("detect", settings.detector, device=settings.device))
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
-        name = context.named(args.target_image)
-        image = context.image(name)
-        result = search(self.detector, context.images.array(image), cleaned(args.detect_object_name))
-        return Observation(
-            text="\n".join(observation_lines(result, self.detector, name=name, image=image)),
-            data=facts(result, self.detector),
-        )
+        return _found(self.detector, args.detect_object_name, args.target_image, context)[1]
 
 
-def observation_lines(result: Search, detector: Detector, *, name: str, image: ImageRef) -> list[str]:
-    """Return what the LMM reads: how many were found and where, or what was searched in vain."""
+def _found(detector: Detector, phrase: str, target: str, context: ToolContext) -> tuple[Search, Observation]:
+    """Return what a search of the named image found, and the same in words for the LMM and as data for programs.
+
+    Data: boxes in px, and which detector ("detector", versions) computed where ("device"). Raises ToolError.
+    """
+    name, image = context.named(target), context.image(target)
+    result = search(detector, context.images.array(image), cleaned(phrase))
+    data: dict[str, Json] = {
+        "phrase": result.phrase,
+        "found": len(result.detections),
+        "detections": [
+            {"box": [round(v, 2) for v in d.box], "score": round(d.score, 4), "label": d.label} for d in result.detections
+        ],
+        "threshold": detector.threshold,
+        "detector": detector.version,
+        **models.computed(detector),
+        "whole": list(result.whole),
+        "tiles": [list(tile.ints()) for tile in result.tiles],
+        "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
+    }
     where = f"{name!r} ({image.width}×{image.height} px)"
-    if not result.detections:
-        return [
-            f"No {result.phrase!r} found in {where}: no box reached the score {detector.threshold:.2f}. "
-            f"Searched by {detector.name}: {_searched(result)}.",
-            "That does not show that it is absent: small, partly hidden or unusual things are missed. Look with zoom_in at "
-            "the place where it should be.",
-        ]
+    lines = _listed(result, detector, where, image) if result.detections else _missed(result, detector, where)
+    return result, Observation(text="\n".join(lines), data=data)
+
+
+def _missed(result: Search, detector: Detector, where: str) -> list[str]:
+    return [
+        f"No {result.phrase!r} found in {where}: no box reached the score {detector.threshold:.2f}. "
+        f"Searched by {detector.name}: {_searched(result)}.",
+        "That does not show that it is absent: small, partly hidden or unusual things are missed. Look with zoom_in at "
+        "the place where it should be.",
+    ]
+
+
+def _listed(result: Search, detector: Detector, where: str, image: ImageRef) -> list[str]:
     total = len(result.detections)
     lines = [
         f"{result.phrase!r} in {where}: {total} found with a score of {detector.threshold:.2f} or more by {detector.name}."
@@ -145,28 +163,11 @@ def observation_lines(result: Search, detector: Detector, *, name: str, image: I
         lines.append(f"{number}: bbox {box}, {size}, score {found.score:.2f}{matched}.")
     if total > LISTED:
         lines.append(f"{total - LISTED} more with lower scores are not listed.")
-    lines.append(
+    return [
+        *lines,
         "Boxes are [x0, y0, x1, y1] in thousandths of width and height. A score is the detector's opinion: a box may hold "
-        "something else, one object may have two boxes, and a detector can miss some."
-    )
-    return lines
-
-
-def facts(result: Search, detector: Detector) -> dict[str, Json]:
-    """Return the same for programs: boxes in px, and which detector ("detector", versions) computed where ("device")."""
-    return {
-        "phrase": result.phrase,
-        "found": len(result.detections),
-        "detections": [
-            {"box": [round(v, 2) for v in d.box], "score": round(d.score, 4), "label": d.label} for d in result.detections
-        ],
-        "threshold": detector.threshold,
-        "detector": detector.version,
-        **models.computed(detector),
-        "whole": list(result.whole),
-        "tiles": [list(tile.ints()) for tile in result.tiles],
-        "tile_seen": None if result.tile_seen is None else list(result.tile_seen),
-    }
+        "something else, one object may have two boxes, and a detector can miss some.",
+    ]
 
 
 def _searched(result: Search) -> str:

@@ -154,15 +154,12 @@ def with_overview(regions: Sequence[Box], canvas: Canvas, budget: float, *, stro
     whole = overview(len(regions), canvas, OVERVIEW_SHARE * budget)
     left = budget - canvas.cost(whole)
     made = lay_out(regions, canvas, left, strong=strong) if regions else []
-    looks = beside(whole, made) if sum(map(canvas.cost, made)) <= left else []
+    # What shows nearly all of the whole pair shows nothing new.
+    looks = [look for look in made if look.frame.area < _SHOWN_ALREADY * whole.frame.area]
+    looks = looks if sum(map(canvas.cost, made)) <= left else []
     if looks != made or not made:
         whole = overview(len(regions), canvas, budget - sum(map(canvas.cost, looks)))
     return whole, looks
-
-
-def beside(whole: Look, looks: Sequence[Look]) -> list[Look]:
-    """Return the pictures without those that show hardly more than the picture of the whole pair does."""
-    return [look for look in looks if look.frame.area < _SHOWN_ALREADY * whole.frame.area]
 
 
 def _looks(regions: Sequence[Box], canvas: Canvas, side: int, strong: int) -> list[Look]:

@@ -7,7 +7,6 @@ are found is ours, since the paper says no more than that it compares pixels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ClassVar, Self
 
@@ -20,8 +19,8 @@ from editloupe.imaging import render
 from editloupe.imaging.alignment import Alignment
 from editloupe.imaging.differences import Differences, localize
 from editloupe.models.upscale.base import Lanczos, Upscaler
+from editloupe.tools.arguments import ToolArgs
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import ToolArgs
 from editloupe.tools.crops import CropTool, describe_enlargement, enlarge, open_crop_upscaler
 from editloupe.tools.difference_words import DifferenceWords
 from editloupe.tools.layout import MOST_CROPS_BESIDE_IT, MOST_PX, Canvas, Look, lay_out, with_overview
@@ -84,18 +83,14 @@ class LocalizeDifferences(CropTool):
             raise ToolError(
                 f"both arguments name {names[0]!r}; name two images to compare: {', '.join(map(repr, context.views))}"
             )
-        first, second = (context.images.array(context.image(name)) for name in names)
+        images = [context.image(name) for name in names]
         masks_1, masks_2 = (context.masks(name) for name in names)
-        found = localize(first, second, masks_1=masks_1, masks_2=masks_2)
-        return self.observed(found, names, context)
-
-    def observed(self, found: Differences, names: tuple[str, str], context: ToolContext) -> Observation:
-        """Return the observation of the differences between the two named images."""
-        first, second = (context.image(name) for name in names)
+        found = localize(*map(context.images.array, images), masks_1=masks_1, masks_2=masks_2)
         if found.identical:
             return _identical(found, names, context)
-        budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in (first, second))
-        whole, looks = _looks(found, canvas := canvas_of(found.alignment, context), budget)
+        budget = self.picture_budget * sum(context.tokens(image.width, image.height) for image in images)
+        canvas = _canvas(found.alignment, context)
+        whole, looks = _looks(found, canvas, budget)
         # The whole pair comes last, so that the strongest region has the first crop.
         pairs = [_panes(look, found, names, context, self.upscaler) for look in (*looks, *whole)]
         crops = [context.crop_name(number) for number in range(1, len(pairs) + 1)]
@@ -103,12 +98,12 @@ class LocalizeDifferences(CropTool):
         for crop, look in zip(crops, (*looks, *whole), strict=True):
             shown_in = {**dict.fromkeys(look.regions, crop), **shown_in}
         shown = [shown_in[index] for index in range(len(shown_in))]
-        views = [view for pair in pairs for view in pair.shown]
-        kept = [view for pair in pairs for view in pair.kept]
+        views, kept = ([view for pair in pairs for view in pair[which]] for which in (0, 1))
         enlarged: dict[str, list[str]] = {}
-        for crop, look, pair in zip(crops, looks, pairs, strict=False):
+        for crop, look, (_, plain) in zip(crops, looks, pairs, strict=False):
             if look.scale > canvas.finer:
-                enlarged.setdefault(describe_enlargement(pair.upscaler), []).append(f"{crop} ×{look.scale:.2g}")
+                how = describe_enlargement(self.upscaler if plain else Lanczos())
+                enlarged.setdefault(how, []).append(f"{crop} ×{look.scale:.2g}")
         words = DifferenceWords(found, repr(names[0]), repr(names[1]))
         numbered = ", with the regions numbered" * bool(found.regions)
         lines = [
@@ -141,7 +136,7 @@ class LocalizeDifferences(CropTool):
         return Observation(text="\n".join(lines), views=tuple(views), kept=tuple(kept), data=data)
 
 
-def canvas_of(alignment: Alignment, context: ToolContext) -> Canvas:
+def _canvas(alignment: Alignment, context: ToolContext) -> Canvas:
     """Return what a picture of the two images may show, and what it costs at the backend."""
     (w1, h1), (w2, h2) = alignment.size_1, alignment.laid_2
     finer = max(1.0, w2 / w1, h2 / h1)
@@ -169,62 +164,39 @@ def _looks(found: Differences, canvas: Canvas, budget: float) -> tuple[list[Look
     return [], lay_out(boxes, canvas, budget, strong=strong) if boxes else []
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pair:
-    """A picture of two panes."""
+def _panes(
+    look: Look, found: Differences, names: tuple[str, str], context: ToolContext, upscaler: Upscaler
+) -> tuple[list[View], list[View]]:
+    """Return the views of a picture of two panes, and of the same without a learned upscaler's work; [] if it did none."""
+    images, sizes = [context.image(name) for name in names], (look.pane, look.second_pane)
+    whole_2 = Box.whole(width=images[1].width, height=images[1].height)
+    box_2 = whole_2 if look.second_aspect is not None else found.alignment.to_image_2(look.frame) or whole_2
+    frames, titles = (look.frame, box_2), _titles(look, names)
+    cuts = [render.crop(context.images.array(image), frame) for image, frame in zip(images, frames, strict=True)]
+    regions = {index + 1: found.regions[index].box for index in look.regions}
+    moved = {number: found.alignment.to_image_2(box) for number, box in regions.items()}
+    # As far as they lie in both images.
+    places = (regions, {number: box for number, box in moved.items() if box is not None})
 
-    shown: tuple[View, ...]
-    kept: tuple[View, ...]
-    """The same without a learned upscaler's work; () where none was used."""
-    upscaler: Upscaler
-
-
-def _panes(look: Look, found: Differences, names: tuple[str, str], context: ToolContext, upscaler: Upscaler) -> _Pair:
-    first, second = pair = (context.image(names[0]), context.image(names[1]))
-    box_1 = look.frame
-    whole_2 = Box.whole(width=second.width, height=second.height)
-    box_2 = whole_2 if look.second_aspect is not None else found.alignment.to_image_2(box_1) or whole_2
-    width, height = look.pane
-    cuts = (render.crop(context.images.array(first), box_1), render.crop(context.images.array(second), box_2))
-    # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
-    by = upscaler if all(max(cut.shape[:2]) < max(width, height) for cut in cuts) else Lanczos()
-    sizes = (look.pane, look.second_pane)
-    boxes = _boxes(look, found, (box_1, box_2), sizes)
-    titles = _titles(look, names)
-
-    def picture(by: Upscaler) -> tuple[View, ...]:
-        panes = [enlarge(by, cut, width=size[0], height=size[1]) for cut, size in zip(cuts, sizes, strict=True)]
-        numbered = len(look.regions) > 1
-        panes = [render.outlined(pane, drawn, numbered=numbered) for pane, drawn in zip(panes, boxes, strict=True)]
-        made, *windows = render.side_by_side(panes[0], panes[1], titles=titles)
+    def picture(by: Upscaler) -> list[View]:
+        panes = []
+        for cut, frame, (width, height), boxes in zip(cuts, frames, sizes, places, strict=True):
+            x, y = width / frame.width, height / frame.height
+            drawn = {number: box.shifted(-frame.x0, -frame.y0).scaled(x, y) for number, box in boxes.items()}
+            pane = enlarge(by, cut, width=width, height=height)
+            panes.append(render.outlined(pane, drawn, numbered=len(regions) > 1))
+        made, *windows = render.side_by_side(*panes, titles=titles)
         image = context.images.add_array(made)
-        params: dict[str, Json] = {
-            "boxes": [list(found.regions[index].box) for index in look.regions],
-            "scale": round(look.scale, 4),
-        }
+        params: dict[str, Json] = {"boxes": [list(box) for box in regions.values()], "scale": round(look.scale, 4)}
         params |= {"upscaler": by.name} if by.learned else {}
-        return tuple(
+        return [
             View(image=image, origin=origin, region=box, window=window, op="side_by_side", params={**params, "pane": pane})
-            for origin, box, window, pane in zip(pair, (box_1, box_2), windows, ("left", "right"), strict=True)
-        )
+            for origin, box, window, pane in zip(images, frames, windows, ("left", "right"), strict=True)
+        ]
 
-    return _Pair(shown=picture(by), kept=picture(Lanczos()) if by.learned else (), upscaler=by)
-
-
-def _boxes(
-    look: Look, found: Differences, frames: tuple[Box, Box], sizes: tuple[tuple[int, int], tuple[int, int]]
-) -> tuple[dict[int, Box], dict[int, Box]]:
-    """Return number → box of the regions in px of each pane, as far as they lie in both images."""
-    inside: tuple[dict[int, Box], dict[int, Box]] = ({}, {})
-    for index in look.regions:
-        region = found.regions[index].box
-        for drawn, box, frame, size in zip(
-            inside, (region, found.alignment.to_image_2(region)), frames, sizes, strict=True
-        ):
-            if box is not None:
-                moved = box.shifted(-frame.x0, -frame.y0)
-                drawn[index + 1] = moved.scaled(size[0] / frame.width, size[1] / frame.height)
-    return inside
+    # A learned upscaler is for small crops; bringing two sizes together is no reason to invent detail in one.
+    by = upscaler if all(max(cut.shape[:2]) < max(look.pane) for cut in cuts) else Lanczos()
+    return picture(by), picture(Lanczos()) if by.learned else []
 
 
 def _titles(look: Look, names: tuple[str, str]) -> tuple[str, str]:

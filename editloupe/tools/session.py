@@ -1,6 +1,6 @@
 """A conversation with the tools: images by name, pictures that later calls can name, one call after another.
 
-The judge's loop, the command line, LangChain and MCP all go through `Conversation`; the last three through `Session`.
+The command line, LangChain and MCP go through `Session`. The judge's loop keeps a `ToolContext` of its own.
 """
 
 from __future__ import annotations
@@ -8,58 +8,20 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from editloupe.backends.image_tokens import BY_AREA, ImageTokens
 from editloupe.data.images import ImagePolicy, ImageStore
 from editloupe.data.objects import AnyImage, image_of
 from editloupe.errors import ConfigError, EditLoupeError, ImageError, ToolError, ToolFailed
 from editloupe.findings import Evidence, Observation
 from editloupe.tools.base import BUILT_IN_TOOLS, Toolbox, ToolContext, open_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.values import Box, ImageRef, Json, View, canonical_json
+from editloupe.values import Box, ImageRef, Json, View
 
 _PNG: Final = ImagePolicy(formats=("image/png",))
 _CROP = re.compile(r"crop \d+")
 _NAMED_CROP = re.compile(r"\bCrop \d+\b")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conversation:
-    """What the calls of one conversation share. Each call gives a new value."""
-
-    panes: Mapping[str, tuple[View, ...]]
-    """Image name → its Views; several for a picture of several panes."""
-    crops: int = 0
-    """Number of pictures that tools have shown so far."""
-    past_calls: tuple[str, ...] = ()
-    """Canonical JSON of each call that was made."""
-    image_tokens: ImageTokens = BY_AREA
-    """The formula by which the backend counts a picture."""
-    max_image_side: int | None = None
-    """Longest side in px of what the backend is sent; None for no limit."""
-
-    def tool_context(self, images: ImageStore) -> ToolContext:
-        """Return the context of the next call."""
-        return ToolContext(images=images, views={name: panes[0] for name, panes in self.panes.items()}, **vars(self))
-
-    def after(
-        self, tool: str, arguments: Mapping[str, Json], observation: Observation, names: Iterable[str]
-    ) -> Conversation:
-        """Return the conversation after this call was answered. names: of the observation's pictures."""
-        panes, crops = dict(self.panes), self.crops
-        for name, image in zip(names, observation.images, strict=True):
-            panes[name] = tuple(view for view in observation.views if view.image == image)
-            crops += 1
-        # An image's name as the conversation spells it, so that a call in other letters counts as the same.
-        known = {name.casefold(): name for name in self.panes}
-        spelled = {k: known.get(v.strip().casefold(), v) if isinstance(v, str) else v for k, v in arguments.items()}
-        try:
-            call = [canonical_json({"name": tool, "arguments": spelled})]
-        except ValueError:
-            call = []  # the arguments hold NaN, with which no call succeeds
-        return replace(self, panes=panes, crops=crops, past_calls=(*self.past_calls, *call))
 
 
 def places_in(thought: str, panes: Mapping[str, Sequence[View]]) -> tuple[Evidence, ...]:
@@ -132,15 +94,18 @@ class Session:
         self, toolbox: Toolbox, images: Mapping[str, AnyImage] | None = None, *, store: ImageStore | None = None
     ) -> None:
         self.toolbox = toolbox
-        self._given, self.store = store, store or ImageStore()
-        self._lock = threading.Lock()
-        self._conversation = Conversation(panes={})
+        self._given, self._lock = store, threading.Lock()
         self.open(images or {})
+
+    @property
+    def store(self) -> ImageStore:
+        """What holds the pixels."""
+        return self._context.images
 
     @property
     def images(self) -> dict[str, ImageRef]:
         """Every image that a call can name, pictures of earlier calls included."""
-        return {name: panes[0].image for name, panes in self._conversation.panes.items()}
+        return {name: view.image for name, view in self._context.views.items()}
 
     def open(self, images: Mapping[str, AnyImage]) -> None:
         """Begin anew with these images: name → file, bytes, PIL image, H×W×3 uint8 RGB array or ImageRef.
@@ -148,7 +113,7 @@ class Session:
         Files are decoded now, so that a broken one is found before anything is spent. Raises ImageError, and ConfigError
         for a name that is empty, given twice (case ignored), or kept for the tools' own pictures ("Crop 1").
         """
-        panes: dict[str, tuple[View, ...]] = {}
+        views: dict[str, View] = {}
         store = self._given or ImageStore()
         for name, image in images.items():
             folded = name.strip().casefold()
@@ -156,13 +121,13 @@ class Session:
                 raise ConfigError(
                     f"image name {name!r}: expected words, and not 'Crop N', which is what tools' pictures get"
                 )
-            if folded in (known.casefold() for known in panes):
+            if folded in (known.casefold() for known in views):
                 raise ConfigError(f"image name {name!r} is given twice; names differ in more than case and spaces")
             ref = image_of(image, store, name=name)
             store.array(ref)
-            panes[name.strip()] = (View.whole(ref),)
+            views[name.strip()] = View.whole(ref)
         with self._lock:
-            self._conversation, self.store = Conversation(panes=panes), store
+            self._context = ToolContext(images=store, views=views)
 
     def call(self, tool: str, arguments: Mapping[str, Json]) -> ToolAnswer:
         """Call a tool and return its answer.
@@ -171,22 +136,21 @@ class Session:
         Raises ConfigError where weights that are loaded with the first call are damaged.
         """
         with self._lock:
-            before, store = self._conversation, self.store
-            if not before.panes:
+            before = self._context
+            if not before.views:
                 raise ToolError("no image is open; open one first")
-            context = before.tool_context(store)
-            observation = self._observed(tool, arguments, context)
-            names = context.names(observation)
-            after = self._conversation = before.after(tool, arguments, observation, names)
+            observation = self._observed(tool, arguments, before)
+            names = before.names(observation)
+            after = self._context = before.after(tool, arguments, observation, names)
         # Where two names have one image, the one that the call used comes first.
         called = {str(value).strip().casefold() for value in arguments.values()}
-        known = sorted(after.panes, key=lambda name: name.casefold() not in called)
-        named = {image: name for name in reversed(known) for image in [after.panes[name][0].image]}
+        known = sorted(after.views, key=lambda name: name.casefold() not in called)
+        named = {after.views[name].image: name for name in reversed(known)}
 
         def picture(views: Sequence[View], image: ImageRef, name: str) -> Picture:
             panes = tuple(view for view in views if view.image == image)
             origins = tuple(named.get(view.origin, "") for view in panes)
-            return Picture(name=name, panes=panes, png=store.encoded(image, _PNG).data, origins=origins)
+            return Picture(name=name, panes=panes, png=before.images.encoded(image, _PNG).data, origins=origins)
 
         kept = dict.fromkeys(view.image for view in observation.kept)
         return ToolAnswer(

@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from editloupe.findings import Observation
+from editloupe.tools.arguments import BBox, ImageArgs
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import BBox, ImageArgs, box_in_px
 from editloupe.tools.crops import CropTool, show_crop
 from editloupe.values import Box, ImageRef, canonical_json
 
@@ -34,7 +34,7 @@ class ZoomIn(CropTool):
 
     def __call__(self, args: Args, context: ToolContext) -> Observation:
         name = context.named(args.target_image)
-        box = box_in_px(args.bbox, name=name, context=context)
+        box = context.box_in_px(args.bbox, name)
         image, box, limits = _parent(context, name, box)
         margin = max(_MIN_MARGIN_PX, round(_MARGIN * max(box.width, box.height)))
         region = Box(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)

@@ -79,7 +79,7 @@ class LoopbackServer:
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (self.handler,), {"house": self}))
         self._http.daemon_threads = False
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.005})
 
     @property
     def port(self) -> int:

@@ -18,8 +18,7 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.prompts import render
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import neutralise, parse_reply
-from editloupe.tools.base import open_toolbox
-from editloupe.tools.session import Conversation
+from editloupe.tools.base import ToolContext, open_toolbox
 from editloupe.values import Json, View
 
 RULE, SCHEMA, NOTE, _, ANSWER = range(5)
@@ -76,9 +75,9 @@ def call(image: str, box: Any) -> str:
 
 def observed(name: str, **arguments: Json) -> str:
     """What the agent's observation says of a call."""
-    views = {name: (View.whole(ref),) for name, ref in IMAGES.items()}
+    views = {name: View.whole(ref) for name, ref in IMAGES.items()}
     try:
-        text = BOX.call(name, arguments, Conversation(panes=views).tool_context(STORE)).text
+        text = BOX.call(name, arguments, ToolContext(images=STORE, views=views)).text
     except ToolError as error:
         text = f"Error: {error}"
     return f"Observation of {neutralise(name)}:\n{neutralise(text)}"
@@ -181,11 +180,11 @@ def test_a_box_in_another_dress_comes_back_in_thousandths_too() -> None:
         assert native.arguments["bbox"] == [200, 200, 250, 300], dressed
 
 
-def test_a_reply_of_a_megabyte_is_read_in_linear_time() -> None:
+def test_a_reply_of_300_kb_is_read_in_linear_time() -> None:
     form = render("agent/format", tools=False, answer=SPEC, native=False, held=False)
     box = '"bbox": [1, 2, 3, 4'
     for unit in ("<tool_call>", box, f"{box}   ", "{", "}{", '"box": [', "target_image: '", " "):
-        text = "<tool_call>" + unit * (10**6 // len(unit))
+        text = "<tool_call>" + unit * (300_000 // len(unit))
         began = time.process_time()
         read("pixels", text, form)
         assert time.process_time() - began < 2, unit

@@ -32,7 +32,7 @@ Rows = list[tuple[Act, type[BackendError], str]]
 LIMITS = "The input token count (1054016) exceeds the maximum number of tokens allowed (1048576)."
 PER_DAY = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": "RequestsPerDay"}]}
 PAGE = f"<html>{CANARY}</html>".encode()
-SLOW = "within 0.5 s"
+SLOW = "within 0.2 s"
 
 
 def of_both(fails: Callable[..., Act], says: Callable[..., Act]) -> Rows:
@@ -80,7 +80,7 @@ def test_each_failure_becomes_one_of_our_errors_and_shows_no_key(
     monkeypatch.setattr(transport, "MAX_REPLY_BYTES", 150_000)
     server: Any = gemini_server if provider == "google" else openai_server
     for act, kind, words in (*of_both(server.fails, server.says), *own):
-        late = "&timeout_s=0.5" if words == SLOW else ""
+        late = "&timeout_s=0.2" if words == SLOW else ""
         backend = bench.backend(provider, act, query=f"&env=MY_VARIABLE{late}", key=CANARY)
         began = time.monotonic()
         with pytest.raises(BackendError) as caught:

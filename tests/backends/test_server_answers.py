@@ -82,7 +82,7 @@ def answering(case: Case) -> OpenAIServer:
         if not refuses:
             handler.answer(200, VALID)
         elif case.late:
-            drips(b"HT", 0.3)(handler, request)
+            drips(b"HT", 0.1)(handler, request)
         else:
             body = case.first["body"]
             text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
@@ -142,7 +142,7 @@ def negotiated(case: Case, bench: Bench) -> None:
 def stopped(case: Case, editloupe: Run, folder: Path) -> None:
     """Three samples at the command line: one request, exit code 1, the cure."""
     with answering(case) as server:
-        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--out", "run")
+        words = ("--backend", f"openai/m?base_url={server.url}", "--mode", "plain", "--criteria", "if", "--out", "run")
         code, said, told = editloupe("judge", folder, *words)
     assert (code, len(server.seen), server.complaints) == (1, case.expect.get("requests", 1), [])
     shown = " ".join((said + told).split())
@@ -154,7 +154,7 @@ def judged(case: Case, slept: list[float]) -> None:
     """One question from Python: the status of its finding, and what its reason says."""
     expect, tool = case.expect, case.expect.get("with_tool_protocol")
     with answering(case) as server:
-        uri = f"openai/m?base_url={server.url}{'&timeout_s=1' if case.late else ''}"
+        uri = f"openai/m?base_url={server.url}{'&timeout_s=0.4' if case.late else ''}"
         began = time.monotonic()
         judge = Judge(uri, mode="tool" if tool else "plain", criteria="if", tool_protocol=tool or "text")
         [finding] = judge.judge(Sample.from_images(*pixels(1, spots=1), "Add a square."))
@@ -173,7 +173,7 @@ def judged(case: Case, slept: list[float]) -> None:
     if tool:
         assert ["tools" in body for body in server.seen] == [True, False]
     if case.late:
-        # Its time-out is 1 s; a server that goes on for ever would hold the call without it.
+        # Its time-out is 0.4 s; a server that goes on for ever would hold the call without it.
         assert (len(server.seen), seconds < 10) == (1, True)
     waits = expect.get("waits_s")
     if isinstance(waits, int | float):

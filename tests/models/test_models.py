@@ -14,7 +14,7 @@ import pytest
 from editloupe import models, plugins
 from editloupe.errors import ConfigError, MissingExtra, ModelAbsent, UnknownPlugin
 from editloupe.models import opening
-from editloupe.models.hub import saved_weights
+from editloupe.models.weights import saved_weights
 
 
 def test_an_unknown_kind_lists_the_known() -> None:

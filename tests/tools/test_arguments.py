@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
 from editloupe.tools.arguments import undressed, validated
-from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.zoom_in import ZoomIn
-from editloupe.values import Json, View
-from tests.imaging.drawn import textured
+from editloupe.values import Json
+from tests.tools.conftest import call, texture
 
 
 def test_jsonschema_checks_the_arguments_of_every_call() -> None:
@@ -33,20 +31,16 @@ def test_a_wrong_argument_is_named_with_what_is_expected() -> None:
         validated("zoom_in", ZoomIn.Args, {"target_image": "Edited Image", "bbox": [0, 0, 1200, 500]})
 
 
-def call(bbox: Json) -> str:
+def zoomed(bbox: Json) -> str:
     """The text of zooming into an image of 2000×1600 px."""
-    store = ImageStore()
-    context = ToolContext(images=store, views={"Edited Image": View.whole(store.add_array(textured(2000, 1600)))})
-    return (
-        Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", {"target_image": "Edited Image", "bbox": bbox}, context).text
-    )
+    return call(ZoomIn(), texture(2000, 1600), bbox=bbox).text
 
 
 def test_a_box_in_another_dress_is_taken_and_noted() -> None:
-    plain = call([100, 100, 400, 400])
+    plain = zoomed([100, 100, 400, 400])
     dresses: tuple[Json, ...] = (["100", "100", "400", "400"], [[100, 100, 400, 400]], [100.2, 99.8, 400.0, 400.4])
     for given in (*dresses, "[100, 100, 400, 400]"):
-        assert call(given) == f"{plain}\nTaken as: bbox [100, 100, 400, 400]."
+        assert zoomed(given) == f"{plain}\nTaken as: bbox [100, 100, 400, 400]."
     for other in ([100, 100, 400, True], "100, 100, 400, 400", [[100, 100], [400, 400]], [0.1, 0.1, 0.4, 0.4]):
         assert undressed({"bbox": other}) == {"bbox": other}  # type: ignore[dict-item]
 
@@ -54,4 +48,4 @@ def test_a_box_in_another_dress_is_taken_and_noted() -> None:
 def test_a_box_in_px_is_refused_with_what_to_write() -> None:
     # 200 and 1200 of 2000 px, 160 and 800 of 1600 px.
     with pytest.raises(ToolError, match=r"px of the image, 2000×1600 px, write \[100, 100, 600, 500\]"):
-        call([200, 160, 1200, 800])
+        zoomed([200, 160, 1200, 800])

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.testing import check_tool
+from editloupe.tools.arguments import BBox
 from editloupe.tools.base import ToolContext
-from editloupe.tools.bbox import BBox, box_in_px
 from editloupe.values import Box, View
 
 
@@ -29,7 +29,7 @@ class Cut:
         bbox: BBox
 
     def __call__(self, args: Any, context: ToolContext) -> Observation:
-        box = box_in_px(args.bbox, name=args.target_image, context=context)
+        box = context.box_in_px(args.bbox, args.target_image)
         origin = context.image(args.target_image)
         image = context.images.add_array(render.crop(context.images.array(origin), box))
         window = Box.whole(width=image.width, height=image.height)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.data.images import RGB, ImageStore
+from editloupe.data.images import RGB
 from editloupe.errors import ToolError
-from editloupe.findings import Observation
-from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.enhancer import MAX_SIDE, Enhancer
 from editloupe.tools.zoom_in import ZoomIn
-from editloupe.values import Box, Json, View
-from tests.imaging.drawn import textured
+from editloupe.values import Box
+from tests.tools.conftest import call, texture
 
 
 class Blocks:
@@ -25,19 +23,9 @@ class Blocks:
         return rgb.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
-def context_of(width: int, height: int) -> ToolContext:
-    store = ImageStore()
-    return ToolContext(images=store, views={"Edited Image": View.whole(store.add_array(textured(width, height)))})
-
-
-def enhance(context: ToolContext, bbox: list[int], tool: Enhancer | None = None, **more: Json) -> Observation:
-    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
-    return Toolbox(tools={"enhancer": tool or Enhancer()}).call("enhancer", arguments, context)
-
-
 def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> None:
-    context = context_of(400, 200)
-    found = enhance(context, [250, 500, 500, 1000])
+    context = texture(400, 200)
+    found = call(Enhancer(), context, bbox=[250, 500, 500, 1000])
     # x 100..200, y 100..200 px.
     (view,), (kept,) = found.views, found.kept
     assert view.region == kept.region == Box(100, 100, 200, 200)
@@ -56,9 +44,9 @@ def test_the_box_is_enlarged_four_times_and_the_plain_crop_is_kept_unseen() -> N
 @pytest.mark.parametrize("scale", [2, 4])
 @pytest.mark.parametrize("tool", [Enhancer(), Enhancer(Blocks())], ids=["Lanczos", "learned"])
 def test_a_small_box_is_never_shown_smaller_than_zoom_in_shows_it(bbox: list[int], scale: int, tool: Enhancer) -> None:
-    context = context_of(400, 200)
-    zoomed = Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", {"target_image": "Edited Image", "bbox": bbox}, context)
-    found = enhance(context, bbox, tool, scale=scale)
+    context = texture(400, 200)
+    zoomed = call(ZoomIn(), context, bbox=list(bbox))
+    found = call(tool, context, bbox=list(bbox), scale=scale)
     (view,) = found.views
     shown = view.image.width / view.region.width
     assert shown >= max(scale, zoomed.views[0].image.width / zoomed.views[0].region.width)
@@ -73,7 +61,7 @@ def test_a_small_box_is_never_shown_smaller_than_zoom_in_shows_it(bbox: list[int
 def test_a_result_that_would_be_too_large_is_an_error_with_a_way_out() -> None:
     # 800 px × 4 = 3200 > 2048, but × 2 = 1600 fits.
     with pytest.raises(ToolError, match="use scale 2, or a bbox of at most 512 px"):
-        enhance(context_of(800, 80), [0, 0, 1000, 1000])
+        call(Enhancer(), texture(800, 80), bbox=[0, 0, 1000, 1000])
     # 1600 px × 2 = 3200 > 2048.
     with pytest.raises(ToolError, match="at most 1024 px a side, or zoom_in"):
-        enhance(context_of(1600, 80), [0, 0, 1000, 1000], scale=2)
+        call(Enhancer(), texture(1600, 80), bbox=[0, 0, 1000, 1000], scale=2)

@@ -8,15 +8,16 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.data.images import RGB, ImageStore
+from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.imaging import render
 from editloupe.testing import check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
-from editloupe.values import Box, View
+from editloupe.values import Box
 from tests.imaging.drawn import textured, with_square
+from tests.tools import conftest
 
 CROP = re.compile(
     r"^(Crop \d+): region \d+, bbox \[(\d+), (\d+), (\d+), (\d+)\] in '(.+)', "
@@ -26,10 +27,8 @@ CROP = re.compile(
 )
 
 
-def context_of(original: RGB, edited: RGB, *, crops: int = 0) -> ToolContext:
-    store = ImageStore()
-    views = {"Original Image": original, "Edited Image": edited}
-    return ToolContext(images=store, views={n: View.whole(store.add_array(v)) for n, v in views.items()}, crops=crops)
+def context_of(original: RGB, edited: RGB) -> ToolContext:
+    return conftest.context_of({"Original Image": original, "Edited Image": edited})
 
 
 def compare(context: ToolContext, one: str = "Original Image", two: str = "Edited Image") -> Observation:

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from editloupe.data.images import RGB, ImageStore
+from editloupe.data.images import RGB
 from editloupe.errors import ToolError
 from editloupe.findings import Observation
 from editloupe.models.detect.base import Detection, DetectionResult, Detector, suppress
 from editloupe.models.detect.search import MAX_TILES, tiles_of
 from editloupe.testing import check_tool
-from editloupe.tools.base import Tool, Toolbox, ToolContext
+from editloupe.tools.base import Tool, ToolContext
 from editloupe.tools.grounding import DetectObject, Grounding
-from editloupe.values import Box, View
+from editloupe.values import Box
+from tests.tools import conftest
 
 
 class Reds:
@@ -45,14 +46,11 @@ def context_of(width: int, height: int, red: tuple[int, int, int, int] | None = 
     picture = np.full((height, width, 3), 120, dtype=np.uint8)
     if red is not None:
         picture[red[1] : red[3], red[0] : red[2]] = (255, 0, 0)
-    store = ImageStore()
-    return ToolContext(images=store, views={"Edited Image": View.whole(store.add_array(picture))})
+    return conftest.context_of({"Edited Image": picture})
 
 
-def ask(detector: Detector, context: ToolContext, phrase: str = "red mug", *, text_only: bool = False) -> Observation:
-    tool: Tool = DetectObject(detector) if text_only else Grounding(detector)
-    key = "detect_object_name" if text_only else "phrase"
-    return Toolbox(tools={tool.name: tool}).call(tool.name, {"target_image": "Edited Image", key: phrase}, context)
+def ask(detector: Detector, context: ToolContext, phrase: str = "red mug") -> Observation:
+    return conftest.call(Grounding(detector), context, phrase=phrase)
 
 
 def test_both_tools_keep_the_contract_with_a_hit_and_with_a_miss() -> None:

@@ -18,7 +18,6 @@ from editloupe.findings import Observation
 from editloupe.tools.ablations import ablated
 from editloupe.tools.base import Toolbox, ToolContext, open_toolbox
 from editloupe.tools.cache import ToolCache
-from editloupe.tools.session import Conversation
 from editloupe.values import Json, View
 from tests.conftest import pixels
 
@@ -31,12 +30,12 @@ def images(tmp_path: Path) -> ImageStore:
 
 
 @pytest.fixture
-def talk(images: ImageStore) -> Conversation:
+def talk(images: ImageStore) -> ToolContext:
     before, after = pixels(0, spots=2)
     views = {n: View.whole(images.add_array(p)) for n, p in (("Original Image", before), ("Edited Image", after))}
     for view in views.values():
         images.keep(view.image)
-    return Conversation(panes={name: (view,) for name, view in views.items()})
+    return ToolContext(images=images, views=views)
 
 
 @pytest.fixture
@@ -44,15 +43,14 @@ def cache(tmp_path: Path) -> ToolCache:
     return ToolCache(tmp_path / "cache")
 
 
-def ask(cache: ToolCache, box: Toolbox, talk: Conversation, images: ImageStore, tool: str, arguments: Mapping[str, Json]):
+def ask(cache: ToolCache, box: Toolbox, talk: ToolContext, images: ImageStore, tool: str, arguments: Mapping[str, Json]):
     """(observation, from the cache, the conversation afterward); the observation is what it would be without a cache."""
-    context = talk.tool_context(images)
-    seen, cached = cache.call(box, tool, arguments, context)
-    assert seen.to_json() == box.call(tool, arguments, context).to_json()
-    return seen, cached, talk.after(tool, arguments, seen, context.names(seen))
+    seen, cached = cache.call(box, tool, arguments, talk)
+    assert seen.to_json() == box.call(tool, arguments, talk).to_json()
+    return seen, cached, talk.after(tool, arguments, seen, talk.names(seen))
 
 
-def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conversation, images: ImageStore):
+def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: ToolContext, images: ImageStore):
     box = open_toolbox(["zoom_in", "localize_differences"])
     first, cached, later = ask(cache, box, talk, images, "zoom_in", ZOOM)
     assert not cached
@@ -66,7 +64,7 @@ def test_an_equal_call_is_answered_from_the_first(cache: ToolCache, talk: Conver
 
 
 def test_another_version_device_or_ablation_is_asked_anew(
-    cache: ToolCache, talk: Conversation, images: ImageStore, monkeypatch: pytest.MonkeyPatch
+    cache: ToolCache, talk: ToolContext, images: ImageStore, monkeypatch: pytest.MonkeyPatch
 ):
     box = open_toolbox(["zoom_in"])
     ask(cache, box, talk, images, "zoom_in", ZOOM)
@@ -100,10 +98,10 @@ class Broken:
         return answer
 
 
-def test_failures_are_not_kept(cache: ToolCache, talk: Conversation, images: ImageStore):
+def test_failures_are_not_kept(cache: ToolCache, talk: ToolContext, images: ImageStore):
     fine = Observation(text="found")
     tool = Broken(ToolError("not now"), ValueError("crash"), Observation(text="Error", error=True), fine)
-    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
+    box, context = Toolbox(tools={"broken": tool}), talk
     for error in (ToolError, ValueError):
         with pytest.raises(error):
             cache.call(box, "broken", {}, context)
@@ -113,10 +111,10 @@ def test_failures_are_not_kept(cache: ToolCache, talk: Conversation, images: Ima
     assert [cache.call(box, "broken", {}, context)[0].text for _ in range(2)] == ["1", "2"]
 
 
-def test_callers_at_once_share_one_call(cache: ToolCache, talk: Conversation, images: ImageStore):
+def test_callers_at_once_share_one_call(cache: ToolCache, talk: ToolContext, images: ImageStore):
     began = threading.Barrier(8)
     tool = Broken(Observation(text="once"))
-    box, context = Toolbox(tools={"broken": tool}), talk.tool_context(images)
+    box, context = Toolbox(tools={"broken": tool}), talk
 
     def call(_: int) -> tuple[Observation, bool]:
         began.wait()

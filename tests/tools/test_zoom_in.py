@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.data.images import ImageStore
 from editloupe.errors import ToolError
-from editloupe.findings import Observation
 from editloupe.testing import check_tool
-from editloupe.tools.base import Toolbox, ToolContext
 from editloupe.tools.zoom_in import ZoomIn
-from editloupe.values import Box, Json, View
-from tests.imaging.drawn import textured
-
-
-def context_of(width: int, height: int, *, past_calls: frozenset[str] = frozenset()) -> ToolContext:
-    store = ImageStore()
-    view = View.whole(store.add_array(textured(width, height)))
-    return ToolContext(images=store, views={"Edited Image": view}, past_calls=past_calls)
-
-
-def zoom(context: ToolContext, bbox: list[int], **more: Json) -> Observation:
-    arguments: dict[str, Json] = {"target_image": "Edited Image", "bbox": bbox, **more}
-    return Toolbox(tools={"zoom_in": ZoomIn()}).call("zoom_in", arguments, context)
+from editloupe.values import Box
+from tests.tools.conftest import call, texture
 
 
 def test_it_keeps_the_contract_of_a_tool() -> None:
@@ -30,7 +16,7 @@ def test_it_keeps_the_contract_of_a_tool() -> None:
 
 
 def test_the_crop_has_a_margin_and_maps_back() -> None:
-    found = zoom(context_of(1000, 800), [400, 500, 600, 750])
+    found = call(ZoomIn(), texture(1000, 800), bbox=[400, 500, 600, 750])
     # Box: x 400..600, y 400..600 px. Margin: 10 % of 200 = 20 px.
     (view,) = found.views
     assert found.data["box"] == [400, 400, 600, 600]
@@ -42,8 +28,8 @@ def test_the_crop_has_a_margin_and_maps_back() -> None:
 
 
 def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> None:
-    context = context_of(1000, 800)
-    found = zoom(context, [400, 500, 600, 750])
+    context = texture(1000, 800)
+    found = call(ZoomIn(), context, bbox=[400, 500, 600, 750])
     # px 380..620 are thousandths 380..620 of 1000 px, and 475..775 of 800 px.
     assert found.text.startswith(
         "Crop 1: 'Edited Image', bbox [380, 475, 620, 775] (px [380, 380, 620, 620] of 1000×800), enlarged "
@@ -51,7 +37,7 @@ def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> 
     assert "It is your bbox [400, 500, 600, 750] (px [400, 400, 600, 600]) with 20 px of margin" in found.text
     assert found.data["bbox"] == [400, 500, 600, 750] and found.data["box"] == [400, 400, 600, 600]
     assert found.data["region_bbox"] == [380, 475, 620, 775] and found.data["region"] == [380, 380, 620, 620]
-    again = zoom(context, found.data["region_bbox"])  # type: ignore[arg-type]
+    again = call(ZoomIn(), context, bbox=found.data["region_bbox"])
     assert again.data["box"] == found.data["region"]
 
 
@@ -70,18 +56,15 @@ def test_boxes_are_told_in_thousandths_so_that_the_next_call_can_take_them() -> 
 )
 def test_a_bad_box_is_an_error_that_says_how_to_mend_it(bbox: list[int], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        zoom(context_of(1000, 800), bbox)
+        call(ZoomIn(), texture(1000, 800), bbox=list(bbox))
 
 
 def test_a_look_into_a_crop_is_cut_from_the_image_that_it_shows() -> None:
-    context = context_of(2000, 1600)
-    first = zoom(context, [100, 100, 900, 900])
+    context = texture(2000, 1600)
+    first = call(ZoomIn(), context, bbox=[100, 100, 900, 900])
     # Reduced or not, the crop shows px 40..1960 of 2000 and 0..1600 of 1600.
-    views = {**context.views, "Crop 1": first.views[0]}
-    seen = ToolContext(images=context.images, views=views, crops=1)
-    found = Toolbox(tools={"zoom_in": ZoomIn()}).call(
-        "zoom_in", {"target_image": "Crop 1", "bbox": [400, 400, 500, 500]}, seen
-    )
+    seen = context.after("zoom_in", {}, first, context.names(first))
+    found = call(ZoomIn(), seen, target_image="Crop 1", bbox=[400, 400, 500, 500])
     (view,) = found.views
     assert view.origin == context.image("Edited Image")
     (x0, y0, x1, y1), scale = first.views[0].region, first.views[0].region.width

@@ -14,8 +14,7 @@ from editloupe.errors import PhraseError, ToolError
 from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.detect.base import FAMILIES, DetectionResult, in_image
 from editloupe.models.devices import Device, import_torch
-from editloupe.models.hub import Weights
-from editloupe.models.weights import load_saved, reading
+from editloupe.models.weights import Weights, load_saved, reading
 
 BOX_THRESHOLD: Final = 0.30
 TEXT_THRESHOLD: Final = 0.25

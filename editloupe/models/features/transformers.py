@@ -15,8 +15,7 @@ from editloupe.errors import ConfigError, ToolError
 from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, import_torch
 from editloupe.models.features.base import CLIP_FAMILIES, FAMILIES, Patches, Tokens, Vector
-from editloupe.models.hub import Weights
-from editloupe.models.weights import load_saved, reading
+from editloupe.models.weights import Weights, load_saved, reading
 
 MAX_BATCH: Final = 32
 """Images in a batch on a GPU."""

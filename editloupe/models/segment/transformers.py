@@ -11,9 +11,8 @@ import numpy as np
 from editloupe.data.images import RGB
 from editloupe.models.batching import LoadedModel, SavedNetwork
 from editloupe.models.devices import Device, import_torch
-from editloupe.models.hub import Weights
 from editloupe.models.segment.base import FAMILIES, Segmentation
-from editloupe.models.weights import load_saved, reading
+from editloupe.models.weights import Weights, load_saved, reading
 from editloupe.values import Box
 
 MAX_BATCH: Final = 4
