@@ -111,7 +111,7 @@ class Observation(Serializable):
         return tuple(dict.fromkeys(view.image for view in self.views))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence(Serializable):
     """A place that a verdict rests on."""
 
@@ -121,7 +121,7 @@ class Evidence(Serializable):
     """In px of that image."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding(Serializable):
     """The outcome of one task under one judge. `answer is None` exactly when `status` is not "ok"."""
 
@@ -181,7 +181,7 @@ class Finding(Serializable):
 
         Raises ValueError for data of another shape, and for columns that differ from the answer.
         """
-        finding = super().from_json(data)
+        finding = super(Finding, cls).from_json(data)
         written = data if isinstance(data, dict) else {}
         for name, own in (("label", finding.label), ("value", finding.value)):
             if written.get(name, own) != own:
@@ -226,6 +226,6 @@ class Finding(Serializable):
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with kind, label and value of the answer as columns of their own."""
-        data = super().to_json()
+        data = super(Finding, self).to_json()
         kind = None if self.answer is None else self.answer.kind
         return {**data, "kind": kind, "label": self.label, "value": self.value, "seconds": round(self.seconds, 4)}
