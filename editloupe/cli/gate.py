@@ -12,8 +12,7 @@ from editloupe.cli.output import Form, as_json, fail, note, print_json, say, sho
 from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
 from editloupe.figures.columns import join
-from editloupe.figures.gate import Checked, People
-from editloupe.figures.gate_junit import write_gate_junit
+from editloupe.figures.gate import Checked, People, write_gate_junit
 from editloupe.figures.human_labels import read_people
 from editloupe.figures.judged import Judged, chosen
 from editloupe.runs.store import RunStore

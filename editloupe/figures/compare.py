@@ -205,9 +205,8 @@ def rated_by_people(
         for key, value in zip(given, reading.means if scale is None else reading.labels, strict=True):
             if value is not None:
                 answers.setdefault(metric.id, {})[key] = scale.name(value) if worded and scale is not None else value
-    return Rated(
-        labels=people, column=JudgeColumn(name=name, items=people.items, answers=answers), ratings=ratings
-    ), people.notes
+    column = JudgeColumn(name=name, items=people.items, answers=answers)
+    return Rated(labels=people, column=column, ratings=ratings), people.notes
 
 
 def _items(judges: Sequence[Judged]) -> Mapping[Key, Item]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError, UnknownPlugin
@@ -278,10 +278,10 @@ def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def protocol_of(store: RunStore) -> EvalProtocol:
-    """Return the protocol that a run was asked by. Raises ConfigError for one that is not installed."""
+def protocol_of(store: RunStore, **more: Any) -> EvalProtocol:
+    """Return the protocol that a run was asked by. more: tools and budget. Raises ConfigError for one not installed."""
     try:
-        return make_protocol(store.protocol, store.options(), recorded=True)
+        return make_protocol(store.protocol, store.options(), recorded=True, **more)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 
