@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -153,6 +154,8 @@ class Finding(Serializable):
     """Path of the trace inside the run folder."""
 
     def __post_init__(self) -> None:
+        # A question's id is held once, whoever answers it and however often.
+        object.__setattr__(self, "task_id", intern(self.task_id))
         if (self.answer is None) == (self.status == "ok"):
             raise ValueError(
                 f"a finding has an answer exactly when its status is ok; found {self.status!r}, {self.answer!r}"

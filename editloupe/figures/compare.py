@@ -47,8 +47,6 @@ class ComparedJudge(Serializable):
     mode: str
     run: str
     """The run's folder."""
-    description: Annotated[str, Field(exclude=True)]
-    """All of that in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,11 +249,7 @@ def compare(
         among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
     return Comparison(
         judges=tuple(
-            ComparedJudge(
-                name=judge.name, backend=judge.backend, judge_id=judge.judge_id, mode=judge.mode, run=str(judge.folder),
-                description=judge.describe(),
-            )
-            for judge in judges
+            ComparedJudge(name=j.name, backend=j.backend, judge_id=j.judge_id, mode=j.mode, run=str(j.folder)) for j in judges
         ),
         bootstrap=options.drawing,
         summaries=tuple(summary for one in compared for summary in one.summaries()),

@@ -39,13 +39,12 @@ def every(name: str = "alpha") -> list[Plot]:
         RadarPlot(name="r", title="Radar", rows=(name, "b", "c"),
                   series=((name, (cell, Cell(), cell)), ("_two", (cell, cell, cell)))),
         BarPlot(name="b", title="Labels", rows=((name, ((name, 3), ("bad", 1))),), goods=(100, 0)),
-        HeatPlot(name="h", title="Heat", rows=(name,), columns=("x", "y", "z"), columns_title="c",
-                 cells=(((50.0, 2, 3), (None, 0, 3), None),)),
+        HeatPlot(name="h", title="Heat", names=(name, "x"), cells={(name, "x"): 50.0, ("x", name): None}),
         HistogramPlot(name="a", title="Areas", shares=(0.0002, 0.02), unknown=1),
         HistogramPlot(name="none", title="No area", shares=(), unknown=2),
         ScatterPlot(name="s", title="Scatter", groups=dots, trend=((0.01, 50.0), (0.1, 60.0)), trend_title=name,
                     description="d"),
-        SizePlot(name="z", title="Sizes", groups=(Dots(name=name, points=((0.1, 0.2),)),), note="n"),
+        SizePlot(name="z", title="Sizes", groups=(Dots(name=name, points=((0.1, 0.2),)),), description="Sizes: one."),
     ]  # fmt: skip
 
 
@@ -72,7 +71,7 @@ def test_what_is_seen_is_said_in_words() -> None:
     told = {plot.name: ET.fromstring(draw(plot)).findtext(f"{_SVG}desc") or "" for plot in read_out}
     # 0.02 % and 2 %, in thirds of a power of ten.
     assert told["a"] == "Areas: 2 samples, 1 more of unknown area; 0.01 to 0.022 %: 1, 1 to 2.2 %: 1."
-    assert told["z"].startswith("Sizes: alpha 1.")
+    assert told["z"] == "Sizes: one."
 
 
 def test_without_matplotlib_a_table_is_written_without_its_plots(monkeypatch: pytest.MonkeyPatch) -> None:
