@@ -68,7 +68,7 @@ def finite_json(text: str | bytes) -> Any:
 
 def _all_finite(value: Any) -> bool:
     """Return whether all numbers of a JSON value are finite."""
-    parts = [[value]]
+    parts: list[Any] = [[value]]
     for part in parts:
         for one in part.values() if isinstance(part, dict) else part:
             kind = type(one)

@@ -317,7 +317,7 @@ class _Compared:
         """The places at which each judge was asked."""
         # On 0 to 100, or the value of a metric without bounds.
         of = attrgetter("value" if metric.domain.bounds is None else "normalized")
-        self.shown: list[list[float | None]] = [[s and of(s) for s in own] for own in self.scores]
+        self.shown: list[list[float | None]] = [[None if s is None else of(s) for s in own] for own in self.scores]
 
     def summaries(self) -> Iterator[JudgeSummary]:
         """Yield each judge on its own."""
