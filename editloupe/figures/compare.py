@@ -249,7 +249,8 @@ def compare(
         among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
     return Comparison(
         judges=tuple(
-            ComparedJudge(name=j.name, backend=j.backend, judge_id=j.judge_id, mode=j.mode, run=str(j.folder)) for j in judges
+            ComparedJudge(name=j.name, backend=j.backend, judge_id=j.judge_id, mode=j.mode, run=str(j.folder))
+            for j in judges
         ),
         bootstrap=options.drawing,
         summaries=tuple(summary for one in compared for summary in one.summaries()),
