@@ -47,6 +47,8 @@ class ComparedJudge(Serializable):
     mode: str
     run: str
     """The run's folder."""
+    description: Annotated[str, Field(exclude=True)]
+    """All of that in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,8 +251,11 @@ def compare(
         among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
     return Comparison(
         judges=tuple(
-            ComparedJudge(name=j.name, backend=j.backend, judge_id=j.judge_id, mode=j.mode, run=str(j.folder))
-            for j in judges
+            ComparedJudge(
+                name=judge.name, backend=judge.backend, judge_id=judge.judge_id, mode=judge.mode, run=str(judge.folder),
+                description=judge.describe(),
+            )
+            for judge in judges
         ),
         bootstrap=options.drawing,
         summaries=tuple(summary for one in compared for summary in one.summaries()),
