@@ -43,7 +43,7 @@ class Confidence:
     """Where the value comes from: token probabilities, a detector's score, or the model's own words."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Label(Serializable):
     """One label of an ordered scale."""
 

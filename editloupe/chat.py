@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -99,7 +99,7 @@ def message_hash(message: Message, parent: str | None) -> str:
     return digest({"message": message.to_json(), "parent": parent})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(Serializable):
     """Tokens of one or several calls; None where the provider did not say. Values add up with `+`."""
 
@@ -113,8 +113,17 @@ class Usage(Serializable):
     batch_output_tokens: Annotated[Count | None, _Sparse] = None
 
     def __add__(self, other: Usage) -> Usage:
-        theirs = vars(other)
-        return Usage(**{name: n if theirs[name] is None else (n or 0) + theirs[name] for name, n in vars(self).items()})
+        return Usage.total_of((self, other))
+
+    @classmethod
+    def total_of(cls, usages: Iterable[Usage]) -> Usage:
+        """Return the sum of usages; of none, that of which nothing is known."""
+        total: dict[str, int] = {}
+        for usage in usages:
+            for name in cls.__slots__:
+                if (count := getattr(usage, name)) is not None:
+                    total[name] = total.get(name, 0) + count
+        return cls(**total)
 
     @property
     def total(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -111,7 +112,7 @@ class Observation(Serializable):
         return tuple(dict.fromkeys(view.image for view in self.views))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence(Serializable):
     """A place that a verdict rests on."""
 
@@ -121,7 +122,7 @@ class Evidence(Serializable):
     """In px of that image."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding(Serializable):
     """The outcome of one task under one judge. `answer is None` exactly when `status` is not "ok"."""
 
@@ -153,6 +154,8 @@ class Finding(Serializable):
     """Path of the trace inside the run folder."""
 
     def __post_init__(self) -> None:
+        # A question's id is held once, whoever answers it and however often.
+        object.__setattr__(self, "task_id", intern(self.task_id))
         if (self.answer is None) == (self.status == "ok"):
             raise ValueError(
                 f"a finding has an answer exactly when its status is ok; found {self.status!r}, {self.answer!r}"
@@ -181,7 +184,7 @@ class Finding(Serializable):
 
         Raises ValueError for data of another shape, and for columns that differ from the answer.
         """
-        finding = super().from_json(data)
+        finding = super(Finding, cls).from_json(data)
         written = data if isinstance(data, dict) else {}
         for name, own in (("label", finding.label), ("value", finding.value)):
             if written.get(name, own) != own:
@@ -226,6 +229,6 @@ class Finding(Serializable):
 
     def to_json(self) -> dict[str, Json]:
         """Return the fields as JSON, with kind, label and value of the answer as columns of their own."""
-        data = super().to_json()
+        data = super(Finding, self).to_json()
         kind = None if self.answer is None else self.answer.kind
         return {**data, "kind": kind, "label": self.label, "value": self.value, "seconds": round(self.seconds, 4)}

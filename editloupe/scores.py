@@ -123,7 +123,7 @@ class Metric(Serializable):
         return None if bounds is None else (value - bounds[0]) / (bounds[1] - bounds[0]) * 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Score(Serializable):
     """One number of one sample."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, core_schema, from_json
 
 from editloupe.errors import ConfigError
 
@@ -54,7 +54,30 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 def finite_json(text: str | bytes) -> Any:
     """Return the value of a JSON text. Raises ValueError as `parse_json`, and for NaN, infinity and 1e999."""
+    # pydantic's parser is three times as fast and keeps short words once. It says less of what is wrong, and of 1e999
+    # makes an infinity.
+    if isinstance(text, bytes) and text.count(b"[") + text.count(b"{") <= MAX_NESTING:
+        try:
+            value = from_json(text, allow_inf_nan=False)
+        except ValueError:
+            value = math.inf
+        if _all_finite(value):
+            return value
     return parse_json(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _all_finite(value: Any) -> bool:
+    """Return whether all numbers of a JSON value are finite."""
+    parts: list[Any] = [[value]]
+    for part in parts:
+        for one in part.values() if isinstance(part, dict) else part:
+            kind = type(one)
+            if kind is float:
+                if not math.isfinite(one):
+                    return False
+            elif one and (kind is dict or kind is list):
+                parts.append(one)
+    return True
 
 
 def _finite(text: str) -> float:
@@ -242,7 +265,7 @@ _LocalBytes = Annotated[bytes | Callable[[], bytes] | None, Field(exclude=True),
 """Bytes in this process's memory. They are never written beside a value, and those of a file are never believed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ImageRef(Serializable):
     """One image, known by the SHA-256 of its bytes."""
 
@@ -425,7 +448,7 @@ class Target(Serializable):
     """By role, each in px of that role's image. A missing role is scaled from the source box, and the view says so."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn(Serializable):
     """One instruction and the editor's output."""
 

@@ -21,7 +21,8 @@ from editloupe.answers import Answer
 from editloupe.config import RunConfig
 from editloupe.data.human import ADJUDICATED, names_of
 from editloupe.data.images import ImageStore
-from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, ReplyError, UnknownPlugin
+from editloupe.errors import ConfigError, DataError, EditLoupeError, ImageError, ReplyError
+from editloupe.figures.judged import protocol_of
 from editloupe.findings import Finding
 from editloupe.protocols.base import (
     EvalProtocol,
@@ -29,7 +30,6 @@ from editloupe.protocols.base import (
     groups,
     known_of,
     looks_at_outputs,
-    make_protocol,
     planned,
 )
 from editloupe.runs import people
@@ -335,7 +335,4 @@ def _protocol(store: RunStore) -> EvalProtocol:
     tools = [*(name for name in BUILT_IN_TOOLS if name in named), *sorted(named - set(BUILT_IN_TOOLS))]
     budget = identity.get("budget")
     limits = Budget.from_json(budget) if isinstance(budget, Mapping) else Budget()
-    try:
-        return make_protocol(store.protocol, store.options(), tools=tools, budget=limits, recorded=True)
-    except UnknownPlugin as error:
-        raise ConfigError(f"{store.folder} was made by a protocol that is not installed here: {error}") from error
+    return protocol_of(store, tools=tools, budget=limits)

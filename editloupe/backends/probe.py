@@ -80,7 +80,7 @@ def probe(lmm: LMM, *, listener: Callable[[str], None] = lambda name: None) -> P
         can_judge=not verdict.startswith("It cannot"),
         verdict=verdict,
         probes=tuple(rows),
-        usage=sum((reply.usage for reply in replies), Usage()),
+        usage=Usage.total_of(reply.usage for reply in replies),
         questions_answered=len(replies),
     )
 

@@ -29,7 +29,7 @@ class DoneJournal:
         with files.writing(folder):
             appended(self._file, below=folder).close()
             # What a damaged line says is made again.
-            rows = values(DONE, files.read_bytes(self._file), dict, [], growing=False)
+            rows = values(DONE, files.open_plain(self._file), dict, [], growing=False)
             self._done: dict[str, Mapping[str, Any]] = {str(row.get("key")): row for row in rows}
 
     def done(self, key: str) -> Mapping[str, Any] | None:

@@ -22,9 +22,8 @@ from editloupe.figures.compare import Comparison, rated_by_people, raters_apart
 from editloupe.figures.compare import compare as compare_judges
 from editloupe.figures.compare_tables import markdown, tables, write_comparison
 from editloupe.figures.equal_cost import at_equal_cost
-from editloupe.figures.human_labels import read_label_table, read_people
+from editloupe.figures.human_labels import column_names, read_label_table, read_people
 from editloupe.figures.judged import Judged, on_shared_metrics, protocol_of, read_judged
-from editloupe.figures.labels import column_names
 from editloupe.figures.people import MetricAgreement, PeopleOptions, agreement, check_raters
 from editloupe.protocols.base import make_protocol
 from editloupe.runs.store import RunStore

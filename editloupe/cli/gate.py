@@ -11,9 +11,8 @@ from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder,
 from editloupe.cli.output import Form, as_json, fail, note, print_json, say, show_table, warn
 from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
-from editloupe.figures.columns import column_of, join
-from editloupe.figures.gate import Checked, People
-from editloupe.figures.gate_junit import write_gate_junit
+from editloupe.figures.columns import join
+from editloupe.figures.gate import Checked, People, write_gate_junit
 from editloupe.figures.human_labels import read_people
 from editloupe.figures.judged import Judged, chosen
 from editloupe.runs.store import RunStore
@@ -68,7 +67,6 @@ def gate(
 
 def _people(store: RunStore, judged: Judged, human: Path | None, columns: Mapping[str, str]) -> People:
     """Return the judge's column with people's ratings. Raises ConfigError if there are none, or nothing meets."""
-    column = column_of(judged)
-    joined = join(column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
+    joined = join(judged.column.items, read_people(store, human, columns), where=f"the run {judged.folder}", closed=True)
     warn(joined.notes)
-    return column, joined
+    return judged.column, joined

@@ -13,7 +13,7 @@ from editloupe.cli.options import editors, opt
 from editloupe.cli.output import Form, command, many, note, say, show_tables, status
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import read_judged
-from editloupe.figures.published import published_table
+from editloupe.figures.report import published_table
 from editloupe.runs.imported import import_results
 
 

@@ -80,7 +80,7 @@ def value_of(field: FieldInfo, flag: str, text: str) -> Any:
 
 
 def _columns(text: str) -> dict[str, str]:
-    from editloupe.figures.labels import column_names  # with it come tables, which most commands do without
+    from editloupe.figures.human_labels import column_names  # with it come tables, which most commands do without
 
     return column_names(text, "--columns")
 

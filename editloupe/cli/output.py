@@ -167,14 +167,16 @@ def _text(shown: Table) -> str:
     """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
     columns = [shown.columns[i] for i in shown.shown]
     texts = [[column.title for column in columns], *map(shown.text, shown.rows)]
-    rows = [[safe(cell).split("\n") for cell in row] for row in texts]
-    widths = [max(map(cell_len, chain(*column))) for column in zip(*rows, strict=True)]
+    # A large run has few different answers in very many cells.
+    parts_of = cache(lambda text: safe(text).split("\n"))
+    rows = [[parts_of(cell) for cell in row] for row in texts]
+    widths = [max(map(_width, set(chain(*column)))) for column in zip(*rows, strict=True)]
     lines: list[str] = []
     for row in rows:
         for parts in zip_longest(*row, fillvalue=""):
             cells = []
             for part, width, column in zip(parts, widths, columns, strict=True):
-                space = " " * (width - cell_len(part))
+                space = " " * (width - _width(part))
                 cells.append(f" {part}{space} " if column.words else f" {space}{part} ")
             lines.append("".join(cells).rstrip())
         if row is rows[0]:
@@ -182,6 +184,11 @@ def _text(shown: Table) -> str:
     title = ["", safe(shown.title)] if shown.title else []
     caption = [safe(shown.caption)] if shown.caption else []
     return "\n".join([*title, "", *lines, "", *caption]) + "\n"
+
+
+def _width(text: str) -> int:
+    """Return how many cells of a terminal a line takes. That of plain letters needs no look at each."""
+    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
 
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:

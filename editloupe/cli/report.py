@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,8 @@ def report(
     """
     if figures is not None and not plots.available():
         raise ConfigError(f"--figures: {plots.NO_PLOTS}")
-    found = make_report(read_judged(runs))
+    # Nothing of a report rests on findings but the scores, and those of a large run take most of the memory.
+    found = make_report([replace(judged, findings=()) for judged in read_judged(runs)])
     if figures is not None:
         written = [files.write_whole(figures / picture, data) for picture, data in found.pictures()]
         note(f"{len(written)} plots in {figures}, as PDF and PNG")

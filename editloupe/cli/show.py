@@ -147,12 +147,13 @@ def _overview(store: RunStore) -> None:
     if not store.findings:
         raise ConfigError(why_empty(store))
     try:
-        judged = {one.judge_id: one for one in judged_in(store)}
+        # The scores of a large run are not held while it is printed.
+        known = {one.judge_id: (one.findings, len(to_go(one))) for one in judged_in(store)}
     except ConfigError as error:
         note(f"warning: what was not asked yet cannot be counted: {error}")
-        judged = {}
+        known = {}
     names = store.judge_names()
-    found = {id_: judged[id_].findings if id_ in judged else store.current(id_) for id_ in names}
+    found = {id_: known[id_][0] if id_ in known else store.current(id_) for id_ in names}
     if for_programs():
         # What measures and other roles found stands with every judge.
         listed = {finding.key: finding for findings in found.values() for finding in findings}
@@ -164,7 +165,7 @@ def _overview(store: RunStore) -> None:
         say(f"Judge: {uri if names[id_].startswith(uri) else f'{names[id_]}, {uri}'} ({id_})", "italic")
         if not for_programs():
             _answered(store, found[id_], {})
-        left = len(to_go(judged[id_])) if id_ in judged else 0
+        left = known[id_][1] if id_ in known else 0
         to_ask = f"; {left} of {many(len(store.samples), 'sample')} to go" if left else ""
         say(f"{sum(f.status == 'ok' for f in found[id_])} of {len(found[id_])} findings judged{to_ask}.\n")
     say(f"One sample: {command('show', store.folder)} SAMPLE")

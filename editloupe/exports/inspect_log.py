@@ -190,7 +190,7 @@ def _log(source: Source, started: str, completed: str) -> dict[str, Any]:
     config = without_none(**dict(judge.get("sampling") or {}))
     ids = list(dict.fromkeys(map(_sample_id, findings)))
     run_id = _short_id(name, judge_id, started)
-    spent = {id_: sum((f.usage for f in findings if f.judge_id == id_), Usage()) for id_ in source.backends}
+    spent = {id_: Usage.total_of(f.usage for f in findings if f.judge_id == id_) for id_ in source.backends}
     usages = {uri.partition("?")[0]: _usage(source, uri, spent[id_]) for id_, uri in source.backends.items()}
     return {
         "version": VERSION,

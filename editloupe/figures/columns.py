@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from editloupe.errors import ConfigError
-from editloupe.figures.judged import Judged
 from editloupe.protocols.base import EvalProtocol
-from editloupe.scores import Binary, Score
+from editloupe.scores import Score
 from editloupe.values import Sample, sample_key
 
 Key: TypeAlias = tuple[str, str, int, str]
@@ -93,25 +92,6 @@ def key_name(key: Key) -> str:
     """Return "EDITOR/SAMPLE", with the turn and the part if it is about one."""
     editor, sample, turn, part = key
     return ", ".join(filter(None, (sample_key(editor, sample), f"turn {turn}" if turn else "", part)))
-
-
-def column_of(judged: Judged) -> JudgeColumn:
-    """Return what one judge of a run said, with rows of the data that could not be read.
-
-    An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the same.
-    """
-    binary = {metric.id for metric in judged.metrics.metrics if isinstance(metric.domain, Binary)}
-    items: dict[Key, Item] = {}
-    answers: dict[str, dict[Key, Answer]] = {}
-    for score in judged.scores:
-        key = key_of(score)
-        if key not in items:
-            sample, kind = judged.samples.get(score.key), score.dims.get("edit_type")
-            source = score.sample_id if sample is None else sample.source.sha256
-            items[key] = Item(source, None if kind is None else str(kind))
-        labeled = score.metric in binary and score.label is not None
-        answers.setdefault(score.metric, {})[key] = score.label if labeled else score.value
-    return JudgeColumn(name=judged.name, items=items, answers=answers)
 
 
 def with_facts(people: PeopleSaid, samples: Mapping[str, Sample], protocol: EvalProtocol) -> PeopleSaid:

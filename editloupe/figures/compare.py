@@ -9,7 +9,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, compress
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Final
@@ -19,13 +20,13 @@ from pydantic import Field
 from editloupe.backends.prices import Prices
 from editloupe.chat import Usage
 from editloupe.errors import ConfigError
-from editloupe.figures.columns import Answer, Item, JudgeColumn, Key, PeopleSaid, column_of, join, key_of, with_facts
+from editloupe.figures.columns import Answer, Item, JudgeColumn, Key, PeopleSaid, join, key_of, with_facts
 from editloupe.figures.human_labels import labels_in, read_human
 from editloupe.figures.judged import Judged
 from editloupe.figures.people import MetricAgreement, PeopleOptions, RightMoreOften, agreement
 from editloupe.figures.readings import MetricReading, ruler
 from editloupe.protocols.repeats import entropy_of
-from editloupe.scores import Metric, Score
+from editloupe.scores import Metric
 from editloupe.stats.agreement import Paired, confusion, figures
 from editloupe.stats.bootstrap import Drawing, Estimate, mean
 from editloupe.stats.significance import Significance, holm, sign_flips, signed_ranks
@@ -177,7 +178,7 @@ def rated_by_people(
     ratings: as `Rated.ratings`.   Raises ConfigError if the table does not fit the samples.
     """
     metrics, ratings = judges[0].metrics.metrics, ratings or {}
-    items = _items(map(column_of, judges))
+    items = _items(judges)
     more = tuple(dict.fromkeys(ratings.values()))
     if human is not None:
         people, name = read_human(human, metrics, columns or {}, more), human.name
@@ -204,17 +205,15 @@ def rated_by_people(
         for key, value in zip(given, reading.means if scale is None else reading.labels, strict=True):
             if value is not None:
                 answers.setdefault(metric.id, {})[key] = scale.name(value) if worded and scale is not None else value
-    return Rated(
-        labels=people, column=JudgeColumn(name=name, items=people.items, answers=answers), ratings=ratings
-    ), people.notes
+    column = JudgeColumn(name=name, items=people.items, answers=answers)
+    return Rated(labels=people, column=column, ratings=ratings), people.notes
 
 
-def _items(columns: Iterable[JudgeColumn]) -> dict[Key, Item]:
+def _items(judges: Sequence[Judged]) -> Mapping[Key, Item]:
     """What judges were asked about, as the first of them knows it."""
-    found: dict[Key, Item] = {}
-    for column in columns:
-        for key, item in column.items.items():
-            found.setdefault(key, item)
+    found = dict(judges[0].column.items)
+    for judge in judges[1:]:
+        found |= {key: item for key, item in judge.column.items.items() if key not in found}
     return found
 
 
@@ -236,18 +235,17 @@ def compare(
     options = options or PeopleOptions()
     _check(judges, people)
     metrics = [m for m in judges[0].metrics.metrics if any(m.id in judge.criteria for judge in judges)]
-    columns = [column_of(judge) for judge in judges]
     truth = None if people is None else people.column
-    compared = [_Compared(judges, columns, metric, truth, options.drawing) for metric in metrics]
+    compared = [_Compared(judges, metric, truth, options.drawing) for metric in metrics]
     pairs = [pair for one in compared for pair in one.pairs()]
     human, among = list[MetricAgreement](), list[MetricAgreement]()
     if people is not None:
         held = _held(people, metrics, criteria)
         versus = {} if people.ratings else {one.metric.id: one.right_more_often() for one in compared}
-        for column in columns:
+        for judge in judges:
             for metric in held:
-                one = agreement(column, people.labels, metric, options, rating=people.ratings.get(metric.id))
-                human.append(replace(one, versus=versus.get(metric.id, {}).get(column.name, {})))
+                one = agreement(judge.column, people.labels, metric, options, rating=people.ratings.get(metric.id))
+                human.append(replace(one, versus=versus.get(metric.id, {}).get(judge.name, {})))
         human = _corrected(human)
         facts = with_facts(people.labels, {k: s for j in judges for k, s in j.samples.items()}, judges[0].protocol)
         among = [one for m in held if (one := agreement(None, facts, m, options)).all.ceiling["alpha_nominal"].judged]
@@ -280,8 +278,7 @@ def standing(judges: Sequence[Judged], drawing: Drawing) -> list[JudgeSummary]:
     metrics = [m for m in judges[0].asked if all(m.id in judge.criteria for judge in judges)]
     if not metrics:
         raise ConfigError("no metric was judged by all of them")
-    columns = [column_of(judge) for judge in judges]
-    return [s for metric in metrics for s in _Compared(judges, columns, metric, None, drawing).summaries()]
+    return [s for metric in metrics for s in _Compared(judges, metric, None, drawing).summaries()]
 
 
 def _furthest_first(found: Iterable[Disagreement]) -> list[Disagreement]:
@@ -308,44 +305,42 @@ def raters_apart(people: PeopleSaid, metrics: Sequence[Metric | str]) -> list[Di
 
 
 class _Compared:
-    """One metric: the judges' scores and people's labels by what they are about."""
+    """One metric: the judges' scores and people's labels by what they are about, all lists in one order."""
 
-    def __init__(
-        self,
-        judges: Sequence[Judged],
-        columns: Sequence[JudgeColumn],
-        metric: Metric,
-        people: JudgeColumn | None,
-        drawing: Drawing,
-    ) -> None:
+    def __init__(self, judges: Sequence[Judged], metric: Metric, people: JudgeColumn | None, drawing: Drawing) -> None:
         self.metric, self.drawing, self.names = metric, drawing, [judge.name for judge in judges]
-        self.scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]
-        self.keys = list(dict.fromkeys(key for own in self.scores for key in own))
-        self.sources: dict[Key, str] = {}
-        for column in reversed(columns):
-            self.sources |= {key: column.items[key].source for key in column.of(metric.id)}
+        scores = [{key_of(s): s for s in judge.scores if s.metric == metric.id} for judge in judges]
         labels: Mapping[Key, Answer] = {} if people is None else people.of(metric.id)
-        said = [column.of(metric.id) for column in columns]
+        said = [judge.column.of(metric.id) for judge in judges]
         self.ruler = ruler(metric, [answer for own in said for answer in own.values()], labels.values())
-        self.values = [{k: self.ruler.read(a) for k, a in own.items()} for own in said]
-        self.truth = {k: v for k in self.keys if (v := self.ruler.read(labels.get(k))) is not None}
-        # A judge without a verdict on this metric would leave no sample that all judged.
-        self.able = [any(score.value is not None for score in own.values()) for own in self.scores]
+        self.keys = list(dict.fromkeys(key for own in scores for key in own))
+        self.scores = [[own.get(key) for key in self.keys] for own in scores]
+        items = _items(judges)
+        self.sources = [items[key].source for key in self.keys]
+        self.values = [[self.ruler.read(own.get(key)) for key in self.keys] for own in said]
+        self.truth = [self.ruler.read(labels.get(key)) for key in self.keys]
+        self.asked = [[place for place, score in enumerate(own) if score is not None] for own in self.scores]
+        """The places at which each judge was asked."""
+        # On 0 to 100, or the value of a metric without bounds.
+        of = attrgetter("value" if metric.domain.bounds is None else "normalized")
+        self.shown: list[list[float | None]] = [[None if s is None else of(s) for s in own] for own in self.scores]
 
     def summaries(self) -> Iterator[JudgeSummary]:
         """Yield each judge on its own."""
-        able = [own for own, some in zip(self.scores, self.able, strict=True) if some]
-        common = [k for k in self.keys if able and all(k in own and own[k].value is not None for own in able)]
-        for name, own, some in zip(self.names, self.scores, self.able, strict=True):
-            mine = [k for k in self.keys if k in own]
-            labels = Counter(label for k in mine if (label := own[k].label) is not None)
+        # A judge without a verdict on this metric would leave no sample that all judged.
+        able = [any(value is not None for value in own) for own in self.shown]
+        judged = zip(*compress(self.shown, able), strict=True)
+        common = [place for place, values in enumerate(judged) if None not in values]
+        for judge, name in enumerate(self.names):
+            own = [score for score in self.scores[judge] if score is not None]
+            labels = Counter(score.label for score in own if score.label is not None)
             yield JudgeSummary(
                 judge=name,
                 criterion=self.metric.id,
-                mean=self._mean({k: self._shown(own[k]) for k in mine}),
-                common=self._mean({k: self._shown(own[k]) for k in (common if some else ())}),
+                mean=self._mean(self.shown[judge], self.asked[judge]),
+                common=self._mean(self.shown[judge], common if able[judge] else ()),
                 label_entropy_bits=entropy_of(labels.values()) if labels else None,
-                statuses=Counter(missing for k in mine if (missing := own[k].missing) is not None),
+                statuses=Counter(score.missing for score in own if score.missing is not None),
             )
 
     def pairs(self) -> Iterator[JudgePair]:
@@ -353,12 +348,13 @@ class _Compared:
         scale = self.ruler.scale
         wanted = _NUMBERS if scale is None else _ORDERED if scale.ordered else _UNORDERED
         for a, b in combinations(range(len(self.names)), 2):
-            both = [k for k in self.keys if k in self.scores[a] and k in self.scores[b]]
-            sources, names = [self.sources[k] for k in both], (self.names[a], self.names[b])
-            x, y = ([self.values[i].get(k) for k in both] for i in (a, b))
+            other, names = set(self.asked[b]), (self.names[a], self.names[b])
+            both = [place for place in self.asked[a] if place in other]
+            sources = [self.sources[place] for place in both]
+            x, y = ([self.values[i][place] for place in both] for i in (a, b))
             pair = Paired.of(x, y, sources, names)
             found = figures(pair, scale=scale, drawing=self.drawing)
-            shown = [(self._shown(self.scores[a][k]), self._shown(self.scores[b][k])) for k in both]
+            shown = [(self.shown[a][place], self.shown[b][place]) for place in both]
             differences = [None if one is None or two is None else one - two for one, two in shown]
             yield JudgePair(
                 first=names[0],
@@ -366,7 +362,7 @@ class _Compared:
                 criterion=self.metric.id,
                 common=int(pair.both.sum()),
                 figures={name: found[name] for name in wanted},
-                difference=self._mean(dict(zip(both, differences, strict=True))),
+                difference=mean(differences, sources, drawing=self.drawing),
                 test=signed_ranks(differences, sources),
                 confusion=() if scale is None else tuple(map(tuple, confusion(pair.on(scale), scale))),
                 labels=() if scale is None else scale.names,
@@ -375,14 +371,14 @@ class _Compared:
     def right_more_often(self) -> dict[str, dict[str, RightMoreOften]]:
         """Return who of each two judges is right more often, people's label being right: judge → other judge → test."""
         right = [
-            {k: value == truth for k, truth in self.truth.items() if k in own and (value := values.get(k)) is not None}
-            for own, values in zip(self.scores, self.values, strict=True)
+            [None if None in (value, truth) else value == truth for value, truth in zip(own, self.truth, strict=True)]
+            for own in self.values
         ]
         found: dict[str, dict[str, RightMoreOften]] = {name: {} for name in self.names}
         for i, j in combinations(range(len(self.names)), 2):
-            both = [k for k in right[i] if k in right[j]]
-            outcomes = [right[i][k] - right[j][k] for k in both]
-            test = sign_flips(outcomes, [self.sources[k] for k in both])
+            both = [(a - b, k) for a, b, k in zip(right[i], right[j], self.sources, strict=True) if None not in (a, b)]  # type: ignore[operator]
+            outcomes = [outcome for outcome, _ in both]
+            test = sign_flips(outcomes, [source for _, source in both])
             found[self.names[i]][self.names[j]] = RightMoreOften(
                 p=test.p,
                 n=test.n,
@@ -394,25 +390,22 @@ class _Compared:
 
     def disagreements(self) -> Iterator[Disagreement]:
         """Yield the samples on which two judges or more gave different answers."""
-        for key in self.keys:
-            given = {name: own[key] for name, own in zip(self.names, self.scores, strict=True) if key in own}
-            given = {name: score for name, score in given.items() if score.value is not None}
-            shown = [value for score in given.values() if (value := self._shown(score)) is not None]
-            labels = {name: score.label or f"{score.value:g}" for name, score in given.items()}
+        for place, shown in enumerate(zip(*self.shown, strict=True)):
+            known = [value for value in shown if value is not None]
+            if len(known) < 2 or (self.ruler.ordered and max(known) == min(known)):
+                continue
+            scores = zip(self.names, (own[place] for own in self.scores), strict=True)
+            labels = {name: s.label or f"{s.value:g}" for name, s in scores if s is not None and s.value is not None}
             # Two options may be wrong alike.
-            if len(shown) > 1 and (max(shown) > min(shown) or (not self.ruler.ordered and len(set(labels.values())) > 1)):
-                yield Disagreement.of(key, self.metric.id, labels, shown)
+            if max(known) > min(known) or len(set(labels.values())) > 1:
+                yield Disagreement.of(self.keys[place], self.metric.id, labels, known)
 
     def agreeing(self, judge: int) -> int:
         """Return how many answers of a judge are people's."""
-        return sum(self.values[judge].get(k) == v for k, v in self.truth.items())
+        return sum(value == truth for value, truth in zip(self.values[judge], self.truth, strict=True) if truth is not None)
 
-    def _shown(self, score: Score) -> float | None:
-        """A score on 0 to 100; the value of a metric without bounds."""
-        return score.value if self.metric.domain.bounds is None else score.normalized
-
-    def _mean(self, values: Mapping[Key, float | None]) -> Estimate:
-        return mean(list(values.values()), [self.sources[k] for k in values], drawing=self.drawing)
+    def _mean(self, values: Sequence[float | None], places: Sequence[int]) -> Estimate:
+        return mean([values[p] for p in places], [self.sources[p] for p in places], drawing=self.drawing)
 
 
 def _check(judges: Sequence[Judged], people: Rated | None) -> None:
@@ -425,7 +418,9 @@ def _check(judges: Sequence[Judged], people: Rated | None) -> None:
     if twice := next((name for name, n in Counter(j.name for j in judges).items() if n > 1), None):
         raise ConfigError(f"two judges are called {twice}; name each judge once, under a name of its own")
     content: dict[str, tuple[str, Judged]] = {}
-    for judge in judges:
+    # The judges of one run share its samples.
+    by_run = {id(judge.samples): judge for judge in judges}
+    for judge in by_run.values() if len(by_run) > 1 else ():
         known = {key: content.setdefault(key, (sample.content, judge)) for key, sample in judge.samples.items()}
         parted = [(other, key) for key, (found, other) in known.items() if found != judge.samples[key].content]
         if parted:
@@ -458,7 +453,7 @@ def _corrected(found: Sequence[MetricAgreement]) -> list[MetricAgreement]:
 
 
 def _cost(number: int, judge: Judged, compared: Sequence[_Compared], prices: Prices, *, people: bool) -> Cost:
-    usage = sum((f.usage for f in judge.of_models), Usage())
+    usage = Usage.total_of(f.usage for f in judge.of_models)
     asked = [f for f in judge.of_models if f.trace is not None]
     cost = None if judge.untold else prices.of_uri(judge.backend, usage)
     verdicts = len({f.question for f in judge.of_models if f.status == "ok"})

@@ -135,20 +135,17 @@ def _pairs(found: Comparison) -> Table:
 
 def _heat(found: Comparison, metric: str) -> HeatPlot:
     """Who agrees with whom, as a picture: 0 to 100 stands for agreement of 0 to 1, and below 0 as 0."""
-    names, own = tuple(judge.name for judge in found.judges), [p for p in found.pairs if p.criterion == metric]
+    own = [pair for pair in found.pairs if pair.criterion == metric]
     figure = next(name for name in _BEST if name in own[0].figures)
-    cells: dict[tuple[str, str], tuple[float | None, int, int]] = {}
+    cells: dict[tuple[str, str], float | None] = {}
     for pair in own:
         value = pair.figures[figure].value
-        cell = (None if value is None else 100 * max(0.0, value), pair.common, pair.common)
-        cells[pair.first, pair.second] = cells[pair.second, pair.first] = cell
+        cells[pair.first, pair.second] = cells[pair.second, pair.first] = None if value is None else 100 * max(0.0, value)
     return HeatPlot(
         name=f"agreement-{metric.replace('_', '-')}",
         title=f"{found.titles[metric][0]}: who agrees with whom, {_BEST[figure]} × 100",
-        rows=names,
-        columns=names,
-        columns_title="",
-        cells=tuple(tuple(cells.get((one, other)) for other in names) for one in names),
+        names=tuple(judge.name for judge in found.judges),
+        cells=cells,
     )
 
 

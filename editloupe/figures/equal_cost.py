@@ -74,7 +74,7 @@ def _spend(
     judge: Judged, repeats: int, questions: AbstractSet[tuple[str, str, str, int, str]], prices: Prices, *, money: bool
 ) -> float:
     """USD or tokens a question of these, of the first repeats."""
-    usage = sum((f.usage for f in judge.of_models if f.repeat < repeats and f.question in questions), Usage())
+    usage = Usage.total_of(f.usage for f in judge.of_models if f.repeat < repeats and f.question in questions)
     if not money:
         return usage.total / len(questions)
     spent = prices.of_uri(judge.backend, usage)

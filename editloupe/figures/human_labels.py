@@ -6,22 +6,23 @@ the rater in its name if there are several). A judge's scores from elsewhere are
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from editloupe.data.human import NO_RATER, Known, metric_and_rater, named, names_of, turn_and_metric
-from editloupe.data.tables import MetadataTable, TableLine
-from editloupe.errors import ConfigError
+from editloupe.data.tables import MetadataTable, TableLine, read_table, shown
+from editloupe.errors import ConfigError, SampleError
 from editloupe.figures.columns import Item, Key, PeopleSaid, key_name, key_of
+from editloupe.figures.escape import from_csv_cell
 from editloupe.figures.judged import protocol_of, scores_by_people
-from editloupe.figures.labels import as_rating, read_labels, text_of
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric, Score
-from editloupe.values import Sample
+from editloupe.values import Json, Sample
 
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "item": ("item", "item_id", "sample_id", "sample", "id", "image_id", "image", "key", "uid", "idx"),
@@ -262,3 +263,60 @@ def _wide(table: MetadataTable, taken: set[str], known: Known | None) -> dict[st
 
     lines = [line.values for line in table.lines if line.fault is None]
     return {column: (column, NO_RATER) for column in columns if all(is_rating(values.get(column)) for values in lines)}
+
+
+def column_names(text: str | None, option: str) -> dict[str, str]:
+    """Return "item=image_id,if@anna=anna_if" as role, or criterion[@rater], → column. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in (text or "").split(","))):
+        role, _, column = (word.strip() for word in part.partition("="))
+        if not role or not column or role in found:
+            raise ConfigError(
+                f"{option} {part!r}: expected ROLE=COLUMN, such as item=image_id, or CRITERION[@RATER]=COLUMN, each once"
+            )
+        found[role] = column
+    return found
+
+
+def read_labels(file: Path) -> MetadataTable:
+    """Read a table that must have columns. Raises SampleError if no line of it can be read."""
+    table = read_table(file)
+    if not table.columns:
+        line = table.lines[0]
+        raise SampleError(
+            f"{line.fault or 'holds no values'}; expected CSV (.csv, .tsv), JSON Lines or Parquet, by the file's ending",
+            file=file,
+            line=line.number,
+        )
+    if not table.text_only:
+        return table
+    # The table may be one that editloupe wrote.
+    lines = (
+        replace(line, values={from_csv_cell(name): from_csv_cell(str(value)) for name, value in line.values.items()})
+        for line in table.lines
+    )
+    return replace(table, columns=tuple(map(from_csv_cell, table.columns)), lines=tuple(lines))
+
+
+def as_rating(value: Json) -> float | str | None:
+    """Return a finite number, or text; None for an empty cell and what tables write for nothing. Raises ValueError."""
+    if value is None or (isinstance(value, str) and value.strip().casefold() in ("", "nan", "null", "na", "n/a")):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"expected a label or a number, found {shown(value)}")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return str(value).strip()
+    if not math.isfinite(number):
+        raise ValueError(f"expected a label or a finite number, found {shown(value)}")
+    return number
+
+
+def text_of(value: Json) -> str | None:
+    """Return a name; a whole number is one too, however it is written (12 and 12.0)."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return None if value is None or isinstance(value, bool) else str(value).strip() or None

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from editloupe.backends.base import NOT_LMMS, parse_uri
 from editloupe.errors import ConfigError, UnknownPlugin
+from editloupe.figures.columns import Answer, Item, JudgeColumn, Key, key_of
 from editloupe.figures.frame import score_frame
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol, QuestionKey, groups, make_protocol, rejected_scores, scored
@@ -21,7 +22,7 @@ from editloupe.runs.judges import names_of, titled
 from editloupe.runs.lock import is_written
 from editloupe.runs.people import Given
 from editloupe.runs.store import RunStore
-from editloupe.scores import NOT_JUDGED, Metric, MetricSet, Score, fault_messages, protocol_faults
+from editloupe.scores import NOT_JUDGED, Binary, Metric, MetricSet, Score, fault_messages, protocol_faults
 from editloupe.tasks import About
 from editloupe.values import Sample
 
@@ -80,6 +81,26 @@ class Judged:
     def frame(self) -> polars.DataFrame:
         """The scores as a frame (`frame.score_frame`)."""
         return score_frame(self.scores, self.samples)
+
+    @cached_property
+    def column(self) -> JudgeColumn:
+        """What the judge said, with rows of the data that could not be read.
+
+        An answer is the value; of right-or-wrong metrics the label, where there is one: two wrong answers need not be the
+        same.
+        """
+        binary = {metric.id for metric in self.metrics.metrics if isinstance(metric.domain, Binary)}
+        items: dict[Key, Item] = {}
+        answers: dict[str, dict[Key, Answer]] = {}
+        for score in self.scores:
+            key = key_of(score)
+            if key not in items:
+                sample, kind = self.samples.get(score.key), score.dims.get("edit_type")
+                source = score.sample_id if sample is None else sample.source.sha256
+                items[key] = Item(source, None if kind is None else str(kind))
+            labeled = score.metric in binary and score.label is not None
+            answers.setdefault(score.metric, {})[key] = score.label if labeled else score.value
+        return JudgeColumn(name=self.name, items=items, answers=answers)
 
     @property
     def untold(self) -> int:
@@ -257,10 +278,10 @@ def incomplete(all_judged: Sequence[Judged]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def protocol_of(store: RunStore) -> EvalProtocol:
-    """Return the protocol that a run was asked by. Raises ConfigError for one that is not installed."""
+def protocol_of(store: RunStore, **more: Any) -> EvalProtocol:
+    """Return the protocol that a run was asked by. more: tools and budget. Raises ConfigError for one not installed."""
     try:
-        return make_protocol(store.protocol, store.options(), recorded=True)
+        return make_protocol(store.protocol, store.options(), recorded=True, **more)
     except UnknownPlugin as error:
         raise ConfigError(f"{store.folder} was judged by a protocol that is not installed here: {error}") from error
 

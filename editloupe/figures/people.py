@@ -12,7 +12,7 @@ from editloupe.errors import ConfigError
 from editloupe.figures.columns import DIMENSIONS, Dimension, JudgeColumn, PeopleSaid
 from editloupe.figures.readings import MetricReading
 from editloupe.scores import Metric
-from editloupe.stats.agreement import Cells, LabelScale, Paired, confusion, correlation, figures
+from editloupe.stats.agreement import LabelScale, Paired, confusion, figures, resampled_correlation
 from editloupe.stats.bootstrap import DRAWING, Averaging, Drawing, Estimate, Floats, Undefined, averaged, in_order
 from editloupe.stats.raters import Panel, ceiling, rater_vs_others
 from editloupe.stats.significance import Significance
@@ -219,20 +219,18 @@ class _Beside:
         pairs = {group: self.means.at(places).in_order() for group, places in members.items()}
         found: dict[str, Estimate] = {}
         left_out: dict[str, dict[str, str]] = {}
-        for name, figure in CORRELATIONS.items():
-            values, rows, why, used = list[float](), list[Floats](), left_out.setdefault(name, {}), list[Paired]()
+        for name in CORRELATIONS:
+            known, why = dict[str, tuple[float, Floats]](), left_out.setdefault(name, {})
             for group, pair in pairs.items():
                 try:
-                    values.append(correlation(name, pair))
+                    known[group] = resampled_correlation(name, pair, every, drawing)
                 except Undefined as error:
                     why[group] = str(error)
-                    continue
-                used.append(pair)
-                rows.append(Cells(pair, every).resampled(figure, drawing))
+            used = [pairs[group] for group in known]
             clusters = {one for pair in used for one, both in zip(pair.clusters, pair.both, strict=True) if both}
             judged, asked = sum(int(pair.both.sum()) for pair in used), sum(pair.asked for pair in pairs.values())
             base = Estimate(value=None, judged=judged, asked=asked, clusters=len(clusters))
-            found[name], _ = averaged(values, rows, base, how, level=drawing.level)
+            found[name], _ = averaged([*known.values()], base, how, level=drawing.level)
         own = {
             name: rater_vs_others(self._panel(places), how, drawing, every)
             for name, places in members.items()
@@ -241,10 +239,8 @@ class _Beside:
         judged, asked = (sum(getattr(one, count) for one, _ in own.values()) for count in ("judged", "asked"))
         if judged:
             base = Estimate(value=None, judged=judged, asked=asked, clusters=len(every))
-            known = [(one.value, row) for one, row in own.values() if one.value is not None and row is not None]
-            found["rater_vs_others"], _ = averaged(
-                [v for v, _ in known], [r for _, r in known], base, how, level=drawing.level
-            )
+            there = [(one.value, row) for one, row in own.values() if one.value is not None and row is not None]
+            found["rater_vs_others"], _ = averaged(there, base, how, level=drawing.level)
             reasons = {name: own[name][0].why if name in own else "the judge has no correlation there" for name in members}
             left_out["rater_vs_others"] = {name: reason for name, reason in reasons.items() if reason}
         return Averages(how=how, groups=len(members), figures=found, left_out=left_out)

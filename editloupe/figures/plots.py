@@ -197,22 +197,20 @@ def _bars(plot: BarPlot, width: float) -> Figure:
 
 
 def _heat(plot: HeatPlot, width: float) -> Figure:
-    """A grid of shares, colored from worst to best, with the number in each square."""
-    figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.rows))
+    """A grid of figures, colored from worst to best, with the number in each square."""
+    figure, axes = _canvas(width, 1.3 + 0.42 * len(plot.names))
     from matplotlib.colors import LinearSegmentedColormap
 
-    shares = np.array([[np.nan if cell is None else cell[0] for cell in own] for own in plot.cells], dtype=float)
+    shares = np.array([[plot.cells.get((one, other)) for other in plot.names] for one in plot.names], dtype=float)
     colors = LinearSegmentedColormap.from_list("tones", TONES)
     axes.pcolormesh(np.ma.masked_invalid(shares), cmap=colors, vmin=0, vmax=100, edgecolors=_INK, linewidth=0.4)
     for (y, x), share in np.ndenumerate(shares):
-        if (cell := plot.cells[y][x]) is not None:
-            counts = f"\n{cell[1]}/{cell[2]}" if cell[1] != cell[2] else ""
+        if (plot.names[y], plot.names[x]) in plot.cells:
             text, ink = ("–", _INK) if np.isnan(share) else (f"{share:.0f}", "#000")
-            axes.text(x + 0.5, y + 0.5, text + counts, ha="center", va="center", fontsize=8, color=ink)
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=ink)
     turned = 20 if width < WIDTH else 0
-    axes.set_xticks(np.arange(len(plot.columns)) + 0.5, [safe(name) for name in plot.columns], rotation=turned)
-    axes.set_xlabel(safe(plot.columns_title))
-    _named_rows(axes, plot.rows, at=0.5)
+    axes.set_xticks(np.arange(len(plot.names)) + 0.5, [safe(name) for name in plot.names], rotation=turned)
+    _named_rows(axes, plot.names, at=0.5)
     return figure
 
 
@@ -338,9 +336,6 @@ def _told(plot: Plot) -> str:
     match plot:
         case ScatterPlot():
             return plot.description
-        case SizePlot():
-            counts = ", ".join(f"{group.name} {len(group.points)}" for group in plot.groups)
-            return f"{plot.title}: {counts}. {plot.note}"
         case HistogramPlot():
             steps = ", ".join(f"{100 * low:.2g} to {100 * high:.2g} %: {n}" for low, high, n in _steps(plot))
             return f"{plot.title}: {'; '.join(filter(None, (_counted(plot), steps)))}."

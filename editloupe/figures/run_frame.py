@@ -52,7 +52,7 @@ def _of_judge(judged: Judged, prices: Prices) -> polars.DataFrame:
 
 def _spent(judged: Judged, score: Score, by_task: Mapping[str, list[Finding]], prices: Prices) -> dict[str, Any]:
     found = [finding for id_ in score.findings for finding in by_task.get(id_, ())]
-    usage = found[0].usage if len(found) == 1 else sum((f.usage for f in found), Usage())
+    usage = found[0].usage if len(found) == 1 else Usage.total_of(f.usage for f in found)
     counted = usage.input_tokens is not None or usage.output_tokens is not None
     return {
         "findings": len(found),

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from numbers import Real
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
@@ -457,10 +458,18 @@ def scored(
     return [score for sample in samples for score in scores[sample.key]]
 
 
+_KEPT: Final = [field.name for field in fields(Score) if field.name not in ("entropy", "normalized")]
+_TAKEN: Final = attrgetter(*_KEPT)
+_PUT: Final = [getattr(Score, name).__set__ for name in (*_KEPT, "entropy", "normalized")]
+
+
 def _completed(score: Score, *, entropy: float | None, normalized: float | None) -> Score:
     """Return a score with what its protocol does not know. A large run has so many that `replace` takes seconds."""
-    whole = object.__new__(type(score))
-    vars(whole).update(vars(score), entropy=entropy, normalized=normalized)
+    if type(score) is not Score:
+        return replace(score, entropy=entropy, normalized=normalized)
+    whole = object.__new__(Score)
+    for put, value in zip(_PUT, (*_TAKEN(score), entropy, normalized), strict=True):
+        put(whole, value)
     return whole
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -268,9 +269,9 @@ class RunContents:
         """Yield the lines of a file, or of a part of it, as values."""
         path = self.folder / name
         if part is not None:
-            return jsonl.values(name, part.get(name, b""), parse, self.problems, growing=True)
-        content = files.read_bytes(path) if path.exists() else b""
-        return jsonl.values(name, content, parse, self.problems, growing=lock.is_written(self.folder))
+            return jsonl.values(name, io.BytesIO(part.get(name, b"")), parse, self.problems, growing=True)
+        file = files.open_plain(path) if path.exists() else io.BytesIO()
+        return jsonl.values(name, file, parse, self.problems, growing=lock.is_written(self.folder))
 
     def _load_info(self) -> None:
         if os.path.lexists(self.folder / NAME):

@@ -23,20 +23,26 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def values(
-    name: str, content: bytes, parse: Callable[[Mapping[str, Json]], Parsed], problems: list[str], *, growing: bool
+    name: str, file: BinaryIO, parse: Callable[[Mapping[str, Json]], Parsed], problems: list[str], *, growing: bool
 ) -> Iterator[Parsed]:
-    """Yield the lines of a file as values.
+    """Yield the lines of a file as values, and close it.
 
     name: of the file, for messages.   problems: gets a message for each line that is no value.   growing: somebody writes
     just now and may be in the middle of a line, so that one that is cut off is no problem.
     """
-    lines, end = complete_lines(content)
-    torn = len(content) - end
-    del content  # it may be large, and the lines hold it again
-    if torn and not growing:
-        problems.append(f"{name}, line {len(lines) + 1}: {CUT_OFF} ({torn} bytes), left out")
-    bad = 0
-    for number, text in enumerate(lines, start=1):
+    told, torn, bad, number = len(problems), 0, 0, 0
+
+    def lines() -> Iterator[bytes]:
+        """Yield the complete lines, and count the bytes of one that is cut off."""
+        nonlocal torn
+        with file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    torn = len(line)
+                    return
+                yield from line.splitlines()
+
+    for number, text in enumerate(lines(), start=1):
         try:
             data = finite_json(text)
             value = parse(data) if isinstance(data, dict) else None
@@ -51,6 +57,8 @@ def values(
             problems.append(f"{name}, line {number}: {why}, left out")
     if bad > _TOLD:
         problems.append(f"{name}: {bad - _TOLD} more lines are not of the expected shape, left out")
+    if torn and not growing:
+        problems.insert(told, f"{name}, line {number + 1}: {CUT_OFF} ({torn} bytes), left out")
 
 
 def _problem(error: Exception) -> str:

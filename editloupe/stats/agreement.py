@@ -213,6 +213,11 @@ class Cells:
         return found.astype(np.float64, copy=False)
 
 
+def resampled_correlation(name: str, paired: Paired, frame: Sequence[Hashable], drawing: Drawing) -> tuple[float, Floats]:
+    """Return a correlation with its resamples.   frame: as for `Cells`.   Raises Undefined as `correlation`."""
+    return correlation(name, paired), Cells(paired, frame).resampled(CORRELATIONS[name], drawing)
+
+
 def _figures(paired: Paired, figures: Mapping[str, Points], drawing: Drawing) -> dict[str, Estimate]:
     base = Estimate(value=None, judged=int(paired.both.sum()), asked=paired.asked)
     if paired.too_large:

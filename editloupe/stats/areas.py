@@ -92,12 +92,11 @@ def size_plot(name: str, editor: str, metric: Metric, rows: Rows) -> SizePlot:
     """Return the scores of an editor by width and height."""
     sizes = [(row["normalized"], (row["target_width"], row["target_height"])) for row in rows]
     known = [(score, size) for score, size in sizes if score is not None and all(map(_is_share, size))]
-    return SizePlot(
-        name=name,
-        title=f"{metric.name} by target width and height" + (f": {editor}" if editor else ""),
-        groups=_groups(metric, known),
-        note="Of several targets of a sample, its largest. Dots of one size lie about their place.",
-    )
+    title = f"{metric.name} by target width and height" + (f": {editor}" if editor else "")
+    groups = _groups(metric, known)
+    counts = ", ".join(f"{group.name} {len(group.points)}" for group in groups)
+    told = f"{title}: {counts}. Of several targets of a sample, its largest. Dots of one size lie about their place."
+    return SizePlot(name=name, title=title, groups=groups, description=told)
 
 
 def area_plot(areas: Sequence[float | None]) -> HistogramPlot:

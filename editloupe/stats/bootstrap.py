@@ -231,16 +231,16 @@ def average_each(rows: Floats, how: Averaging = "fisher") -> Floats:
 
 
 def averaged(
-    values: Sequence[float], rows: Sequence[Floats], base: Estimate, how: Averaging, *, level: float = LEVEL
+    found: Sequence[tuple[float, Floats]], base: Estimate, how: Averaging, *, level: float = LEVEL
 ) -> tuple[Estimate, Floats | None]:
     """Return the average of correlations with its interval, and its resamples; None where there is none.
 
-    rows: the resamples of each correlation, drawn together.   base: what the average rests on.
+    found: correlations, each with its resamples, drawn together.   base: what the average rests on.
     """
     try:
-        value = average(values, how)
+        value = average([value for value, _ in found], how)
     except Undefined as error:
         return replace(base, why=str(error)), None
-    each = average_each(np.stack(rows), how)
+    each = average_each(np.stack([rows for _, rows in found]), how)
     low, high = interval(each, level=level) if base.clusters > 1 else (None, None)
     return replace(base, value=value, low=low, high=high), each

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.stats.agreement import DECIMALS, Cells, Paired, correlation
+from editloupe.stats.agreement import DECIMALS, Paired, resampled_correlation
 from editloupe.stats.bootstrap import (
     DRAWING,
     LARGEST,
@@ -24,7 +24,7 @@ from editloupe.stats.bootstrap import (
     numbered,
     resampled,
 )
-from editloupe.stats.weighted import CORRELATIONS, Level, alpha
+from editloupe.stats.weighted import Level, alpha
 
 MOST_VALUES: Final = 30
 """Distinct ratings up to which figures on them are resampled: each resample holds their square."""
@@ -98,7 +98,7 @@ def rater_vs_others(
     if panel.too_large:
         return _none(panel, panel.counts > 1, _TOO_LARGE), None
     frame = in_order(panel.clusters) if frame is None else frame
-    found, rows, why = [], [], "fewer than 2 raters share an item"
+    found, why = list[tuple[float, Floats]](), "fewer than 2 raters share an item"
     for i in range(len(panel.raters)):
         others = np.delete(panel.ratings, i, axis=0)
         present = (~np.isnan(others)).sum(axis=0)
@@ -108,13 +108,11 @@ def rater_vs_others(
         if not pair.both.any():
             continue
         try:
-            found.append(correlation("spearman", pair))
+            found.append(resampled_correlation("spearman", pair, frame, drawing))
         except Undefined as error:
             why = str(error)
-        else:
-            rows.append(Cells(pair, frame).resampled(CORRELATIONS["spearman"], drawing))
     base = replace(_none(panel, panel.counts > 1, ""), clusters=len(set(panel.clusters)))
-    return averaged(found, rows, base, how, level=drawing.level) if found else (replace(base, why=why), None)
+    return averaged(found, base, how, level=drawing.level) if found else (replace(base, why=why), None)
 
 
 def _alpha(panel: Panel, scale: Level, drawing: Drawing) -> Estimate:

@@ -307,21 +307,17 @@ class ScatterPlot(_Named):
     """Scores 0 to 100 against shares of the image on a log axis, with the line of a trend."""
 
     groups: tuple[Dots, ...]
-    trend: tuple[tuple[float, float], ...]
-    trend_title: str
+    """A group a label."""
+    trend: tuple[tuple[float, float], ...] = ()
+    trend_title: str = ""
     """Name of the line, or why there is none."""
     description: str
     """Read out instead of the picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizePlot(_Named):
+class SizePlot(ScatterPlot):
     """Widths and heights of targets on two log axes, colored by score."""
-
-    groups: tuple[Dots, ...]
-    """A group a label."""
-    note: str
-    """Shown below the legend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,14 +356,11 @@ class RadarPlot(MeansPlot):
 
 @dataclass(frozen=True, kw_only=True)
 class HeatPlot(_Named):
-    """A grid of shares in percent, colored from worst to best."""
+    """A grid of figures of each two names, colored from worst to best."""
 
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    columns_title: str
-    cells: tuple[tuple[tuple[float | None, int, int] | None, ...], ...]
-    """rows×columns: (0 to 100, judged, asked), None in the place of the share where nothing was judged; None for a place
-    that was not asked about."""
+    names: tuple[str, ...]
+    cells: Mapping[tuple[str, str], float | None]
+    """(row, column) → 0 to 100; None where there is no figure. A place that is not listed stays empty."""
 
 
 Plot: TypeAlias = ScatterPlot | SizePlot | HistogramPlot | BarPlot | MeansPlot | RadarPlot | HeatPlot

@@ -57,15 +57,8 @@ class Threshold(Serializable):
     """Why there is neither threshold nor bound; "" otherwise."""
 
 
-def detection_threshold(
-    hits: Sequence[bool | None],
-    areas: Sequence[float],
-    clusters: Sequence[Hashable],
-    *,
-    accuracy: float = ACCURACY,
-    level: float = LEVEL,
-) -> Threshold:
-    """Return the area at which the share of hits falls under `accuracy`.
+def detection_threshold(hits: Sequence[bool | None], areas: Sequence[float], clusters: Sequence[Hashable]) -> Threshold:
+    """Return the area at which the share of hits falls under `ACCURACY`.
 
     hits: None for what was asked and not judged.   areas: shares of the image above 0, one for each item; items of one
     nominal area share it.   clusters: items of one cluster need not be independent: the test is widened by the variance
@@ -78,8 +71,8 @@ def detection_threshold(
 
     def threshold(outcome: Outcome, **more: float | str | None) -> Threshold:
         return Threshold(
-            outcome=outcome, level=level, accuracy=accuracy, smallest=ends[0], largest=ends[1], judged=len(judged),
-            asked=len(hits), clusters=len(set(names)), **more,  # type: ignore[arg-type]
+            outcome=outcome, smallest=ends[0], largest=ends[1], judged=len(judged), asked=len(hits),
+            clusters=len(set(names)), **more,  # type: ignore[arg-type]
         )  # fmt: skip
 
     if len(judged) < LEAST:
@@ -90,14 +83,14 @@ def detection_threshold(
     right = np.array([bool(hits[i]) for i in judged], float)
     n = np.bincount(place, minlength=len(known)).astype(float)
     k = np.bincount(place, weights=right, minlength=len(known)).astype(float)
-    curve = _Curve(k=k, n=n, x=np.log(known), accuracy=accuracy)
-    limit = _limit(right - curve.fit[place], names, level) / 2
+    curve = _Curve(k=k, n=n, x=np.log(known))
+    limit = _limit(right - curve.fit[place], names) / 2
     kept = [gap for gap, value in enumerate(curve.profile()) if curve.best - value <= limit]
     # Gap j lies between the areas j - 1 and j; the first and the last one are open.
     low = known[kept[0] - 1] if kept[0] else None
     high = known[kept[-1]] if kept[-1] < len(known) else None
     falling = curve.falling
-    if falling[0] >= accuracy > falling[-1] and curve.likelihood(falling) - curve.best > limit:
+    if falling[0] >= ACCURACY > falling[-1] and curve.likelihood(falling) - curve.best > limit:
         return threshold("falls", low=low, high=high, why="accuracy falls with the area")
     at = curve.crossing
     if np.isinf(at):
@@ -105,7 +98,7 @@ def detection_threshold(
     return threshold("found", value=float(np.exp(at)), low=low, high=high)
 
 
-def _limit(rest: Floats, names: Sequence[Hashable], level: float) -> float:
+def _limit(rest: Floats, names: Sequence[Hashable]) -> float:
     """How far twice the log likelihood may fall: χ² of one degree, times the design effect of clusters.
 
     rest: right or not, less the curve. One cluster says nothing of their variance, so that nothing is rejected.
@@ -114,10 +107,10 @@ def _limit(rest: Floats, names: Sequence[Hashable], level: float) -> float:
     if count == 1:
         return np.inf
     if count == len(names):
-        return float(stdtrit(np.inf, (1 + level) / 2)) ** 2
+        return float(stdtrit(np.inf, (1 + LEVEL) / 2)) ** 2
     sums, spread = np.bincount(cluster, weights=rest), float((rest**2).sum())
     effect = max(1.0, float((sums**2).sum()) / spread) if spread else 1.0
-    return effect * float(stdtrit(count - 1, (1 + level) / 2)) ** 2
+    return effect * float(stdtrit(count - 1, (1 + LEVEL) / 2)) ** 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +120,6 @@ class _Curve:
     k: Floats
     n: Floats
     x: Floats
-    accuracy: float
 
     @property
     def fit(self) -> Floats:
@@ -148,10 +140,10 @@ class _Curve:
     def crossing(self) -> float:
         """Log area at which the curve reaches the accuracy; −inf if it does at the smallest, inf if it does nowhere."""
         fit = self.fit
-        j = int(np.searchsorted(fit, self.accuracy - 1e-9))
+        j = int(np.searchsorted(fit, ACCURACY - 1e-9))
         if j in (0, len(fit)):
             return float(np.inf if j else -np.inf)
-        share = (self.accuracy - fit[j - 1]) / (fit[j] - fit[j - 1])
+        share = (ACCURACY - fit[j - 1]) / (fit[j] - fit[j - 1])
         return float(self.x[j - 1] + share * (self.x[j] - self.x[j - 1]))
 
     def profile(self) -> list[float]:
@@ -161,9 +153,7 @@ class _Curve:
         """
         gaps = np.arange(len(self.x) + 1)[:, None]
         # With a bound, the best rising curve is the best without it, clipped.
-        clipped = np.where(
-            np.arange(len(self.x)) < gaps, np.minimum(self.fit, self.accuracy), np.maximum(self.fit, self.accuracy)
-        )
+        clipped = np.where(np.arange(len(self.x)) < gaps, np.minimum(self.fit, ACCURACY), np.maximum(self.fit, ACCURACY))
         return [float(value) for value in self.likelihood(clipped)]
 
     def likelihood(self, p: Floats) -> Floats:

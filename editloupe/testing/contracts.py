@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
@@ -249,7 +250,7 @@ class _BackendCheck:
         self.require([images.data(ref) for ref in refs] == before, "it changed an image")
         known = get_args(Finish)
         self.require(reply.finish in known, f"reply.finish must be one of {known}, found {reply.finish!r}")
-        for name, count in vars(reply.usage).items():
+        for name, count in asdict(reply.usage).items():
             right = count is None or (type(count) is int and count >= 0)
             self.require(right, f"reply.usage.{name} must be a count or None, found {count!r}")
         try:

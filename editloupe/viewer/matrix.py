@@ -82,7 +82,7 @@ class _List:
                 key = self._key(n, one["judge"])
                 overview.append({**one, "judge": numbered.index(key) if key in numbered else -1})
             problems += run.reader.store.problems[:20]
-            spent += sum((f.usage for sample in run.reader.samples() for f in sample.findings), Usage())
+            spent += Usage.total_of(f.usage for sample in run.reader.samples() for f in sample.findings)
         more: dict[str, Json] = {"overview": overview, "tokens": spent.total, "problems": list(map(safe, problems))}
         return self.written([run.reader.samples() for run in self._runs], scores, **more)
 

@@ -183,10 +183,8 @@ class Site:
             return None
         here, shown = name == "compare.html", dict[str, Any]()
         # Samples stand side by side before anything is computed, also those of a run without a finding yet.
-        runs = [{s.key: s.sample.content for s in run.reader.samples() if s.sample is not None} for run in chosen]
-        known = {key: content for one in runs for key, content in one.items()}
-        alike = set.intersection(*map(set, runs)) and all(known[k] == made for one in runs for k, made in one.items())
-        found = None if alike and name != "compared.html" else self.numbers.comparison([run.reader for run in chosen])
+        at_once = name != "compared.html" and _alike(chosen)
+        found = None if at_once else self.numbers.comparison([run.reader for run in chosen])
         if name == "compare.js":
             return None if isinstance(found, str) else _script(all_rows(self.numbers, *chosen, at_root=True))
         if found is not None:
@@ -268,6 +266,14 @@ class Site:
             template, site=self, run=run, here=up, root=root, crumbs=crumbs or [("Runs", "index.html")], links=links,
             live=live, **values,
         )  # fmt: skip
+
+
+def _alike(chosen: Sequence[SiteRun]) -> bool:
+    """Return whether runs have samples in common, and none of another content."""
+    runs = [{s.key: s.sample for s in run.reader.samples() if s.sample is not None} for run in chosen]
+    known = {key: sample for one in runs for key, sample in one.items()}
+    pairs = ((own, known[key]) for one in runs for key, own in one.items())
+    return bool(set.intersection(*map(set, runs))) and all(a is b or a.content == b.content for a, b in pairs)
 
 
 def _content(sample: RunSample) -> str | None:

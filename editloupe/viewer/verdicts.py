@@ -134,7 +134,7 @@ class VerdictView:
 
     @property
     def usage(self) -> Usage:
-        return sum((step.step.usage for step in self.steps), Usage())
+        return Usage.total_of(step.step.usage for step in self.steps)
 
 
 def verdicts(

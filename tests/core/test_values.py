@@ -16,7 +16,7 @@ from editloupe.answers import YES_NO, Choice, Label, Number, OneOf, Record, answ
 from editloupe.chat import ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, Usage, message_hash
 from editloupe.findings import Finding, JudgeSpec
 from editloupe.tasks import About, Ask, Budget
-from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, parse_json
+from editloupe.values import Box, ImageRef, Sample, Target, Turn, View, canonical_json, digest, finite_json, parse_json
 
 
 def image(name: str, width: int = 400, height: int = 300) -> ImageRef:
@@ -60,6 +60,15 @@ def test_json_is_read_as_deep_on_every_machine():
     assert not failures
     assert parse_json('["' + "[{" * 1000 + '\\"' + "[" * 1000 + '"]') == ["[{" * 1000 + '"' + "[" * 1000]
     assert outcome(parse_json, '["' + "[\\" * 50_000).startswith("JSONDecodeError")
+
+
+def test_numbers_that_are_not_finite_are_refused_and_bytes_read_as_text_is():
+    texts = (*READ, "[" * 101 + "]" * 101, '{"a": [1, {"b": -1e999}], "c": 2.5}', '{"a": [1, {"b": 1e99}], "c": 2.5}')
+    forms = [(text, text.encode(coding)) for text in texts for coding in ("utf-8", "utf-8-sig", "utf-16")]
+    assert [content for text, content in forms if outcome(finite_json, content) != outcome(finite_json, text)] == []
+    assert [content for content in REFUSED if outcome(finite_json, content) != outcome(parse_json, content)] == []
+    refused = [text for text in texts if "no finite number" in outcome(finite_json, text)]
+    assert refused == ["1e400", "NaN", "-Infinity", '{"a": [1, {"b": -1e999}], "c": 2.5}']
 
 
 # A crop of x 100–200, y 50–100 shown at twice its size in the right pane of a picture, from x 210 on.

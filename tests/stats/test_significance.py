@@ -62,6 +62,11 @@ def test_signed_ranks_are_of_source_images():
     assert found.p == pytest.approx(stats.wilcoxon([2, 2, -0.5, 4, 5.5, 7.5]).pvalue)
 
 
+@pytest.mark.parametrize("moved", [[1, 1, -1, 2, 2, 3], [-2, 1, 1, 1, 1, 3, 3, -3], [1, 2, 3, 4, 5, 6, -7], [1, -1] * 7])
+def test_signed_ranks_are_those_of_scipy_where_they_tie_and_where_not(moved: list[int]):
+    assert signed_ranks(moved, range(len(moved))).p == stats.wilcoxon(moved).pvalue
+
+
 @pytest.mark.parametrize("count", [3, 5, 40, 1889])
 def test_pearsons_r_and_p_are_those_of_scipy(count: int):
     rng = np.random.default_rng(count)

@@ -68,6 +68,9 @@ def tables(metrics: Sequence[Metric], *, mode: str, benchmark: bool) -> tuple[Ta
     )
 
 
+_PLACED: Final = ("source", "normalized", "target_area", "target_width", "target_height")
+
+
 def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None:
     """Return the scores of each editor against the areas of the targets; None if no judged sample has a box.
 
@@ -77,7 +80,7 @@ def areas(frame: polars.DataFrame, *, metrics: Sequence[Metric]) -> Table | None
     if "target_area" not in frame.columns:
         return None
     asked = [metric for metric in metrics if metric.id in set(frame["metric"])]
-    found = frame.partition_by("editor", "metric", as_dict=True)
+    found = frame.select("editor", "metric", *_PLACED).partition_by("editor", "metric", as_dict=True)
     shown = [
         (editor, metric, rows)
         for editor in frame["editor"].unique(maintain_order=True)

@@ -18,8 +18,7 @@ from editloupe.files import read_toml
 from editloupe.protocols.edival.consistency import CONTENT
 from editloupe.protocols.edival.instructions import EDIT_TYPES
 from editloupe.protocols.names import Names
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, select
-from editloupe.stats.ranks import ranks
+from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, ranks, select
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Cell, Table
 from editloupe.values import Json

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from editloupe.files import read_toml
 from editloupe.protocols.names import Names
 from editloupe.scores import Metric
-from editloupe.stats.pivot import Figure, Rows, grouped, mean, pivot, rows_of
-from editloupe.stats.ranks import inverted
+from editloupe.stats.pivot import Figure, Rows, grouped, inverted, mean, pivot, rows_of
 from editloupe.stats.spec import TableSpec
 from editloupe.stats.table import Table
 
