@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from editloupe.runs.setup import open_setup
 from tests.build.conftest import Run, left, lines, metadata, pictures, unwritten, written
 from tests.build.toys import PX
 from tests.conftest import draw_edits
+from tests.forks import ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +178,10 @@ def test_a_recipe_that_is_killed_goes_on_to_the_same_bytes(
 ) -> None:
     case = CASES[name]
     case.make(Path("data"))
-    command = [sys.executable, "-m", "editloupe", *case.words, "--out", "set"]
     monkeypatch.setenv("TOY", json.dumps({"die": case.die}))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 9, done.stderr
+    patched = "from tests.build import toys; toys.patch()"
+    code, told = ended(*case.words, "--out", "set", folder=Path.cwd(), stdout=Path(os.devnull), before=patched)
+    assert code == 9, told
     assert not (Path("set") / case.file).exists() and not Path("set/funnel.json").exists()
     monkeypatch.delenv("TOY")
     assert build(editloupe, case)[0] == build(editloupe, case, "whole")[0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -110,7 +111,7 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
             until(lambda: len(server.seen) == 3)
             pressed = time.monotonic()
             # A plain kill is the same as Ctrl-C.
-            terminal.process.send_signal(signal.SIGTERM)
+            os.kill(terminal.process.pid, signal.SIGTERM)
             terminal.wait_for("Stopping: nothing more is asked")
             if presses == 2:
                 terminal.press(CTRL_C)

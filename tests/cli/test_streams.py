@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from editloupe import cli
 from editloupe.runs.store import RunStore
 from tests.conftest import draw_edits, final
+from tests.forks import ended
 
 Run = Callable[..., tuple[int, str, str]]
 LONG = "n" * 300
@@ -86,7 +86,6 @@ def test_a_name_that_no_file_can_have_is_one_line(editloupe: Run, folder: Path, 
 
 
 def test_a_run_is_complete_though_its_report_cannot_be_printed(folder: Path) -> None:
-    program = f"{sys.executable} -m editloupe {' '.join(JUDGE)} runs/full >/dev/full"
-    done = subprocess.run(["sh", "-c", program], cwd=folder, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    code, told = ended(*JUDGE, "runs/full", folder=folder, stdout=Path("/dev/full"))
+    assert (code, "Traceback" in told) == (1, False) and "standard output cannot be written" in told, told
     assert len(RunStore.read(folder / "runs/full").current()) == 2
