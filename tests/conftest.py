@@ -96,6 +96,9 @@ def editloupe(
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", *of_tests):
         monkeypatch.delenv(name, raising=False)
 
+    # A start of processes pays in large folders; a small one takes as long only on a busy machine.
+    monkeypatch.setattr("editloupe.runs.pool._AFTER_S", 60.0)
+
     def run(*words: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
         cli.output.out.cache_clear()
@@ -106,6 +109,13 @@ def editloupe(
         return int(caught.value.code or 0), captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files and pages have empty plots: drawing them takes most of the time of a report."""
+    for module in ("editloupe.figures.plots", "editloupe.viewer.numbers"):
+        monkeypatch.setattr(f"{module}.draw", lambda plot, **given: "<svg xmlns='http://www.w3.org/2000/svg'/>")
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ def judged(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.usefixtures("bare_plots")
 def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Path):
     out = tmp_path / "out"
     out.mkdir()
