@@ -1,8 +1,8 @@
-"""The program in a process of its own, forked from a server that has imported it: a start of Python takes a second each time.
+"""The program in a process of its own, forked from a server that has imported it: a start of Python takes a second.
 
-    process = start("judge", "edits", folder=tmp_path, streams=(0, out.fileno(), out.fileno()))
-    process.join()
-    assert process.exitcode == 0
+process = start("judge", "edits", folder=tmp_path, streams=(0, out.fileno(), out.fileno()))
+process.join()
+assert process.exitcode == 0
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def start(
 
 def ended(*words: str | Path, folder: Path, stdout: Path, before: str = "pass") -> tuple[int | None, str]:
     """Run a command to its end: (exit code, or minus the signal that killed it; standard error)."""
-    with tempfile.TemporaryFile() as told, stdout.open("wb") as said, open(os.devnull) as nothing:
+    with tempfile.TemporaryFile() as told, stdout.open("wb") as said, Path(os.devnull).open() as nothing:
         streams = (nothing.fileno(), said.fileno(), told.fileno())
         process = start(*words, folder=folder, streams=streams, before=before)
         process.join(120)

@@ -350,7 +350,10 @@ asyncio.run(cell())
 
 
 # By default, its file runs with the first blocks of all pages, and a call amid a loop of events is made above.
-@pytest.mark.parametrize("way", ["an interpreter", *(pytest.param(w, marks=pytest.mark.slow) for w in ("a file", "a notebook"))])
+@pytest.mark.parametrize(
+    "way",
+    ["an interpreter", pytest.param("a file", marks=pytest.mark.slow), pytest.param("a notebook", marks=pytest.mark.slow)],
+)
 def test_the_first_snippet_of_the_docs_runs_as_it_stands(way: str, tmp_path: Path) -> None:
     _, _, rest = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("```python\n")
     snippet, _, _ = rest.partition("```")

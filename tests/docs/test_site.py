@@ -121,7 +121,9 @@ def variables() -> set[str]:
     found = set()
     shape = re.compile(r"EDITLOUPE(_[A-Z]+)+|[A-Z]+(_[A-Z]+)*_(API_KEY|BASE_URL)|GITHUB(_[A-Z]+)+|RAY_ADDRESS")
     for path in (ROOT / "editloupe").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        # A module is read whole only if a name is somewhere in it.
+        for node in ast.walk(ast.parse(text)) if shape.search(text) else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and shape.fullmatch(node.value):
                 found.add(node.value)
     return found | {f"EDITLOUPE_{field.name.upper()}" for field in fields(ToolSettings)}

@@ -273,7 +273,7 @@ def test_a_line_fails_as_a_live_call_and_is_asked_again(serve, edits, tmp_path: 
 
 
 def test_files_are_split_below_the_limits_and_none_is_rejected(serve, edits, tmp_path: Path, monkeypatch):
-    check_split(serve, edits, tmp_path, monkeypatch, samples=12, repeats=2, most=2_000_000)
+    check_split(serve, edits, tmp_path, monkeypatch, samples=6, repeats=2, most=2_000_000)
 
 
 @pytest.mark.slow
