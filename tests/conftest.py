@@ -10,6 +10,7 @@ import shutil
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,14 @@ def sample(store: ImageStore) -> Sample:
         turns=(Turn(instruction="Change attribute of blue dustpan to red.", edited=store.add_array(after)),),
         edit_type="Change Color",
     )
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is true, 30 s at the most."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.01)
 
 
 ANSWERED = "Add red square {}."

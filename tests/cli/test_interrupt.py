@@ -15,7 +15,7 @@ import pytest
 
 from editloupe.runs.store import RunStore
 from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.conftest import draw_edits, final
+from tests.conftest import draw_edits, final, until
 from tests.terminal import Terminal
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -41,13 +41,6 @@ def judging(folder: Path, server: OpenAIServer, *more: str, grace_s: float = 5.0
     before = f"from editloupe.cli import output; output.GRACE_S = {grace_s}"
     with Terminal(*words(server), "--concurrency", "2", *more, folder=folder, before=before) as terminal:
         yield terminal
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:

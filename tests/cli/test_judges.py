@@ -81,6 +81,7 @@ def test_a_fourth_judge_costs_no_call_of_the_three_before(editloupe: Run, serve:
     assert said.count("3 of 3 findings judged, 3 of them from before") == 3
     (run,) = Path("runs").iterdir()
     assert len(list((run / "report").glob("summary-*.json"))) == 4
+    assert {path.name for path in (run / "traces").iterdir()} == set(RunStore.read(run).judges())
 
 
 def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
@@ -95,7 +96,7 @@ def test_a_judge_joins_a_finished_run_and_both_can_be_run_again_from_its_config(
     assert code == 0
     assert "Judges side by side" in said
     config = yaml.safe_load((out / "config.yaml").read_text())
-    assert config["judges"] == {uri(s): {"backend": uri(s)} for s in (first, second)}
+    assert config["judges"] == {uri(s): {"backend": uri(s)} for s in (first, second)} and "backend" not in config
     code, said, _ = editloupe("judge", "--config", out / "config.yaml", "--trust", "--out", out, "--format", "json")
     assert [done["reused"] for line in said.splitlines() if (done := json.loads(line))["event"] == "done"] == [2, 2]
     assert (code, len(first.seen), len(second.seen)) == (0, 4, 4)

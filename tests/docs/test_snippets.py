@@ -102,8 +102,7 @@ def run_block(block: Block, workplace: Path, editloupe: Cli) -> None:
 @pytest.mark.parametrize("block", [b for b in RUN if b.page.name == "README.md"], ids=str)
 def test_a_block_of_the_readme_runs_in_a_shell(block: Block, workplace: Path):
     prepare(block, workplace)
-    runner = ["bash", "-euo", "pipefail", "-c"] if block.info == "sh" else [sys.executable, "-c"]
-    in_a_process([*runner, block.text], workplace)
+    in_a_process(["bash", "-euo", "pipefail", "-c", block.text], workplace)
 
 
 def commands(text: str) -> list[str]:

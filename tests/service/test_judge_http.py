@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,21 +21,13 @@ import pytest
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
-from tests.conftest import final
+from tests.conftest import final, until
 from tests.service.loopback_judge import Client, edit, inline, needs_extra, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
 Cli = Callable[..., tuple[int, str, str]]
 Process = subprocess.Popen[str]
 TOKEN = {"Authorization": "Bearer let me in"}
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_a_verdict_has_labels_a_reward_and_a_trace_that_stays(tmp_path: Path) -> None:
