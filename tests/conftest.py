@@ -30,6 +30,11 @@ from tests.toys.install import installed
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+Cli = Callable[..., tuple[int, str, str]]
+"""What the fixture `editloupe` is: words of the command line → (exit code, standard output, standard error)."""
+Edits = Callable[..., Path]
+"""What the fixture `edits` is: a count of edits and options of `draw_edits` → the folder."""
+
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
 for name in ("DETECTOR", "UPSCALER", "DEVICE", "CLIP", "DINO", "LPIPS", "FACES", "EDITOR"):
@@ -61,6 +66,12 @@ def final(label: str, thought: str = "I have seen enough.") -> str:
     return f"<Start Thinking>{thought}</Start Thinking>\n<Start Final Answer>{label}</Start Final Answer>"
 
 
+def scripted(path: str | Path, *replies: object) -> str:
+    """Write what a backend is to say, one reply after the other, and return the backend's URI."""
+    Path(path).write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
+    return f"scripted/{path}"
+
+
 def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
     """A noisy gray scene of 240×320 px, and the same with `spots` colored squares of 24 px."""
     rng = np.random.default_rng(seed)
@@ -87,9 +98,7 @@ def pngs(seed: int, *, spots: int) -> tuple[bytes, bytes]:
 
 
 @pytest.fixture
-def editloupe(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., tuple[int, str, str]]:
+def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
     """Runs the program as a user does, in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     # The last two are read by tests alone, and the program would warn of them.
@@ -178,7 +187,7 @@ def draw_edits(
 
 
 @pytest.fixture
-def edits(tmp_path: Path) -> Callable[..., Path]:
+def edits(tmp_path: Path) -> Edits:
     """Makes an ImageFolder in the test's folder; see `draw_edits`."""
 
     def make(count: int, *, name: str = "edits", **options: Any) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from editloupe.data.samples import load
 from editloupe.imaging.color_names import shares, to_lab
 from editloupe.protocols.probes.probe import probe_of
 from tests.build.conftest import unwritten
+from tests.conftest import Cli
 
-Run = Callable[..., tuple[int, str, str]]
 PAINT = {"red": (190, 40, 40), "blue": (40, 70, 190), "gray": (128, 128, 128)}
 Things = Mapping[str, tuple[str, tuple[int, int, int, int]]]
 THINGS: Things = {
@@ -59,7 +59,7 @@ def mask(file: Path, box: Sequence[int], size: tuple[int, int] = (640, 480)) -> 
     return file.name
 
 
-def build(editloupe: Run, path: Path | str, *words: str | int | Path, out: str = "set") -> tuple[int, Any]:
+def build(editloupe: Cli, path: Path | str, *words: str | int | Path, out: str = "set") -> tuple[int, Any]:
     code, told, error = editloupe("build", "probes", path, "--out", out, "--format", "json", *map(str, words))
     return code, json.loads(told) if told else error
 
@@ -75,7 +75,7 @@ def pixels(row: Mapping[str, Any], column: str) -> np.ndarray:
 AREAS = ("--set", "areas=1,3")
 
 
-def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Run, tmp_path: Path) -> None:
+def test_each_probe_has_the_truth_that_it_was_made_for(editloupe: Cli, tmp_path: Path) -> None:
     photos = photographs(tmp_path / "photos")
     code, funnel = build(editloupe, photos, "--set", "count=48", "--set", "twins=0", "--set", "seed=3", *AREAS)
     rows = lines("metadata.jsonl")
@@ -136,7 +136,7 @@ def check_only_what_is_to_change_changes(rows: Sequence[Mapping[str, Any]]) -> N
     assert tried >= 8
 
 
-def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Run, tmp_path: Path) -> None:
+def test_twins_differ_in_the_nuisance_or_the_trap_alone(editloupe: Cli, tmp_path: Path) -> None:
     code, funnel = build(editloupe, photographs(tmp_path / "photos"), "--set", "count=48", "--set", "twins=1", *AREAS)
     rows = {row["id"]: row for row in lines("metadata.jsonl")}
     assert code == 0 and funnel["written"] == 16 and funnel["probes"] == len(rows)
@@ -184,7 +184,7 @@ def broken(folder: Path) -> Path:
     return folder
 
 
-def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
+def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Cli, tmp_path: Path) -> None:
     words = ("--set", "count=10", "--set", "areas=3", "--set", "twins=0")
     code, funnel = build(editloupe, broken(tmp_path / "photos"), *words)
     assert (code, funnel["targets"]) == (0, {"read": 1, "left_out": 5})
@@ -195,7 +195,7 @@ def test_what_misses_its_object_is_left_out_with_its_reason(editloupe: Run, tmp_
     assert {row["target_name"] for row in lines("metadata.jsonl")} == {"mug"}
 
 
-def test_two_targets_of_one_name_and_a_target_that_fits_no_share_are_refused(editloupe: Run, tmp_path: Path) -> None:
+def test_two_targets_of_one_name_and_a_target_that_fits_no_share_are_refused(editloupe: Cli, tmp_path: Path) -> None:
     folder = photographs(tmp_path / "photos")
     rows = [
         {**row, "target_name": "red mug" if row["id"] == "mug" else "mug"} for row in lines("metadata.jsonl", str(folder))
@@ -208,7 +208,7 @@ def test_two_targets_of_one_name_and_a_target_that_fits_no_share_are_refused(edi
     assert unwritten("set")
 
 
-def test_what_cannot_be_made_is_said_before_anything_is_written(editloupe: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_made_is_said_before_anything_is_written(editloupe: Cli, tmp_path: Path) -> None:
     photos, plain = photographs(tmp_path / "photos"), tmp_path / "plain"
     plain.mkdir()
     Image.fromarray(photograph(THINGS)).save(plain / "desk.png")

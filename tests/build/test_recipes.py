@@ -21,9 +21,9 @@ from editloupe.errors import ModelAbsent
 from editloupe.models import opening
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from tests.build.conftest import Run, left, lines, metadata, pictures, unwritten, written
+from tests.build.conftest import left, lines, metadata, pictures, unwritten, written
 from tests.build.toys import PX
-from tests.conftest import draw_edits
+from tests.conftest import Cli, draw_edits
 from tests.forks import ended
 
 
@@ -140,7 +140,7 @@ CASES = {
 }  # fmt: skip
 
 
-def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
+def build(editloupe: Cli, case: Case, out: str = "set") -> tuple[int, Any]:
     """(exit code, what is told)."""
     code, said, told = editloupe(*case.words, "--out", out, "--format", "json")
     assert said, told
@@ -149,7 +149,7 @@ def build(editloupe: Run, case: Case, out: str = "set") -> tuple[int, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_recipe_gives_the_same_bytes_again_and_asks_nothing_twice(
-    name: str, editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[name]
     case.make(Path("data"))
@@ -174,7 +174,7 @@ def test_a_recipe_gives_the_same_bytes_again_and_asks_nothing_twice(
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_recipe_that_is_killed_goes_on_to_the_same_bytes(
-    name: str, editloupe: Run, monkeypatch: pytest.MonkeyPatch
+    name: str, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = CASES[name]
     case.make(Path("data"))
@@ -190,7 +190,7 @@ def test_a_recipe_that_is_killed_goes_on_to_the_same_bytes(
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refuse[0]])
 def test_a_role_that_refuses_half_of_its_rows_leaves_the_other_half(
-    name: str, editloupe: Run, toy: Callable[..., None]
+    name: str, editloupe: Cli, toy: Callable[..., None]
 ) -> None:
     case = CASES[name]
     case.make(Path("data"))
@@ -207,7 +207,7 @@ IMAGES = ("dlebench", "giebench", "edival")
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, editloupe: Run) -> None:
+def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, editloupe: Cli) -> None:
     case = CASES[name]
     case.make(Path("data"))
     shutil.copy("data/0.png", "data/again.png")
@@ -219,7 +219,7 @@ def test_images_that_cannot_be_read_are_left_out_with_the_reason(name: str, edit
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_both_layouts_and_what_people_look_through_hold_the_same_rows(name: str, editloupe: Run) -> None:
+def test_both_layouts_and_what_people_look_through_hold_the_same_rows(name: str, editloupe: Cli) -> None:
     case = CASES[name]
     case.make(Path("data"))
     build(editloupe, case)
@@ -237,7 +237,7 @@ def test_both_layouts_and_what_people_look_through_hold_the_same_rows(name: str,
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editloupe: Run) -> None:
+def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editloupe: Cli) -> None:
     case = CASES[name]
     case.make(Path("data"))
     Path("mine").mkdir()
@@ -251,7 +251,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(name: str, editlou
 
 
 def test_without_weights_the_command_says_what_to_do_and_writes_nothing(
-    editloupe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    editloupe: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def absent(name: str | None, device: str) -> Any:
         raise ModelAbsent("no weights")

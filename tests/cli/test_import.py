@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Cli
 from tests.protocols.unicbench_files import edit, result, rows, write, write_results
 
-Program = Callable[..., tuple[int, str, str]]
 OUTPUTS = ("--edited", "bagel=results/bagel")
 
 
@@ -41,7 +40,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) -> None:
+def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Cli) -> None:
     code, out, err = editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     assert code == 0, err
     assert "52 findings in run." in out and "All tables: editloupe report run" in out
@@ -56,7 +55,7 @@ def test_the_table_says_how_each_mean_moves(folder: Path, editloupe: Program) ->
     assert f"{overall:.4f} (6/8)" in words(out)
 
 
-def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program) -> None:
+def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Cli) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     code, out, _ = editloupe("report", "run")
     assert code == 0 and "Means as published, and of what was judged" in out
@@ -73,7 +72,7 @@ def test_the_run_is_read_by_the_other_commands(folder: Path, editloupe: Program)
     assert editloupe("show", ".")[0] == 0
 
 
-def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
+def test_nobody_is_asked_again(folder: Path, editloupe: Cli) -> None:
     editloupe("import", "unicbench", "results", "--data", "unic", *OUTPUTS, "--out", "run")
     before = sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*"))
     code, _, err = editloupe("judge", "run", "--retry")
@@ -84,7 +83,7 @@ def test_nobody_is_asked_again(folder: Path, editloupe: Program) -> None:
     assert sorted(path.read_bytes() for path in (folder / "run").rglob("*.json*")) == before
 
 
-def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloupe: Program) -> None:
+def test_what_does_not_fit_is_said_and_nothing_is_written(folder: Path, editloupe: Cli) -> None:
     known = "expected one of edival, gedit, imgedit, kris, unicbench"
     for given, said in (
         (("unicbench", "results", "--out", "run"), "Missing option '--data'"),

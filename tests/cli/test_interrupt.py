@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ import pytest
 
 from editloupe.runs.store import RunStore
 from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.conftest import draw_edits, final, until
+from tests.conftest import Cli, draw_edits, final, until
 from tests.terminal import Terminal
-
-Cli = Callable[..., tuple[int, str, str]]
 
 CTRL_C, RIGHT = "\x03", says(final("Wrong Action"))
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from editloupe.cli import _OLD
 from editloupe.errors import nearest
-from tests.conftest import draw_edits
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli, Edits, draw_edits
 
 MISTAKES = {
     "judge nowhere": "no such folder",
@@ -65,7 +61,7 @@ MISTAKES = {
 }
 
 
-def test_a_usual_mistake_is_answered_with_its_cure(editloupe: Run, edits: Edits) -> None:
+def test_a_usual_mistake_is_answered_with_its_cure(editloupe: Cli, edits: Edits) -> None:
     edits(1)
     draw_edits(Path("examples/edits"), 1)
     wrong = {}
@@ -77,14 +73,14 @@ def test_a_usual_mistake_is_answered_with_its_cure(editloupe: Run, edits: Edits)
     assert wrong == {}
 
 
-def test_an_old_command_is_answered_with_the_new_one(editloupe: Run) -> None:
+def test_an_old_command_is_answered_with_the_new_one(editloupe: Cli) -> None:
     assert {"retry", "runs", "targets", "masks", "fork", "rescore", "protocols", "rubrics", "backends"} <= set(_OLD)
     for old, new in _OLD.items():
         code, said, told = editloupe(*old.split(), "x")
         assert (code, said) == (2, "") and f"is now: editloupe {new}" in " ".join(told.split()), old
 
 
-def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Run, edits: Edits) -> None:
+def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Cli, edits: Edits) -> None:
     folder = edits(1)
     for line, told in (
         ("limits: 3", "there is no setting 'limits'; did you mean 'limit'? `editloupe list settings` prints all of them"),
@@ -98,7 +94,7 @@ def test_a_line_of_editloupe_yaml_that_does_not_fit_is_named(editloupe: Run, edi
         assert code == 2 and told in " ".join(err.split()), line
 
 
-def test_columns_of_other_names_are_asked_for(editloupe: Run, edits: Edits) -> None:
+def test_columns_of_other_names_are_asked_for(editloupe: Cli, edits: Edits) -> None:
     # A rating has a word in common with the instruction, and is none.
     for role, name in (("source", "file_name"), ("instruction", "wish"), ("instruction", "human_instruction_following")):
         file = edits(1, name=name) / "metadata.jsonl"

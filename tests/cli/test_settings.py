@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -13,11 +12,7 @@ import yaml
 from editloupe.cli.options import SETTINGS
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
-from tests.conftest import ANSWERED
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
-
+from tests.conftest import ANSWERED, Cli, Edits
 
 HELP = """
 import contextlib, sys, editloupe.cli
@@ -31,7 +26,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_every_field_of_a_run_is_a_setting_with_its_help(editloupe: Run) -> None:
+def test_every_field_of_a_run_is_a_setting_with_its_help(editloupe: Cli) -> None:
     said = editloupe("list", "settings")[1]
     fields = {*RunConfig.model_fields, *JudgeConfig.model_fields} - {"judge", "name", "option", "role"}
     # Fields whose users' name is another: layout, task_tokens, and so on.
@@ -40,7 +35,7 @@ def test_every_field_of_a_run_is_a_setting_with_its_help(editloupe: Run) -> None
         assert name in said and field.description and words(field.description)[:40] in words(said), name
 
 
-def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
+def test_the_help_is_short_and_soon_there(editloupe: Cli) -> None:
     # What takes long to import is not imported for a help text.
     code = f"{HELP}\nprint({{'numpy', 'polars', 'PIL'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -50,7 +45,7 @@ def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
     assert len(said.splitlines()) <= 100 and said.count("--") <= 60
 
 
-def test_an_option_goes_before_the_file(editloupe: Run, edits: Edits) -> None:
+def test_an_option_goes_before_the_file(editloupe: Cli, edits: Edits) -> None:
     Path("editloupe.yaml").write_text(
         f"path: {edits(4, instruction=ANSWERED)}\nlimit: 1\ncriteria: if\noption: {{mask_pad: 0.2}}\n"
     )
@@ -68,7 +63,7 @@ def test_an_option_goes_before_the_file(editloupe: Run, edits: Edits) -> None:
     assert judged("--limit", "3")[0] == judged("--set", "limit=3")[0] == 3
 
 
-def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -> None:
+def test_what_was_set_is_recorded_and_runs_again(editloupe: Cli, edits: Edits) -> None:
     folder = edits(3, instruction=ANSWERED)
     line = ("--set", "task_tokens=90000", "--set", "mask_pad=0.2", "--set", "remind_answers=false")
     assert editloupe("judge", folder, "--criteria", "if", "--limit", "1", *line, "--out", "one")[0] == 0
@@ -87,7 +82,7 @@ def test_what_was_set_is_recorded_and_runs_again(editloupe: Run, edits: Edits) -
     assert "--set task_tokens: was 90000, is not set; --max-turns: was 6, is 3" in words(told)
 
 
-def test_every_list_shows_one_by_name(editloupe: Run) -> None:
+def test_every_list_shows_one_by_name(editloupe: Cli) -> None:
     for kind, name, told in (
         ("rubrics", "dlebench", "Scene Collapse"),
         ("protocols", "dlebench", "mask_pad"),

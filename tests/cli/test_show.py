@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ANSWERED
+from tests.conftest import ANSWERED, Cli, Edits
 from tests.guards.old_run import unpacked
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
 
 
 def words(text: str) -> str:
@@ -27,16 +23,16 @@ def stop_after(run: Path, findings: int) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:findings]))
 
 
-def judged(editloupe: Run, folder: Path, *more: str) -> None:
+def judged(editloupe: Cli, folder: Path, *more: str) -> None:
     assert editloupe("judge", folder, "--mode", "plain", "--concurrency", "1", "--out", "runs/one", *more)[0] == 0
 
 
-def listed(editloupe: Run) -> Any:
+def listed(editloupe: Cli) -> Any:
     """What programs get of the one run of the list."""
     return json.loads(editloupe("show", "--format", "json")[1])
 
 
-def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edits: Edits) -> None:
+def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Cli, edits: Edits) -> None:
     judged(editloupe, edits(4, instruction=ANSWERED))
     assert listed(editloupe)["status"] == "complete" and "Incomplete" not in editloupe("report", "runs/one")[1]
     assert "8 of 8 findings judged.\n" in editloupe("show", "runs/one")[1]
@@ -54,7 +50,7 @@ def test_a_run_that_was_stopped_says_what_was_not_asked_yet(editloupe: Run, edit
     assert "> Incomplete: runs/one" in Path("runs/one/report/report.md").read_text()
 
 
-def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, edits: Edits) -> None:
+def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Cli, edits: Edits) -> None:
     folder = edits(3, instruction=ANSWERED)
     judged(editloupe, folder)
     Path("r.jsonl").write_text('"<Start Final Answer>Wrong Action</Start Final Answer>"\n')
@@ -70,7 +66,7 @@ def test_several_judges_of_a_run_are_listed_and_printed_apart(editloupe: Run, ed
     assert [row.split(",")[:2] for row in rows] == [["baseline", f"s0{i}"] for i in range(3)] + [["second", "s00"]]
 
 
-def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, edits: Edits, tmp_path: Path) -> None:
+def test_runs_are_told_apart_by_mode_and_means(editloupe: Cli, edits: Edits, tmp_path: Path) -> None:
     judged(editloupe, edits(2, instruction=ANSWERED))
     unpacked(tmp_path / "runs")
     told = words(editloupe("show", "runs")[1])
@@ -87,7 +83,7 @@ def test_runs_are_told_apart_by_mode_and_means(editloupe: Run, edits: Edits, tmp
     assert [mean["mean"] for mean in overall] == [pytest.approx(70), pytest.approx(245 / 6)]
 
 
-def test_what_is_no_run_is_told_apart(editloupe: Run, tmp_path: Path, edits: Edits) -> None:
+def test_what_is_no_run_is_told_apart(editloupe: Cli, tmp_path: Path, edits: Edits) -> None:
     folder = tmp_path / "f"
     folder.mkdir()
     first = b'{"schema": 1, "identity": {"protocol": "dlebench", "mode": "tool"}, "record": {"editloupe": "0.1.0"}}'

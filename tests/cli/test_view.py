@@ -9,13 +9,12 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.conftest import Cli
 from tests.viewer.runs import make_run
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def test_a_folder_of_runs_is_a_list_that_follows_the_folder_until_it_is_stopped(
         assert process.wait(30) == 0
 
 
-def test_what_cannot_be_served_is_said(editloupe: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_said(editloupe: Cli, tmp_path: Path) -> None:
     run = make_run(tmp_path / "there", count=2)
     (tmp_path / "empty").mkdir()
     code, _, err = editloupe("view", tmp_path / "empty")

@@ -34,9 +34,8 @@ from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.values import ImageRef
-from tests.conftest import draw_edits, final, png
+from tests.conftest import Cli, draw_edits, final, png
 
-Cli = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
 BEFORE = np.full((60, 80, 3), 200, np.uint8)
 AFTER = BEFORE.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from docs.site import hooks, reference
 from editloupe.cli import COMMANDS, NAMES, app, gate
 from editloupe.tools.settings import ToolSettings
 from tests import clients
+from tests.conftest import Cli
 from tests.docs.every_run import every_run
 
 ROOT = Path(__file__).parents[2]
@@ -135,7 +136,7 @@ def test_environment_variables_are_those_of_the_program():
     assert listed - elsewhere == variables()
 
 
-def test_every_file_of_a_run_is_described(tmp_path: Path, editloupe: Callable[..., tuple[int, str, str]]):
+def test_every_file_of_a_run_is_described(tmp_path: Path, editloupe: Cli):
     table = page("traces.md").partition("## A run folder")[2].partition("| status |")[0]
     named = re.findall(
         r"`([^`\s]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))

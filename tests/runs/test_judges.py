@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,8 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK, final
+from tests.conftest import LOOK, Edits, final
 from tests.setups import open_with, run_over
-
-Edits = Callable[..., Path]
 
 BEST, WRONG = "Flawless Execution", "Wrong Action"
 
