@@ -121,6 +121,18 @@ def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
+def words_of(text: str) -> str:
+    """A text on one line, as it is in a terminal of any width."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def refused(editloupe: Cli, *words: str | Path) -> str:
+    """Give a command that ends with 2 and prints nothing. Return its message on one line."""
+    code, said, told = editloupe(*words)
+    assert (code, said) == (2, ""), (words, code, said, told)
+    return words_of(told)
+
+
 @pytest.fixture
 def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files and pages have empty plots: drawing them takes most of the time of a report."""

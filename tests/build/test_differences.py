@@ -18,7 +18,7 @@ from editloupe.models.inpaint import within
 from tests.build.conftest import left, unwritten
 from tests.build.conftest import lines as rows_of
 from tests.build.toys import Finder, MeanColor
-from tests.conftest import Cli
+from tests.conftest import Cli, refused
 
 CUP, PLANT, SIGN, SPOON = 1, 2, 3, 4
 NAMES = {CUP: "cup", PLANT: "plant", SIGN: "street_sign", SPOON: "spoon"}
@@ -319,5 +319,5 @@ def test_options_and_folders_that_do_not_fit_are_refused(editloupe: Cli, tmp_pat
         (file, (*second, "--set", "images=nowhere"), "no such folder"),
         (damaged, second, "is no JSON"),
     ):
-        code, _, said = editloupe("build", "differences", path, "--out", "set", *words)
-        assert code == 2 and told in " ".join(said.split()) and unwritten("set")
+        err = refused(editloupe, "build", "differences", path, "--out", "set", *words)
+        assert told in err and unwritten("set")

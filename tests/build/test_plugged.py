@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.conftest import lines, pictures
-from tests.conftest import Cli
+from tests.conftest import Cli, refused
 from tests.packages import install
 
 TOY = '''
@@ -109,8 +109,8 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     (tmp_path / "things").mkdir()
     code, said, _ = editloupe("list", "recipes", "counter")
     assert code == 0 and "Count files." in said and "Name of the file." in said
-    code, _, told = editloupe("build", "counter", "things", "--out", "none", "--backend", "toy/a")
-    assert code == 2 and "counter asks no model" in told
+    err = refused(editloupe, "build", "counter", "things", "--out", "none", "--backend", "toy/a")
+    assert "counter asks no model" in err
     code, said, told = editloupe("build", "counter", "things", "--out", "none", "--format", "json")
     assert (code, json.loads(said)["written"]) == (1, 0), told
     (tmp_path / "things" / "one").write_text("")
@@ -131,7 +131,6 @@ def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Cli) -> None:
         ("half", "builder 'half' (toyset 1.0) is no recipe: expected a SetRecipe or a DirectRecipe"),
         ("gone", "builder 'gone' (toyset 1.0, toyset:gone)"),
     ):
-        code, _, told = editloupe("build", name)
-        assert code == 2 and said in " ".join(told.split())
+        assert said in refused(editloupe, "build", name)
         code, listed, _ = editloupe("list", "recipes")
         assert code == 0 and all(word in listed for word in ("edival", "lister", name))

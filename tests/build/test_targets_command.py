@@ -11,7 +11,7 @@ from PIL import Image
 
 from editloupe.models import opening
 from tests.build.conftest import metadata
-from tests.conftest import Cli, final, scripted
+from tests.conftest import Cli, final, refused, scripted
 from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
@@ -111,5 +111,4 @@ def test_a_wrong_word_is_answered_before_anything_is_spent(editloupe: Cli, mugs:
         (("--write", "mugs/metadata.jsonl"), "exists already"),
         (("--backend", "nobody/x"), "unknown backend 'nobody'"),
     ):
-        code, _, said = editloupe("build", "targets", mugs, *words)
-        assert code == 2 and message in said and reds.asked == []
+        assert message in refused(editloupe, "build", "targets", mugs, *words) and reds.asked == []

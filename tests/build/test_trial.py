@@ -14,7 +14,7 @@ from editloupe.runs.store import RunStore
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, says
 from tests.build.probe_runs import full_set, probe, run_of, said
-from tests.conftest import Cli, Edits, final
+from tests.conftest import Cli, Edits, final, refused
 from tests.figures.runs import IF, VC, Row, sample, write_run
 from tests.protocols.probe_files import draw_probes, probe_row, write
 from tests.protocols.test_probes import judged
@@ -169,8 +169,7 @@ def test_what_is_no_trial_says_why(editloupe: Cli, tmp_path: Path, edits: Edits)
         (["probes"], "probes is no run folder"),
         (["gone"], "gone is no run folder"),
     ):
-        code, out, err = editloupe("trial", *words)
-        assert (code, out) == (2, "") and told in " ".join(err.split()), (words, err)
+        assert told in refused(editloupe, "trial", *words), words
 
 
 def test_nothing_judged_and_refused_rows_are_no_figures(trial: Callable[..., Found], tried: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from editloupe.models import aesthetic, opening
 from editloupe.runs.store import RunStore
 from tests.build.conftest import lines, unwritten
 from tests.build.toys import Finder
-from tests.conftest import Cli, pngs
+from tests.conftest import Cli, pngs, refused
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
@@ -143,8 +143,8 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     code, funnel = triplets(editloupe, "--set", "most_persons=0", out="broken")
     assert (code, funnel["not_judged"], funnel["dropped"]) == (1, 2, 0)
     monkeypatch.undo()
-    code, _, told = editloupe("build", "unicedit", "verified", "--out", "none", "--set", "least_aesthetic=5")
-    assert code == 2 and "needs a file with an aesthetic head; name one by --set aesthetic=…" in " ".join(told.split())
+    err = refused(editloupe, "build", "unicedit", "verified", "--out", "none", "--set", "least_aesthetic=5")
+    assert "needs a file with an aesthetic head; name one by --set aesthetic=…" in err
     assert unwritten("none")
 
 

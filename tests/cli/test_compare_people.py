@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ANSWERED, Cli, Edits
+from tests.conftest import ANSWERED, Cli, Edits, refused
 
 QUICK = ("--resamples", "100")
 
@@ -96,8 +96,7 @@ def test_tables_that_do_not_fit_say_why(editloupe: Cli, tmp_path: Path, scores: 
         (fine, ("--rubric", "dlebench"), "no criterion in common; found none"),
     ):
         file = write(tmp_path / "h.csv", human)
-        code, out, err = editloupe("compare", "--human", file, *more, *QUICK)
-        assert (code, out) == (2, "") and message in " ".join(err.split()), err
+        assert message in refused(editloupe, "compare", "--human", file, *more, *QUICK)
 
 
 @pytest.fixture
@@ -133,8 +132,8 @@ def test_a_csv_holds_one_table(editloupe: Cli, judged: Path):
     name = named.partition(": ")[2].partition(",")[0]
     code, out, _ = editloupe("compare", judged, "--format", "csv", "--table", name, *QUICK)
     assert code == 0 and "," in out.splitlines()[0]
-    code, _, err = editloupe("compare", judged, "--table", "nothing", *QUICK)
-    assert code == 2 and f"--table nothing: there is no table of this name; there are {name}" in " ".join(err.split())
+    err = refused(editloupe, "compare", judged, "--table", "nothing", *QUICK)
+    assert f"--table nothing: there is no table of this name; there are {name}" in err
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from PIL import Image
 from editloupe.backends import scripted
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Reply, Request
-from tests.conftest import Cli, Edits, final
+from tests.conftest import Cli, Edits, final, refused
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
@@ -126,8 +126,8 @@ def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe:
     # The run ranks its pairs again, and gives no mean of scores.
     code, again, _ = editloupe("rank", tmp_path / "run", "--format", "json")
     assert code == 0 and json.loads(again)["rankings"] == [ranking]
-    code, _, err = editloupe("rank", tmp_path / "run", "--by", "overall")
-    assert code == 2 and "pairs of edits have none" in err
+    err = refused(editloupe, "rank", tmp_path / "run", "--by", "overall")
+    assert "pairs of edits have none" in err
     # The refusal stands, and nothing is asked twice.
     code, out, _ = editloupe(*words)
     assert code == 3 and len(lmm.requests) == 12
@@ -145,6 +145,5 @@ def test_what_cannot_be_ranked_is_said_before_anything_is_asked(editloupe: Cli, 
         (("edits", "--pairwise"), "the pixel baseline cannot compare two edits"),
         (("edits/edited/s00.png", "--source", "no.png", "--instruction", "x"), "no such file"),
     ):
-        code, _, err = editloupe("rank", *words)
-        assert code == 2 and told in " ".join(err.split()), err
+        assert told in refused(editloupe, "rank", *words)
     assert not Path("runs").exists()

@@ -16,7 +16,7 @@ from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
-from tests.conftest import Cli, Edits, final, scripted
+from tests.conftest import Cli, Edits, final, refused, scripted
 from tests.runs.test_replay import trace_of
 
 MUG = ("mug-blue", "--criterion", "if")
@@ -135,8 +135,7 @@ def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, edit
         (("--out", "there"), "--out: only with --model live, --at STEP or --rubric"),
         (("--rubric", "dlebench", "--observations", "live"), "--observations: only with a replay"),
     ):
-        code, _, err = editloupe("replay", gallery, *words)
-        assert code == 2 and told in " ".join(err.split()), (words, err)
+        assert told in refused(editloupe, "replay", gallery, *words), words
         assert not list(gallery.glob("forks/*/*.jsonl")) and not Path("there").exists()
 
 
@@ -164,5 +163,4 @@ def test_recorded_answers_are_read_by_another_rubric(gallery: Path, editloupe: C
         (("replay", gallery, "--rubric", rubric, "--out", gallery), "name another folder"),
         (("merge", gallery, "again"), "belongs to another run, with other settings"),
     ):
-        code, _, err = editloupe(*words)
-        assert code == 2 and told in " ".join(err.split()), err
+        assert told in refused(editloupe, *words)

@@ -12,7 +12,7 @@ import yaml
 from editloupe.cli.options import SETTINGS
 from editloupe.config import JudgeConfig, RunConfig
 from editloupe.runs.store import RunStore
-from tests.conftest import ANSWERED, Cli, Edits
+from tests.conftest import ANSWERED, Cli, Edits, refused, words_of
 
 HELP = """
 import contextlib, sys, editloupe.cli
@@ -22,17 +22,13 @@ with contextlib.suppress(SystemExit):
 """
 
 
-def words(text: str) -> str:
-    return " ".join(text.split())
-
-
 def test_every_field_of_a_run_is_a_setting_with_its_help(editloupe: Cli) -> None:
     said = editloupe("list", "settings")[1]
     fields = {*RunConfig.model_fields, *JudgeConfig.model_fields} - {"judge", "name", "option", "role"}
     # Fields whose users' name is another: layout, task_tokens, and so on.
     assert len(SETTINGS) >= len(fields)
     for name, field in SETTINGS.items():
-        assert name in said and field.description and words(field.description)[:40] in words(said), name
+        assert name in said and field.description and words_of(field.description)[:40] in words_of(said), name
 
 
 def test_the_help_is_short_and_soon_there(editloupe: Cli) -> None:
@@ -78,8 +74,8 @@ def test_what_was_set_is_recorded_and_runs_again(editloupe: Cli, edits: Edits) -
     assert code == 0 and "1 of 1 findings judged" in said
     # Another setting is another run, and the message names what differs.
     code, _, told = editloupe("judge", folder, "--criteria", "if", "--out", "one", "--max-turns", "3")
-    assert code == 2 and "one belongs to another run, with other settings." in words(told)
-    assert "--set task_tokens: was 90000, is not set; --max-turns: was 6, is 3" in words(told)
+    assert code == 2 and "one belongs to another run, with other settings." in words_of(told)
+    assert "--set task_tokens: was 90000, is not set; --max-turns: was 6, is 3" in words_of(told)
 
 
 def test_every_list_shows_one_by_name(editloupe: Cli) -> None:
@@ -92,10 +88,9 @@ def test_every_list_shows_one_by_name(editloupe: Cli) -> None:
         ("settings", "max_cost", "number"),
     ):
         code, said, _ = editloupe("list", kind, name)
-        assert code == 0 and told in words(said), kind
+        assert code == 0 and told in words_of(said), kind
         assert name in editloupe("list", kind)[1]
-        code, _, err = editloupe("list", kind, f"{name}x")
-        assert code == 2 and f"did you mean '{name}'" in words(err), kind
+        assert f"did you mean '{name}'" in refused(editloupe, "list", kind, f"{name}x"), kind
     lines = editloupe("list", "protocols", "dlebench", "--format", "json")[1].splitlines()
     (_, metrics, options) = (json.loads(line)["records"] for line in lines)
     assert [metric["Short"] for metric in metrics] == ["IF", "VC"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import Cli, pixels
+from tests.conftest import Cli, pixels, refused
 
 LOCALIZE = ("tools", "call", "localize_differences")
 ZOOM = ("tools", "call", "zoom_in", "before.png")
@@ -63,8 +63,8 @@ def test_images_have_names_and_arguments_are_what_the_schema_wants(editloupe: Cl
     # The label is text by its schema, and markup of the terminal's in it is text too.
     assert "Looking for: 7 [red] mugs." in editloupe(*ZOOM, *BOX, "--arg", "label=7 [red] mugs", "--out", "a")[1]
     assert "of 'Original Image'" in editloupe(*ZOOM, "after.png", *BOX, "--arg", "target_image=original image")[1]
-    code, _, error = editloupe(*ZOOM, "after.png", "before.png", *BOX)
-    assert code == 2 and "3 images are given: say which is meant, for example --arg target_image='Image 3'" in error
+    err = refused(editloupe, *ZOOM, "after.png", "before.png", *BOX)
+    assert "3 images are given: say which is meant, for example --arg target_image='Image 3'" in err
     assert "of 'Image 3'" in editloupe(*ZOOM, "after.png", "before.png", *BOX, "--arg", "target_image=Image 3")[1]
 
 

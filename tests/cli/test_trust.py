@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.backends.openai_server import OpenAIServer, says
-from tests.conftest import Cli, draw_edits, final
+from tests.conftest import Cli, draw_edits, final, refused
 
 MINE, THEIRS = "sk-mine-5ea5e11e5", "cloud-secret-0fb1"
 
@@ -141,8 +141,7 @@ def test_a_rubric_that_run_json_names_as_a_file_is_not_read(editloupe: Cli, own:
         ("gate", "run", "--require", "mean(if) >= 0"),
         ("replay", "run", "--set", "mask_pad=0.1"),
     ):
-        code, _, told = editloupe(*words)
-        assert code == 2 and "names the file '/etc/stranger.toml'" in " ".join(told.split()), words
+        assert "names the file '/etc/stranger.toml'" in refused(editloupe, *words), words
     # Its pages say why there is no score.
     assert editloupe("export", "run", "--html", "new")[0] == 0
     assert "names the file '/etc/stranger.toml'" in (own.with_name("new") / "rows.js").read_text(encoding="utf-8")

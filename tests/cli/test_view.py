@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import Cli
+from tests.conftest import Cli, refused
 from tests.viewer.runs import make_run
 
 
@@ -56,12 +56,11 @@ def test_a_folder_of_runs_is_a_list_that_follows_the_folder_until_it_is_stopped(
 def test_what_cannot_be_served_is_said(editloupe: Cli, tmp_path: Path) -> None:
     run = make_run(tmp_path / "there", count=2)
     (tmp_path / "empty").mkdir()
-    code, _, err = editloupe("view", tmp_path / "empty")
-    assert code == 2 and "no run is below it; judge something first" in err
+    err = refused(editloupe, "view", tmp_path / "empty")
+    assert "no run is below it; judge something first" in err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         # A port that was named is not exchanged for another one.
-        code, _, err = editloupe("view", run, "--port", str(port))
-        assert code == 2 and f"127.0.0.1:{port} cannot be served" in err
-    code, _, err = editloupe("export", run, "--html", run)
-    assert code == 2 and "holds other files" in err
+        err = refused(editloupe, "view", run, "--port", str(port))
+        assert f"127.0.0.1:{port} cannot be served" in err
+    assert "holds other files" in refused(editloupe, "export", run, "--html", run)
