@@ -10,6 +10,7 @@ import shutil
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,11 @@ from tests.toys.install import installed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+Cli = Callable[..., tuple[int, str, str]]
+"""What the fixture `editloupe` is: words of the command line → (exit code, standard output, standard error)."""
+Edits = Callable[..., Path]
+"""What the fixture `edits` is: a count of edits and options of `draw_edits` → the folder."""
 
 # Weights that this machine happens to have change no test: no settings, an empty model cache, no download. Before any
 # import of huggingface_hub, which reads them once.
@@ -60,6 +66,12 @@ def final(label: str, thought: str = "I have seen enough.") -> str:
     return f"<Start Thinking>{thought}</Start Thinking>\n<Start Final Answer>{label}</Start Final Answer>"
 
 
+def scripted(path: str | Path, *replies: object) -> str:
+    """Write what a backend is to say, one reply after the other, and return the backend's URI."""
+    Path(path).write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
+    return f"scripted/{path}"
+
+
 def pixels(seed: int, *, spots: int) -> tuple[np.ndarray, np.ndarray]:
     """A noisy gray scene of 240×320 px, and the same with `spots` colored squares of 24 px."""
     rng = np.random.default_rng(seed)
@@ -86,15 +98,16 @@ def pngs(seed: int, *, spots: int) -> tuple[bytes, bytes]:
 
 
 @pytest.fixture
-def editloupe(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., tuple[int, str, str]]:
+def editloupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
     """Runs the program as a user does, in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     # The last two are read by tests alone, and the program would warn of them.
     of_tests = ("EDITLOUPE_VLLM", "EDITLOUPE_DOCKER")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", *of_tests):
         monkeypatch.delenv(name, raising=False)
+
+    # A start of processes pays in large folders; a small one takes as long only on a busy machine.
+    monkeypatch.setattr("editloupe.runs.pool._AFTER_S", 60.0)
 
     def run(*words: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["editloupe", *map(str, words)])
@@ -106,6 +119,25 @@ def editloupe(
         return int(caught.value.code or 0), captured.out, captured.err
 
     return run
+
+
+def words_of(text: str) -> str:
+    """A text on one line, as it is in a terminal of any width."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def refused(editloupe: Cli, *words: str | Path) -> str:
+    """Give a command that ends with 2 and prints nothing. Return its message on one line."""
+    code, said, told = editloupe(*words)
+    assert (code, said) == (2, ""), (words, code, said, told)
+    return words_of(told)
+
+
+@pytest.fixture
+def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files and pages have empty plots: drawing them takes most of the time of a report."""
+    for module in ("editloupe.figures.plots", "editloupe.viewer.numbers"):
+        monkeypatch.setattr(f"{module}.draw", lambda plot, **given: "<svg xmlns='http://www.w3.org/2000/svg'/>")
 
 
 @pytest.fixture
@@ -124,6 +156,14 @@ def sample(store: ImageStore) -> Sample:
         turns=(Turn(instruction="Change attribute of blue dustpan to red.", edited=store.add_array(after)),),
         edit_type="Change Color",
     )
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is true, 30 s at the most."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.01)
 
 
 ANSWERED = "Add red square {}."
@@ -159,7 +199,7 @@ def draw_edits(
 
 
 @pytest.fixture
-def edits(tmp_path: Path) -> Callable[..., Path]:
+def edits(tmp_path: Path) -> Edits:
     """Makes an ImageFolder in the test's folder; see `draw_edits`."""
 
     def make(count: int, *, name: str = "edits", **options: Any) -> Path:

@@ -4,7 +4,7 @@
         terminal.press("\\x03")
         code, drawn = terminal.end()
 
-Standard library only. Of the control sequences, `screen` knows those that Rich writes.
+Of the control sequences, `screen` knows those that Rich writes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.forks import start
 
 _COMMAND: Final = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")
 
@@ -39,17 +38,8 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         dropped = ("COLUMNS", "LINES", "NO_COLOR")
         kept = {name: value for name, value in os.environ.items() if name not in dropped}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", f"{before}; from editloupe.cli import main; main()", *words],
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**kept, "TERM": "xterm-256color"},
-            # A session of its own, whose terminal this is: Ctrl-C reaches it, and nobody else.
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        environment = {**kept, "TERM": "xterm-256color"}
+        self.process = start(*words, folder=folder, streams=(theirs,) * 3, environment=environment, before=before)
         os.close(theirs)
 
     @property
@@ -74,7 +64,9 @@ class Terminal:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._read(0.1):
             pass
-        return self.process.wait(timeout=max(1, deadline - time.monotonic())), self.drawn
+        self.process.join(max(1, deadline - time.monotonic()))
+        assert self.process.exitcode is not None, "the process has closed its terminal and does not end"
+        return self.process.exitcode, self.drawn
 
     def screen(self) -> str:
         """Return the text that a person would see at the end, lines that have scrolled away included."""
@@ -113,7 +105,6 @@ class Terminal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(OSError):
-            self.process.kill()
-        self.process.wait()
+        self.process.kill()
+        self.process.join()
         os.close(self._ours)

@@ -234,6 +234,9 @@ def _code() -> int:
     except OSError as error:
         if error.errno is None:
             raise
+        if error.filename is None and (code := _flushed(0)):
+            # It was standard output, and what is left of it in the buffer cannot be written either.
+            return code
         where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
         fail(f"{where}{os.strerror(error.errno)}")
         return 2 if error.errno == errno.ENAMETOOLONG else 1

@@ -15,9 +15,7 @@ from editloupe.models import opening
 from editloupe.runs import people
 from editloupe.runs.store import RunStore
 from tests.build import toys
-from tests.conftest import pixels, png
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli, pixels, png
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +99,7 @@ def given(question: str, text: str, *, task: str = "t", row: str = "0-1", judge:
 
 
 def look_through(
-    editloupe: Run,
+    editloupe: Cli,
     protocol: str,
     good: Mapping[str, str],
     out: str,

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.build.conftest import Run, left, lines, look_through, metadata, pictures, unwritten
+from tests.build.conftest import left, lines, look_through, metadata, pictures, unwritten
 from tests.build.test_people import DLE
 from tests.build.toys import PX, SQUARE, Finder
+from tests.conftest import Cli, refused
 
 GIVEN = ("--set", "grounding=given")
 
 
-def build(editloupe: Run, path: Path, *words: str | Path, editor: str = "drawing") -> tuple[int, Any]:
+def build(editloupe: Cli, path: Path, *words: str | Path, editor: str = "drawing") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
     command = ("build", "dlebench", path, "--out", "set", "--backend", "toy/a", "--set", f"editor={editor}")
     code, said, told = editloupe(*command, "--format", "json", *words)
@@ -29,7 +30,7 @@ def pixels_of(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
 
-def test_images_become_rows_of_the_benchmark_with_reference_images(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+def test_images_become_rows_of_the_benchmark_with_reference_images(editloupe: Cli, tmp_path: Path, finder: Finder) -> None:
     images = pictures(tmp_path / "images")
     code, funnel = build(editloupe, images)
     assert code == 0 and (funnel["read"], funnel["written"], funnel["dropped"]) == (2, 2, 0)
@@ -66,7 +67,7 @@ def test_images_become_rows_of_the_benchmark_with_reference_images(editloupe: Ru
     ids=["none", "unusable", "not seen", "invented", "too large", "too many"],
 )  # fmt: skip
 def test_targets_that_do_not_count_are_left_out_with_the_reason(
-    editloupe: Run, tmp_path: Path, finder: Finder, toy: Any, targets: Any, seen: Any, stages: Any, whys: list[str]
+    editloupe: Cli, tmp_path: Path, finder: Finder, toy: Any, targets: Any, seen: Any, stages: Any, whys: list[str]
 ) -> None:
     toy(targets=targets)
     finder.seen = seen
@@ -76,7 +77,7 @@ def test_targets_that_do_not_count_are_left_out_with_the_reason(
     assert all(one["detail"] for one in lines("set/left_out.jsonl"))
 
 
-def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+def test_boxes_of_the_data_count_as_they_stand(editloupe: Cli, tmp_path: Path, finder: Finder) -> None:
     images = metadata(
         pictures(tmp_path / "images", 3),
         {"file_name": "0.png", "bbox": list(PX), "target_name": "a red thing"},
@@ -95,7 +96,7 @@ def test_boxes_of_the_data_count_as_they_stand(editloupe: Run, tmp_path: Path, f
     assert "there is a box; expected the name of what it is of" in nameless
 
 
-def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Path) -> None:
+def test_a_question_of_the_data_says_what_is_edited(editloupe: Cli, tmp_path: Path) -> None:
     asked = {"file_name": "0.png", "bbox": list(PX), "target_name": "square", "question": "What color is the square?"}
     images = metadata(
         pictures(tmp_path / "images", 1),
@@ -128,7 +129,7 @@ def test_a_question_of_the_data_says_what_is_edited(editloupe: Run, tmp_path: Pa
     ],
 )
 def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
-    editloupe: Run, tmp_path: Path, toy: Any, said: Any, why: str
+    editloupe: Cli, tmp_path: Path, toy: Any, said: Any, why: str
 ) -> None:
     toy(metadata=said)
     code, funnel = build(editloupe, pictures(tmp_path / "images", 1), "--set", "fail_on_error=1")
@@ -146,7 +147,7 @@ def test_an_instruction_that_cannot_be_used_is_dropped_with_the_reason(
     ],
 )
 def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editor: str, why: str, edits: int, code: int
+    editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editor: str, why: str, edits: int, code: int
 ) -> None:
     monkeypatch.setenv("TOY_EDITS", str(tmp_path / "edits"))
     found, funnel = build(editloupe, pictures(tmp_path / "images", 1), editor=f"odd:{editor}")
@@ -158,23 +159,23 @@ def test_an_editor_that_gives_no_reference_loses_the_row_with_the_reason(
     assert build(editloupe, tmp_path / "images", editor=f"odd:{editor}")[1]["written"] == (editor == "fails")
 
 
-def test_without_an_editor_nothing_is_spent(editloupe: Run, tmp_path: Path) -> None:
+def test_without_an_editor_nothing_is_spent(editloupe: Cli, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     for words, told in (
         ((), "reference images need an editor: it needs an image editor; name one with --set editor=…"),
         (("--set", "editor=paint"), "unknown editor 'paint'"),
     ):
-        code, _, error = editloupe("build", "dlebench", images, "--backend", "toy/a", *words, "--out", "none")
-        assert code == 2 and told in " ".join(error.split()) and unwritten("none")
+        err = refused(editloupe, "build", "dlebench", images, "--backend", "toy/a", *words, "--out", "none")
+        assert told in err and unwritten("none")
 
 
-def looked(editloupe: Run, out: str, *said: dict[str, Any], **more: Any) -> Path:
+def looked(editloupe: Cli, out: str, *said: dict[str, Any], **more: Any) -> Path:
     """A run in which a person answers about the rows to review."""
     return look_through(editloupe, "dlebench-review", DLE, out, *said, **more)
 
 
 def test_a_reference_that_people_send_back_is_made_again_at_the_most_three_times(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_EDITS", str(tmp_path / "edits"))
     images = pictures(tmp_path / "images", 1)
@@ -195,7 +196,7 @@ def test_a_reference_that_people_send_back_is_made_again_at_the_most_three_times
     assert len((tmp_path / "edits").read_text().splitlines()) == 4
 
 
-def test_a_row_on_which_people_disagree_waits_until_it_is_settled(editloupe: Run, tmp_path: Path) -> None:
+def test_a_row_on_which_people_disagree_waits_until_it_is_settled(editloupe: Cli, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 1)
     build(editloupe, images)
     looked(editloupe, "looked", {})

@@ -16,10 +16,10 @@ from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
 from editloupe.protocols.edival.chain import read_chain
 from editloupe.protocols.edival.instructions import EDIT_TYPES
-from tests.build.conftest import Run, left, lines, unwritten
+from tests.build.conftest import left, lines, unwritten
 from tests.build.test_edival_pools import replay
 from tests.build.toys import Finder
-from tests.conftest import pngs
+from tests.conftest import Cli, pngs
 
 
 def pictures(folder: Path, count: int = 3) -> Path:
@@ -36,7 +36,7 @@ def pictures(folder: Path, count: int = 3) -> Path:
 TOY = ("--backend", "toy/a")
 
 
-def build(editloupe: Run, path: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
+def build(editloupe: Cli, path: Path, *words: str | Path) -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build by the toy."""
     code, said, told = editloupe("build", "edival", path, "--out", "set", *TOY, "--format", "json", *words)
     assert said, told
@@ -51,7 +51,7 @@ def table() -> list[dict[str, Any]]:
     return [{k: int(v) if k in numbers else ast.literal_eval(v) for k, v in row.items()} for row in rows]
 
 
-def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path: Path) -> None:
+def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Cli, tmp_path: Path) -> None:
     code, funnel = build(editloupe, pictures(tmp_path / "images", 11))
     assert code == 0
     assert (funnel["read"], funnel["written"], funnel["dropped"]) == (11, 11, 0)
@@ -88,7 +88,7 @@ def test_every_image_becomes_a_chain_that_is_read_back(editloupe: Run, tmp_path:
     assert not lines("set/left_out.jsonl")
 
 
-def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: Path, finder: Finder) -> None:
+def test_an_object_counts_if_the_detector_confirms_it(editloupe: Cli, tmp_path: Path, finder: Finder) -> None:
     finder.seen = {
         "metal red cup": [((0.1, 0.1, 0.4, 0.4), 0.34)],  # under 0.35
         "wooden table": [((0.0, 0.1, 0.95, 0.6), 0.9)],  # wide (0.95), and 0.475 of the image
@@ -103,7 +103,7 @@ def test_an_object_counts_if_the_detector_confirms_it(editloupe: Run, tmp_path: 
     assert all(row["all_objects"][0] == "cat" for row in table())
 
 
-def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Cli, tmp_path: Path, toy: Any) -> None:
     toy(suggest="no/thing")
     images = pictures(tmp_path / "images", 8)
     code, funnel = build(editloupe, images, "--set", "turns=2", "--set", "fail_on_error=1")
@@ -115,7 +115,7 @@ def test_an_answer_that_cannot_be_used_leaves_the_chain_out(editloupe: Run, tmp_
     }
 
 
-def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp_path: Path) -> None:
+def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Cli, tmp_path: Path) -> None:
     code, _ = build(editloupe, pictures(tmp_path / "images", 6), "--set", "turns=9")
     assert code == 0 and len(table()) == 54
     for row in table()[8::9]:
@@ -123,7 +123,7 @@ def test_nine_turns_have_nine_types_where_objects_allow_them(editloupe: Run, tmp
         assert twice in ([], ["subject_add"])
 
 
-def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_built_is_said_before_anything_is_spent(editloupe: Cli, tmp_path: Path) -> None:
     images, other = pictures(tmp_path / "images"), pictures(tmp_path / "other", 1)
     shutil.copytree(images, tmp_path / "deep" / "below")
 

@@ -12,12 +12,13 @@ from PIL import Image
 
 from editloupe.build.giebench.masks import reduced
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from tests.build.conftest import Run, left, lines, look_through, metadata, pictures
+from tests.build.conftest import left, lines, look_through, metadata, pictures
 from tests.build.test_people import GIE
 from tests.build.toys import PX, Finder, Reds
+from tests.conftest import Cli, refused
 
 
-def build(editloupe: Run, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
+def build(editloupe: Cli, path: Path, *words: str | Path, out: str = "set") -> tuple[int, Any]:
     """(exit code, funnel) of a build by the toy."""
     code, said, told = editloupe("build", "giebench", path, "--out", out, "--backend", "toy/a", "--format", "json", *words)
     assert said, told
@@ -29,7 +30,7 @@ def rows_of(out: str = "set") -> list[dict[str, Any]]:
     return rows
 
 
-def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
+def test_images_become_rows_of_the_benchmark(editloupe: Cli, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
     images = pictures(tmp_path / "images")
     code, funnel = build(editloupe, images)
     assert code == 0 and (funnel["read"], funnel["written"], funnel["dropped"]) == (6, 6, 0)
@@ -72,7 +73,7 @@ def test_images_become_rows_of_the_benchmark(editloupe: Run, tmp_path: Path, see
     ],
 )
 def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
-    editloupe: Run, tmp_path: Path, toy: Any, edit: Any, why: str
+    editloupe: Cli, tmp_path: Path, toy: Any, edit: Any, why: str
 ) -> None:
     toy(edit=edit)
     words = ("--set", "edits=1", "--set", "seed=1", "--set", "fail_on_error=1", "--set", "max_reminders=0")
@@ -83,7 +84,7 @@ def test_an_edit_that_makes_no_question_is_left_out_with_the_reason(
     assert line["why"] == why and line["detail"] and line["edit_type"] in EDIT_TYPES and rows_of() == []
 
 
-def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe: Run, tmp_path: Path, toy: Any) -> None:
+def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe: Cli, tmp_path: Path, toy: Any) -> None:
     images = pictures(tmp_path / "images", 1)
     toy(unedited="Blue")
     code, funnel = build(editloupe, images)
@@ -93,7 +94,7 @@ def test_a_question_that_is_answered_right_before_the_edit_is_dropped(editloupe:
 
 
 def test_an_edit_of_the_entire_image_has_a_full_mask_and_asks_no_detector(
-    editloupe: Run, tmp_path: Path, toy: Any, seers: tuple[Finder, Reds]
+    editloupe: Cli, tmp_path: Path, toy: Any, seers: tuple[Finder, Reds]
 ) -> None:
     toy(phrase="The entire image.")
     _, funnel = build(editloupe, pictures(tmp_path / "images", 1))
@@ -101,7 +102,7 @@ def test_an_edit_of_the_entire_image_has_a_full_mask_and_asks_no_detector(
     assert all(np.all(np.array(row["object_mask"]) == 1) for row in rows_of())
 
 
-def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
+def test_masks_and_boxes_of_the_metadata_count(editloupe: Cli, tmp_path: Path, seers: tuple[Finder, Reds]) -> None:
     images = pictures(tmp_path / "images", 3)
     mask = np.zeros((240, 320), np.uint8)
     mask[120:, :] = 255
@@ -138,7 +139,7 @@ def test_masks_and_boxes_of_the_metadata_count(editloupe: Run, tmp_path: Path, s
     assert "gone.png" in said["gone"]
 
 
-def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Run, tmp_path: Path) -> None:
+def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe: Cli, tmp_path: Path) -> None:
     images = pictures(tmp_path / "images", 2)
     build(editloupe, images)
     answers: Any = ({}, {"instruction": "no"}, {"question": "no"}, {"mask": "no"}, {"question": None}, {})
@@ -155,8 +156,8 @@ def test_what_people_passed_is_kept_and_what_they_rejected_is_dropped(editloupe:
     second = look_through(editloupe, *words, "again", {}, rater="ben")
     _, funnel = build(editloupe, images, "--review", review, "--review", second)
     assert funnel["written"] == 3 and funnel["to_review"] == 0
-    code, _, told = editloupe("build", "giebench", images, "--out", "set", "--backend", "toy/a", "--review", "set/run")
-    assert code == 2 and "is a run of giebench-build; expected one of giebench-review" in " ".join(told.split())
+    err = refused(editloupe, "build", "giebench", images, "--out", "set", "--backend", "toy/a", "--review", "set/run")
+    assert "is a run of giebench-build; expected one of giebench-review" in err
 
 
 def test_a_reduced_mask_has_every_cell_that_is_touched() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import load
-from tests.build.conftest import Run, lines, metadata, pictures
+from tests.build.conftest import lines, metadata, pictures
 from tests.build.toys import PX, Finder, Reds
+from tests.conftest import Cli, refused
 
 ROW = {"source_file_name": "0.png", "edited_file_name": "1.png", "instruction": "Make the red square blue."}
 
@@ -29,7 +30,7 @@ def white(sample: Any) -> tuple[int, int, int, int]:
     return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
 
-def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(editloupe: Run, seers: tuple[Finder, Reds]) -> None:
+def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(editloupe: Cli, seers: tuple[Finder, Reds]) -> None:
     seers[0].seen = {"ghost": []}
     folder = edits(
         {"id": "boxed", "bbox": [10, 10, 60, 60], "target_name": "square", "human_if": 4, "edit_type": "Color"},
@@ -59,7 +60,7 @@ def test_masks_from_boxes_and_phrases_are_read_back_with_the_data(editloupe: Run
     assert "can be judged" in editloupe("check", "masked")[1]
 
 
-def test_a_column_names_the_targets(editloupe: Run, finder: Finder) -> None:
+def test_a_column_names_the_targets(editloupe: Cli, finder: Finder) -> None:
     folder = edits({"id": "a", "what": "mug", "bbox": [0, 0, 9, 9]}, {"id": "b", "what": 3}, {"id": "c"})
     words = ("build", "masks", folder, "--out", "masked", "--format", "json")
     code, said, _ = editloupe(*words, "--set", "phrase_field=what")
@@ -69,11 +70,11 @@ def test_a_column_names_the_targets(editloupe: Run, finder: Finder) -> None:
     assert finder.asked == ["mug"]
 
 
-def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Run) -> None:
+def test_what_cannot_be_done_is_said_before_anything_is_written(editloupe: Cli) -> None:
     folder = edits({"id": "a", "target_name": "mug"})
     for words, told in (
         (("--out", folder), "holds other files (0.png); name a new or an empty folder"),
         (("--out", "masked", "--set", "phrase_field=what"), "no sample has what a mask is made of"),
     ):
-        code, _, said = editloupe("build", "masks", folder, *words)
-        assert code == 2 and told in " ".join(said.split()) and not Path("masked").exists()
+        err = refused(editloupe, "build", "masks", folder, *words)
+        assert told in err and not Path("masked").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,10 @@ from PIL import Image
 
 from editloupe.models import opening
 from tests.build.conftest import metadata
+from tests.conftest import Cli, final, refused, scripted
 from tests.protocols.dlebench_folder import draw_folder, edited_options
 from tests.tools.test_search import Reds
 
-Run = Callable[..., tuple[int, str, str]]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "edits"
 
 
@@ -39,7 +38,7 @@ def reds(monkeypatch: pytest.MonkeyPatch) -> Reds:
     return found
 
 
-def test_boxes_of_the_data_need_no_model(editloupe: Run):
+def test_boxes_of_the_data_need_no_model(editloupe: Cli):
     code, said, _ = editloupe("build", "targets", EXAMPLES)
     assert code == 0 and "11 from the data." in said and "rules" not in said
     words = ("build", "targets", EXAMPLES, "--set", "limit=1", "--format", "json")
@@ -48,7 +47,7 @@ def test_boxes_of_the_data_need_no_model(editloupe: Run):
     assert (data["targets"], data["how"], data["median_share"]) == (1, {"boxes": 1}, pytest.approx(0.0098470052))
 
 
-def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs: Path, reds: Reds):
+def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Cli, mugs: Path, reds: Reds):
     code, said, _ = editloupe("build", "targets", mugs)
     assert code == 0
     told = " ".join(said.split())
@@ -56,8 +55,8 @@ def test_a_detector_and_rules_that_say_that_they_are_rules(editloupe: Run, mugs:
     assert "1 from whole image" in told and "1 from the detector" in told and "1 unknown: abstained" in told
 
 
-def test_a_model_names_the_objects_and_is_asked_once(editloupe: Run, mugs: Path, reds: Reds):
-    Path("names.jsonl").write_text(json.dumps("<Start Final Answer>red mug</Start Final Answer>") + "\n")
+def test_a_model_names_the_objects_and_is_asked_once(editloupe: Cli, mugs: Path, reds: Reds):
+    scripted("names.jsonl", final("red mug"))
     code, said, _ = editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl", "--format", "json")
     assert code == 0
     data = json.loads(said)
@@ -67,7 +66,7 @@ def test_a_model_names_the_objects_and_is_asked_once(editloupe: Run, mugs: Path,
     assert "Spent" not in editloupe("build", "targets", mugs, "--backend", "scripted/names.jsonl")[1]
 
 
-def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run, mugs: Path, reds: Reds):
+def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Cli, mugs: Path, reds: Reds):
     code, _, said = editloupe("build", "targets", mugs, "--write", mugs / "metadata-boxes.jsonl")
     assert code == 0
     assert "1 box added in mugs/metadata-boxes.jsonl" in said
@@ -78,7 +77,7 @@ def test_boxes_are_written_beside_the_data_and_can_be_judged_with(editloupe: Run
     assert code == 0 and json.loads(said)["how"]["boxes"] == 1
 
 
-def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Run, reds: Reds, tmp_path: Path):
+def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Cli, reds: Reds, tmp_path: Path):
     folder = draw_folder(tmp_path / "dle", boxes=False)
     rows = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]
     # A place in small images that is px by either corners or sizes: the file must say which.
@@ -106,11 +105,10 @@ def test_boxes_for_a_dlebench_download_are_read_by_the_oracle_mode(editloupe: Ru
     assert lines[0]["bbox"] == pytest.approx([100, 100, 132, 120], abs=2)
 
 
-def test_a_wrong_word_is_answered_before_anything_is_spent(editloupe: Run, mugs: Path, reds: Reds):
+def test_a_wrong_word_is_answered_before_anything_is_spent(editloupe: Cli, mugs: Path, reds: Reds):
     for words, message in (
         (("--write", "elsewhere.jsonl"), "expected a .jsonl file in mugs"),
         (("--write", "mugs/metadata.jsonl"), "exists already"),
         (("--backend", "nobody/x"), "unknown backend 'nobody'"),
     ):
-        code, _, said = editloupe("build", "targets", mugs, *words)
-        assert code == 2 and message in said and reds.asked == []
+        assert message in refused(editloupe, "build", "targets", mugs, *words) and reds.asked == []

@@ -14,17 +14,16 @@ from editloupe.runs.store import RunStore
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, says
 from tests.build.probe_runs import full_set, probe, run_of, said
-from tests.conftest import final
+from tests.conftest import Cli, Edits, final, refused
 from tests.figures.runs import IF, VC, Row, sample, write_run
 from tests.protocols.probe_files import draw_probes, probe_row, write
 from tests.protocols.test_probes import judged
 
-Editloupe = Callable[..., tuple[int, str, str]]
 Found = Callable[..., Any]
 
 
 @pytest.fixture
-def tried(editloupe: Editloupe) -> Callable[..., Found]:
+def tried(editloupe: Cli) -> Callable[..., Found]:
     """A trial of runs. Returns a function: (table, keys) → the one record of it."""
 
     def run(*folders: Path) -> Found:
@@ -153,7 +152,7 @@ def test_scores_are_held_against_a_band(tried: Callable[..., Found], tmp_path: P
         assert value(found(figure="accuracy", metric=metric)) == (0.0, 2, 2)
 
 
-def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: Callable[..., Path]) -> None:
+def test_what_is_no_trial_says_why(editloupe: Cli, tmp_path: Path, edits: Edits) -> None:
     rows = [probe("p0"), probe("p1")], [probe("p0"), probe("q1")]
     runs = [run_of(tmp_path / f"r{i}", {"m": [f for r in own for f in said(r)]}, own) for i, own in enumerate(rows)]
     draw_probes(tmp_path / "probes", ["flawless"])
@@ -170,8 +169,7 @@ def test_what_is_no_trial_says_why(editloupe: Editloupe, tmp_path: Path, edits: 
         (["probes"], "probes is no run folder"),
         (["gone"], "gone is no run folder"),
     ):
-        code, out, err = editloupe("trial", *words)
-        assert (code, out) == (2, "") and told in " ".join(err.split()), (words, err)
+        assert told in refused(editloupe, "trial", *words), words
 
 
 def test_nothing_judged_and_refused_rows_are_no_figures(trial: Callable[..., Found], tried: Any, tmp_path: Path) -> None:
@@ -183,7 +181,7 @@ def test_nothing_judged_and_refused_rows_are_no_figures(trial: Callable[..., Fou
     assert other(figure="refused")["value"] == 1 and value(other(figure="accuracy", metric=IF)) == (100.0, 1, 1)
 
 
-def test_a_trial_is_shown_in_every_form_and_written(editloupe: Editloupe, tmp_path: Path) -> None:
+def test_a_trial_is_shown_in_every_form_and_written(editloupe: Cli, tmp_path: Path) -> None:
     rows = [*full_set(3), *twins("nuisance", "jpeg")]
     findings = [f for i, row in enumerate(rows) for f in said(row, "(refused)" if i % 10 == 0 else "")]
     run = run_of(tmp_path / "run", {"mine": findings}, rows)
@@ -204,7 +202,7 @@ def flatters(handler: Handler, body: Body) -> None:
 
 
 def test_a_changed_probe_is_refused_counted_and_part_of_no_figure(
-    tmp_path: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     probes = draw_probes(tmp_path / "probes", ["flawless", "flawless", "flawless"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from editloupe.models import aesthetic, opening
 from editloupe.runs.store import RunStore
 from tests.build.conftest import lines, unwritten
 from tests.build.toys import Finder
-from tests.conftest import pngs
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli, pngs, refused
 
 
 def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
@@ -41,7 +38,7 @@ def draw(folder: Path, instructions: list[str], **columns: list[Any]) -> Path:
     return folder
 
 
-def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
+def build(editloupe: Cli, path: Path | str, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build from a run of the toy verifier."""
     judge = ("judge", path, "--protocol", "unicverify", "--backend", "toy/a", "--set", "matching=none")
     code, _, told = editloupe(*judge, "--set", "no_edit=lmm", "--out", "verified")
@@ -49,7 +46,7 @@ def build(editloupe: Run, path: Path | str, *words: str, out: str = "set") -> tu
     return triplets(editloupe, *words, out=out)
 
 
-def triplets(editloupe: Run, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
+def triplets(editloupe: Cli, *words: str, out: str = "set") -> tuple[int, dict[str, Any]]:
     """(exit code, funnel) of a build from that run."""
     code, said, told = editloupe("build", "unicedit", "verified", "--out", out, "--format", "json", *words)
     assert said, told
@@ -64,7 +61,7 @@ def left_out(out: Path | str = "set") -> list[dict[str, Any]]:
     return lines(Path(out) / "left_out.jsonl")
 
 
-def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_path: Path) -> None:
+def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Cli, tmp_path: Path) -> None:
     edits = draw(
         tmp_path / "edits",
         ["Paint it red", "none", "mumble", "blank", "Paint it blue", "no output", "no source"],
@@ -92,7 +89,7 @@ def test_every_edit_is_written_or_left_out_with_its_reason(editloupe: Run, tmp_p
     assert all(one["detail"] for one in left_out() if one["stage"] == "judged")
 
 
-def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(editloupe: Run, tmp_path: Path) -> None:
+def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(editloupe: Cli, tmp_path: Path) -> None:
     edits = draw(
         tmp_path / "edits", ["Paint it red", "none"], task=["Attribute Editing", None], subtask=["Color Alteration", None]
     )
@@ -113,7 +110,7 @@ def test_a_row_has_unicedits_columns_the_very_bytes_and_a_finding_to_look_up(edi
     assert editloupe("verify", "verified")[0] == 0
 
 
-def test_parquet_files_have_so_many_rows(editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_files_have_so_many_rows(editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edits = draw(tmp_path / "edits", [f"Paint it {n}" for n in range(4)])
     assert build(editloupe, edits)[0] == 0 and len(list(Path("set/parquet").glob("*.parquet"))) == 1
     monkeypatch.setattr(unicedit, "ROWS", 3)
@@ -124,7 +121,7 @@ def test_parquet_files_have_so_many_rows(editloupe: Run, tmp_path: Path, monkeyp
 
 
 def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
-    editloupe: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    editloupe: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # By the encoder's vector, the mean color, an image pleases as it is red; the detector sees a person in each.
     finder = Finder()
@@ -146,8 +143,8 @@ def test_a_quality_filter_leaves_out_what_does_not_please_and_crowds(
     code, funnel = triplets(editloupe, "--set", "most_persons=0", out="broken")
     assert (code, funnel["not_judged"], funnel["dropped"]) == (1, 2, 0)
     monkeypatch.undo()
-    code, _, told = editloupe("build", "unicedit", "verified", "--out", "none", "--set", "least_aesthetic=5")
-    assert code == 2 and "needs a file with an aesthetic head; name one by --set aesthetic=…" in " ".join(told.split())
+    err = refused(editloupe, "build", "unicedit", "verified", "--out", "none", "--set", "least_aesthetic=5")
+    assert "needs a file with an aesthetic head; name one by --set aesthetic=…" in err
     assert unwritten("none")
 
 
@@ -169,7 +166,7 @@ class Head:
         return float(vector[0])
 
 
-def test_what_cannot_begin_says_so_and_makes_no_folder(editloupe: Run, tmp_path: Path) -> None:
+def test_what_cannot_begin_says_so_and_makes_no_folder(editloupe: Cli, tmp_path: Path) -> None:
     draw(tmp_path / "edits", ["Paint it red"])
     build(editloupe, "edits")
     words = ("judge", "edits", "--protocol", "measures", "--set", "measures=mse", "--out", "measured")

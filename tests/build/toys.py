@@ -30,7 +30,6 @@ from editloupe.models.segment.base import Segmentation
 from editloupe.values import Box
 from tests.packages import install
 
-REPOSITORY = Path(__file__).parents[2]
 SQUARE = [62.5, 83.333, 137.5, 183.333]
 """A red square of 24 px in an image of 320×240 px, in thousandths."""
 PX = (20, 20, 44, 44)
@@ -268,9 +267,7 @@ def patch() -> None:
 
 
 def put(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the backend toy/NAME and the editors odd:WHAT, here and in the processes that a test starts."""
+    """Install the backend toy/NAME and the editors odd:WHAT."""
     points = {"backends": {"toy": "tests.build.toys:open_backend"}, "editors": {"odd": "tests.build.toys:open_editor"}}
-    start = "from tests.build import toys\ntoys.patch()\n"
-    install(folder, monkeypatch, files={"sitecustomize.py": start}, entry_points=points)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(REPOSITORY)]))
+    install(folder, monkeypatch, files={}, entry_points=points)
     asked.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,7 @@ from tests.backends import gemini_server, openai_server
 from tests.backends.gemini_server import GeminiServer
 from tests.backends.loopback import Act, Body, hangs, resets_mid_body, sends, trickles
 from tests.backends.openai_server import OpenAIServer, image_of
-from tests.conftest import LOOK, final
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import LOOK, Cli, Edits, final
 
 CANARY = "sk-canary-5ea5e11e5-7f3d"
 ZOOM = (
@@ -36,7 +32,7 @@ needs_google = pytest.mark.skipif(importlib.util.find_spec("google.genai") is No
 
 
 @pytest.fixture(autouse=True)
-def keyed(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def keyed(editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's keys. A failed call is not tried again.   editloupe: first, since it takes keys out of the environment."""
     for name in ("OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -85,7 +81,7 @@ def same(value: Any) -> Any:
 
 @needs_google
 def test_traces_of_another_backbone_differ_in_replies_and_wire_parameters_only(
-    editloupe: Run, edits: Edits, tmp_path: Path
+    editloupe: Cli, edits: Edits, tmp_path: Path
 ):
     folder, found, wires = edits(2), list[dict[str, Trace]](), list[list[list[bytes]]]()
     for provider, kind in (("openai", OpenAIServer), ("google", GeminiServer)):
@@ -130,7 +126,7 @@ def failures() -> dict[str, Act]:
     }
 
 
-def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(editloupe: Run, edits: Edits, tmp_path: Path):
+def test_a_key_is_written_nowhere_by_a_run_in_which_everything_fails(editloupe: Cli, edits: Edits, tmp_path: Path):
     acts, run = failures(), tmp_path / "run"
     # A refused key ends a run, whatever came before; a 404 does where nothing was answered before.
     key_refused = acts.pop("status 401")

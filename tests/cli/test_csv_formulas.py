@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import final
+from tests.conftest import Cli, Edits, final, scripted
 from tests.figures.test_formulas import FORMULA, is_formula
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def judged(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> Path:
+def judged(editloupe: Cli, edits: Edits, tmp_path: Path) -> Path:
     """A run whose names, texts and answers are formulas."""
     folder = edits(2, types=(FORMULA, "@type"))
     rows = [json.loads(line) for line in (folder / "metadata.jsonl").read_text().splitlines()]
@@ -25,15 +21,15 @@ def judged(editloupe: Run, edits: Callable[..., Path], tmp_path: Path) -> Path:
         row |= {"id": f"=id{number}", "editor": "+editor", "instruction": FORMULA, "bbox": [20, 20, 44, 44]}
         row |= {"human_instruction_following": "Wrong Action", "human_visual_consistency": "Excellent"}
     (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    script = tmp_path / "=script.jsonl"
-    script.write_text(json.dumps(final("Wrong Action", FORMULA)) + "\n")
-    backends = ("--backend", f"scripted/{script}", "--backend", f"scripted/{shutil.copy(script, tmp_path / '+2.jsonl')}")
+    backends = (scripted(tmp_path / name, final("Wrong Action", FORMULA)) for name in ("=script.jsonl", "+2.jsonl"))
+    backends = tuple(word for uri in backends for word in ("--backend", uri))
     code, _, err = editloupe("judge", folder, *backends, "--criteria", "if", "--out", tmp_path / "run")
     assert code == 0, err
     return tmp_path / "run"
 
 
-def test_no_command_writes_a_formula(editloupe: Run, judged: Path, tmp_path: Path):
+@pytest.mark.usefixtures("bare_plots")
+def test_no_command_writes_a_formula(editloupe: Cli, judged: Path, tmp_path: Path):
     out = tmp_path / "out"
     out.mkdir()
     commands = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,14 @@ import pytest
 
 from editloupe.agent.judge import first_message
 from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.conftest import final
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli, Edits, final
 
 GPT = "openai/gpt-4.1?env=none"
 # 320×240 px is one tile: 85 + 170. A crop of 768×768 px is four.
 IMAGE, CROP = 255, 765
 
 
-def dry(editloupe: Run, *words: str | Path) -> dict[str, Any]:
+def dry(editloupe: Cli, *words: str | Path) -> dict[str, Any]:
     code, said, told = editloupe("judge", *words, "--dry-run", "--format", "json")
     assert code == 0, told
     found: dict[str, Any] = json.loads(said)
@@ -33,7 +29,7 @@ def everything(folder: Path) -> dict[str, int]:
 
 
 def test_calls_images_tokens_and_cost_have_two_ends_worked_by_hand(
-    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    editloupe: Cli, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     asked: list[int] = []
 
@@ -63,7 +59,7 @@ def test_calls_images_tokens_and_cost_have_two_ends_worked_by_hand(
     assert most["cost_usd"] == pytest.approx((2 * most["input_tokens"] + 8 * 3000) / 1e6)
 
 
-def test_the_most_calls_of_a_task(editloupe: Run, edits: Edits):
+def test_the_most_calls_of_a_task(editloupe: Cli, edits: Edits):
     folder = edits(1)
     for words, calls in (
         # One look, and two reminders.
@@ -76,7 +72,7 @@ def test_the_most_calls_of_a_task(editloupe: Run, edits: Edits):
         assert (found["least"]["calls"], found["most"]["calls"]) == (1, calls), words
 
 
-def test_what_stands_is_reused_and_what_failed_is_asked_again(editloupe: Run, edits: Edits, tmp_path: Path):
+def test_what_stands_is_reused_and_what_failed_is_asked_again(editloupe: Cli, edits: Edits, tmp_path: Path):
     folder, run = edits(3), tmp_path / "run"
     with OpenAIServer(says(final("Wrong Action")), fails(400, "no"), model="m") as server:
         words = (folder, "--backend", f"openai/m?base_url={server.url}", "--criteria", "if", "--out", run)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,8 @@ import pytest
 
 from editloupe.runs.store import RunStore
 from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.conftest import draw_edits, final
+from tests.conftest import Cli, draw_edits, final, until
 from tests.terminal import Terminal
-
-Cli = Callable[..., tuple[int, str, str]]
 
 CTRL_C, RIGHT = "\x03", says(final("Wrong Action"))
 
@@ -40,13 +39,6 @@ def judging(folder: Path, server: OpenAIServer, *more: str, grace_s: float = 5.0
     before = f"from editloupe.cli import output; output.GRACE_S = {grace_s}"
     with Terminal(*words(server), "--concurrency", "2", *more, folder=folder, before=before) as terminal:
         yield terminal
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_a_wait_for_a_retry_ends_at_once_and_nothing_is_asked_again(folder: Path, editloupe: Cli) -> None:
@@ -110,7 +102,7 @@ def test_calls_that_do_not_end_are_left_and_a_second_press_ends_all_at_once(
             until(lambda: len(server.seen) == 3)
             pressed = time.monotonic()
             # A plain kill is the same as Ctrl-C.
-            terminal.process.send_signal(signal.SIGTERM)
+            os.kill(terminal.process.pid, signal.SIGTERM)
             terminal.wait_for("Stopping: nothing more is asked")
             if presses == 2:
                 terminal.press(CTRL_C)

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import LOOK, draw_edits, final
-
-Edits = Callable[..., Path]
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import LOOK, Cli, Edits, draw_edits, final, scripted
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[..., str]:
-    """A scripted backend's URI."""
-
-    def make(*lines: object, name: str = "replies.jsonl") -> str:
-        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return f"scripted/{name}"
-
-    return make
+def script(*replies: object, name: str = "replies.jsonl") -> str:
+    return scripted(name, *replies)
 
 
-Script = Callable[..., str]
-
-
-def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Cli, edits: Edits) -> None:
     code, said, _ = editloupe("judge", edits(3), "--backend", script(LOOK, final("Wrong Action")), "--criteria", "if")
     assert code == 0
     assert "3 of 3 findings judged" in said and "a script, not an LMM" in said and "Tools absent: grounding" in said
@@ -50,7 +36,7 @@ def test_a_folder_is_judged_and_the_end_says_how_to_look(editloupe: Run, edits: 
         assert word in shown
 
 
-def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_json_gives_events_for_programs(editloupe: Cli, edits: Edits) -> None:
     words = ("--backend", script(final("Superb")), "--criteria", "if", "--format", "json")
     code, said, _ = editloupe("judge", edits(2), *words)
     assert code == 1
@@ -62,7 +48,7 @@ def test_json_gives_events_for_programs(editloupe: Run, edits: Edits, script: Sc
     assert done["summary"]["means"][0]["mean"] is None
 
 
-def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: Cli, edits: Edits) -> None:
     folder = edits(1)
     row = json.loads((folder / "metadata.jsonl").read_text())
     row |= {"id": "a[/b]", "edit_type": "[/x]\x1b]0;pwned\n| y\u202e", "editor": "[/ed]"}
@@ -76,7 +62,7 @@ def test_markup_and_escape_codes_in_the_data_are_shown_as_they_stand(editloupe: 
     assert "| [/x]␛]0;pwned \\| y" in editloupe("report", "run", "--format", "md")[1]
 
 
-def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Cli, edits: Edits) -> None:
     words = ("--backend", script(final("Wrong Action")), "--criteria", "if")
     for name in ("p/編集", "q/編集"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -86,7 +72,7 @@ def test_folders_of_the_same_name_do_not_share_a_run(editloupe: Run, edits: Edit
 
 @pytest.mark.parametrize(("tolerated", "code"), [("0", 3), ("0.4", 3), ("0.5", 0)])
 def test_the_tolerated_share_of_failures_decides_the_exit_code(
-    tolerated: str, code: int, editloupe: Run, edits: Edits, script: Script
+    tolerated: str, code: int, editloupe: Cli, edits: Edits
 ) -> None:
     folder = edits(2)
     (folder / "edited" / "s01.png").write_bytes(b"")
@@ -96,7 +82,7 @@ def test_the_tolerated_share_of_failures_decides_the_exit_code(
     assert ("Exit code 3: 1 of 2 findings are not judged, and --fail-on-error allows" in said) == (code == 3)
 
 
-def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Cli, edits: Edits) -> None:
     folder = edits(2)
     uri = script(final("Superb"), final("Grand"), final("Fine"))
     code, said, _ = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")
@@ -112,7 +98,7 @@ def test_retry_judges_again_what_failed_and_nothing_else(editloupe: Run, edits: 
     assert editloupe("judge", "run", "--retry=bad")[0] == 2
 
 
-def test_a_run_of_unreadable_files_says_to_correct_them(editloupe: Run, tmp_path: Path) -> None:
+def test_a_run_of_unreadable_files_says_to_correct_them(editloupe: Cli, tmp_path: Path) -> None:
     folder = draw_edits(tmp_path / "edits", 2)
     (folder / "edited" / "s01.png").write_bytes(b"no image")
     said = editloupe("judge", folder, "--mode", "plain", "--out", "run")[1]
@@ -140,7 +126,7 @@ description = "It is as sharp as before."
 """
 
 
-def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Cli, edits: Edits) -> None:
     Path("sharp.toml").write_text(RUBRIC)
     folder = edits(2, types=("Recolor", "Removal"))
     code, said, _ = editloupe("judge", folder, "--backend", script(final("Sharp")), "--rubric", "sharp.toml")
@@ -154,7 +140,7 @@ def test_a_users_own_rubric_judges_by_its_own_labels(editloupe: Run, edits: Edit
     assert code == 1 and "abstained" in said
 
 
-def test_tables_come_in_every_form_and_without_frames_in_a_file(editloupe: Run, edits: Edits, script: Script) -> None:
+def test_tables_come_in_every_form_and_without_frames_in_a_file(editloupe: Cli, edits: Edits) -> None:
     words = ("judge", edits(2), "--criteria", "if", "--out", "judged", "--backend")
     assert editloupe(*words, f"mild={script(final('Flawless Execution'), name='a.jsonl')}")[0] == 0
     code, said, _ = editloupe("show", "judged", "--format", "csv")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from editloupe.traces import GALLERY
-
-Editloupe = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli
 
 READERS = (
     ("show", "RUN"),
@@ -40,11 +38,11 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def asked(words: tuple[str, ...], run: Path, editloupe: Editloupe) -> tuple[int, str, str]:
+def asked(words: tuple[str, ...], run: Path, editloupe: Cli) -> tuple[int, str, str]:
     return editloupe(*(str(run) if word == "RUN" else word for word in words))
 
 
-def test_a_run_without_findings(run: Path, editloupe: Editloupe) -> None:
+def test_a_run_without_findings(run: Path, editloupe: Cli) -> None:
     (run / "findings.jsonl").write_text("")
     shutil.rmtree(run / "traces")
     for words in READERS:
@@ -57,13 +55,13 @@ def test_a_run_without_findings(run: Path, editloupe: Editloupe) -> None:
     assert (code, "no sample to show" in told, Path("pages").exists()) == (2, True, False)
 
 
-def test_a_folder_without_a_run(tmp_path: Path, editloupe: Editloupe) -> None:
+def test_a_folder_without_a_run(tmp_path: Path, editloupe: Cli) -> None:
     for words in (*READERS, ("export", "RUN", "--html", "pages"), ("verify", "RUN"), ("show", "RUN", "--format", "json")):
         code, said, told = asked(words, tmp_path, editloupe)
         assert (code, said.strip()) == (2, "") and told.startswith("error: "), words
 
 
-def test_a_protocol_that_is_not_installed(run: Path, editloupe: Editloupe) -> None:
+def test_a_protocol_that_is_not_installed(run: Path, editloupe: Cli) -> None:
     info = (run / "run.json").read_text()
     (run / "run.json").write_text(info.replace('"protocol": "dlebench"', '"protocol": "gone"'))
     for words in READERS:

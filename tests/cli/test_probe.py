@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.backends.loopback import Act
 from tests.backends.openai_server import OpenAIServer, fails, says
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli
 
 READY, SEES, APART = says("ready"), says("A red disc."), says("Blue, red, green")
 MODELS = [{"id": "other", "max_model_len": 1}, {"id": "tiny-vl", "max_model_len": 32768}]
 
 
-def asked(editloupe: Run, *script: Act, models: list[dict[str, Any]] | None = None) -> tuple[int, dict[str, Any]]:
+def asked(editloupe: Cli, *script: Act, models: list[dict[str, Any]] | None = None) -> tuple[int, dict[str, Any]]:
     """Exit code and report; the server has seen nothing that breaks the protocol."""
     with OpenAIServer(*script, models=models) as server:
         code, said, _ = editloupe("check", "--backend", f"openai/tiny-vl?base_url={server.url}", "--format", "json")
@@ -25,7 +23,7 @@ def asked(editloupe: Run, *script: Act, models: list[dict[str, Any]] | None = No
     return code, json.loads(said)
 
 
-def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Run) -> None:
+def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Cli) -> None:
     with OpenAIServer(READY, SEES, APART, models=MODELS) as server:
         code, said, noted = editloupe("check", "--backend", f"openai/tiny-vl?base_url={server.url}")
     assert (code, server.complaints) == (0, [])
@@ -34,7 +32,7 @@ def test_what_a_model_can_do_is_a_table_and_exit_code_0(editloupe: Run) -> None:
     assert "asking: see a picture" in noted
 
 
-def test_the_first_that_shows_that_it_cannot_judge_is_the_last(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_that_shows_that_it_cannot_judge_is_the_last(editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     cut_off = says("", reasoning_content="hm", finish="length")
     for script, probe, result, told in (
@@ -48,7 +46,7 @@ def test_the_first_that_shows_that_it_cannot_judge_is_the_last(editloupe: Run, m
         assert told in row["answered"] and report["verdict"] == f"It cannot judge edits: {probe}: {result}."
 
 
-def test_the_baseline_judges_and_there_is_nothing_to_probe(editloupe: Run) -> None:
+def test_the_baseline_judges_and_there_is_nothing_to_probe(editloupe: Cli) -> None:
     code, said, _ = editloupe("check", "--backend", "baseline")
     assert (code, "there is nothing to probe" in said) == (0, True)
     assert editloupe("check", "--backend", "openai/m?base_url=nowhere")[0] == 2

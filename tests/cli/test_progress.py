@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from editloupe.cli.progress import Watch
 from editloupe.runs.outcome import Progress, Spent
 from tests.backends.openai_server import OpenAIServer, fails, says
-from tests.conftest import draw_edits, final
+from tests.conftest import Cli, Edits, draw_edits, final, scripted
 from tests.terminal import Terminal
-
-Cli = Callable[..., tuple[int, str, str]]
 
 BUSY = Spent(calls=40, in_flight=18, retries=7, tokens=1_204_331, cost_usd=3.412, waits_s=64.6)
 STANDS = ["412 of 1,889 questions (22%)", "3:26 elapsed", "about 12:18 left"]
@@ -69,12 +65,11 @@ def test_the_panel_moves_in_a_real_terminal_and_leaves_nothing_behind(tmp_path: 
     assert screen.index("Judging") < screen.index("3 of 3 findings judged")
 
 
-def test_a_judged_folder_is_followed_in_a_log(editloupe: Cli, edits: Callable[..., Path], tmp_path: Path) -> None:
-    folder, replies = edits(2), tmp_path / "replies.jsonl"
-    replies.write_text(json.dumps(final("Wrong Action")) + "\n", encoding="utf-8")
+def test_a_judged_folder_is_followed_in_a_log(editloupe: Cli, edits: Edits, tmp_path: Path) -> None:
+    folder, uri = edits(2), scripted(tmp_path / "replies.jsonl", final("Wrong Action"))
     with (folder / "metadata.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"source_file_name": "gone.png", "edited_file_name": "gone.png", "instruction": "x"}\n')
-    code, _, told = editloupe("judge", folder, "--backend", f"scripted/{replies}", "--criteria", "if")
+    code, _, told = editloupe("judge", folder, "--backend", uri, "--criteria", "if")
     lines = told.splitlines()
     assert code == 3
     assert "reading the data …" in lines

@@ -15,9 +15,7 @@ from PIL import Image
 from editloupe.backends import scripted
 from editloupe.backends.scripted import Line, ScriptedLMM
 from editloupe.chat import Reply, Request
-from tests.conftest import final
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.conftest import Cli, Edits, final, refused
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 VC_LABELS = ("Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency")
@@ -62,7 +60,7 @@ def places(text: str) -> list[tuple[Any, ...]]:
     return [(p["rank"], p["tied"], p["edit"]) for p in ranking["places"]]
 
 
-def test_scores_rank_and_the_next_criterion_breaks_ties(editloupe: Run, pictures, answering, tmp_path: Path):
+def test_scores_rank_and_the_next_criterion_breaks_ties(editloupe: Cli, pictures, answering, tmp_path: Path):
     """IF 4 4 3 4 and VC 2 3 4 3: q and s tie before p, r is last whatever its VC."""
     values = {"if": {"p": 4, "q": 4, "r": 3, "s": 4}, "vc": {"p": 2, "q": 3, "r": 4, "s": 3}}
     lmm = answering(lambda c, e: (IF_LABELS if c == "if" else VC_LABELS)[values[c][e] - 1])
@@ -105,7 +103,7 @@ def compare(c: str, first: str, second: str) -> Line | str:
     return "Edit A" if said == first else "Edit B"
 
 
-def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe: Run, pictures, answering, tmp_path: Path):
+def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe: Cli, pictures, answering, tmp_path: Path):
     """Copeland: p 2–1–0 → 2.5/3; q 1–1–1 → 1.5/3; r 0–1–1 and s 0–1–1, one open each → 0.5/2."""
     lmm = answering(compare)
     edits = [pictures[name] for name in "srqp"]
@@ -128,8 +126,8 @@ def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe:
     # The run ranks its pairs again, and gives no mean of scores.
     code, again, _ = editloupe("rank", tmp_path / "run", "--format", "json")
     assert code == 0 and json.loads(again)["rankings"] == [ranking]
-    code, _, err = editloupe("rank", tmp_path / "run", "--by", "overall")
-    assert code == 2 and "pairs of edits have none" in err
+    err = refused(editloupe, "rank", tmp_path / "run", "--by", "overall")
+    assert "pairs of edits have none" in err
     # The refusal stands, and nothing is asked twice.
     code, out, _ = editloupe(*words)
     assert code == 3 and len(lmm.requests) == 12
@@ -137,7 +135,7 @@ def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe:
     assert "of 6, 1 contradicted themselves and count as ties, 1 have no verdict" in " ".join(out.split())
 
 
-def test_what_cannot_be_ranked_is_said_before_anything_is_asked(editloupe: Run, edits: Callable[..., Path]):
+def test_what_cannot_be_ranked_is_said_before_anything_is_asked(editloupe: Cli, edits: Edits):
     edits(2)
     for words, told in (
         (("edits",), "nothing to rank"),
@@ -147,6 +145,5 @@ def test_what_cannot_be_ranked_is_said_before_anything_is_asked(editloupe: Run, 
         (("edits", "--pairwise"), "the pixel baseline cannot compare two edits"),
         (("edits/edited/s00.png", "--source", "no.png", "--instruction", "x"), "no such file"),
     ):
-        code, _, err = editloupe("rank", *words)
-        assert code == 2 and told in " ".join(err.split()), err
+        assert told in refused(editloupe, "rank", *words)
     assert not Path("runs").exists()

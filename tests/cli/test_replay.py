@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from editloupe.runs.lineage import read_whole
 from editloupe.runs.store import RunStore
 from editloupe.traces import GALLERY
 from editloupe.traces.read import read_trace
-from tests.conftest import final
+from tests.conftest import Cli, Edits, final, refused, scripted
 from tests.runs.test_replay import trace_of
-
-Editloupe = Callable[..., tuple[int, str, str]]
 
 MUG = ("mug-blue", "--criterion", "if")
 
@@ -30,12 +27,11 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def script(*lines: object, name: str = "script.jsonl") -> str:
-    Path(name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return f"scripted/{name}"
+    return scripted(name, *lines)
 
 
 def test_live_tools_are_compared_with_the_recorded_ones(
-    gallery: Path, editloupe: Editloupe, monkeypatch: pytest.MonkeyPatch
+    gallery: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, told, _ = editloupe("replay", GALLERY, "--observations", "live")
     assert code == 0 and "localize_differences" in told and "7 as recorded" in told
@@ -55,7 +51,7 @@ def test_live_tools_are_compared_with_the_recorded_ones(
     assert contents(gallery) == before
 
 
-def test_a_damaged_trace_is_shown_and_not_replayed(gallery: Path, editloupe: Editloupe) -> None:
+def test_a_damaged_trace_is_shown_and_not_replayed(gallery: Path, editloupe: Cli) -> None:
     path = trace_of(gallery, "closer-look")
     path.write_text(path.read_text(encoding="utf-8").replace("Is the handle", "Is a handle"), encoding="utf-8")
     next((gallery / "blobs").glob(f"*/{RunStore.read(gallery).samples['mug-blue'].source.sha256}.*")).unlink()
@@ -67,7 +63,7 @@ def test_a_damaged_trace_is_shown_and_not_replayed(gallery: Path, editloupe: Edi
 
 
 @pytest.fixture
-def run(edits: Callable[..., Path], editloupe: Editloupe) -> Path:
+def run(edits: Edits, editloupe: Cli) -> Path:
     """Six edits, all flawless by a script."""
     told = script(final("Flawless Execution"), name="then.jsonl")
     code, _, said = editloupe("judge", edits(6), "--backend", told, "--criteria", "if", "--out", "run")
@@ -80,7 +76,7 @@ def flips(told: str) -> dict[str, Any]:
     return dict(json.loads(told[told.rindex('{"event": "flips"') :]))
 
 
-def test_the_share_of_answers_that_a_judge_changes_is_counted(run: Path, editloupe: Editloupe) -> None:
+def test_the_share_of_answers_that_a_judge_changes_is_counted(run: Path, editloupe: Cli) -> None:
     live = ("replay", run, "--model", "live", "--backend")
     same, other = script(final("Flawless Execution")), script(final("Wrong Action"), name="now.jsonl")
     code, told, said = editloupe(*live, same, "--limit", "4", "--fail-above", "0")
@@ -103,9 +99,7 @@ def test_the_share_of_answers_that_a_judge_changes_is_counted(run: Path, editlou
     assert code == 4 and "Nothing was judged, so that --fail-above cannot be held." in editloupe(*silent)[1]
 
 
-def test_a_fork_shares_its_beginning_and_follows_what_is_changed(
-    gallery: Path, editloupe: Editloupe, tmp_path: Path
-) -> None:
+def test_a_fork_shares_its_beginning_and_follows_what_is_changed(gallery: Path, editloupe: Cli, tmp_path: Path) -> None:
     path = trace_of(gallery, "closer-look")
     before, parent = path.read_bytes(), read_trace(path)
     (tmp_path / "hint.txt").write_text("Mind the handle.", encoding="utf-8")
@@ -127,7 +121,7 @@ def test_a_fork_shares_its_beginning_and_follows_what_is_changed(
     assert path.read_bytes() == before
 
 
-def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, editloupe: Editloupe) -> None:
+def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, editloupe: Cli) -> None:
     judge = ("--judge", read_trace(trace_of(gallery, "closer-look")).header.judge_id, "--backend", "baseline")
     for words, told in (
         ((*MUG, *judge, "--at", "9"), "has 4 steps; --at 9 is none of 0 to 4"),
@@ -141,12 +135,11 @@ def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(gallery: Path, edit
         (("--out", "there"), "--out: only with --model live, --at STEP or --rubric"),
         (("--rubric", "dlebench", "--observations", "live"), "--observations: only with a replay"),
     ):
-        code, _, err = editloupe("replay", gallery, *words)
-        assert code == 2 and told in " ".join(err.split()), (words, err)
+        assert told in refused(editloupe, "replay", gallery, *words), words
         assert not list(gallery.glob("forks/*/*.jsonl")) and not Path("there").exists()
 
 
-def test_recorded_answers_are_read_by_another_rubric(gallery: Path, editloupe: Editloupe, tmp_path: Path) -> None:
+def test_recorded_answers_are_read_by_another_rubric(gallery: Path, editloupe: Cli, tmp_path: Path) -> None:
     text, rubric = rubric_path("dlebench").read_text(encoding="utf-8"), tmp_path / "own.toml"
     # The best of both criteria is worth 6 here, and one label is spelt otherwise.
     text = text.replace("value = 4", "value = 6").replace('"Perfect Consistency"', '"No Anomaly"')
@@ -170,5 +163,4 @@ def test_recorded_answers_are_read_by_another_rubric(gallery: Path, editloupe: E
         (("replay", gallery, "--rubric", rubric, "--out", gallery), "name another folder"),
         (("merge", gallery, "again"), "belongs to another run, with other settings"),
     ):
-        code, _, err = editloupe(*words)
-        assert code == 2 and told in " ".join(err.split()), err
+        assert told in refused(editloupe, *words)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,9 @@ import pytest
 
 from editloupe import cli
 from editloupe.runs.store import RunStore
-from tests.conftest import draw_edits, final
+from tests.conftest import Cli, draw_edits, final, scripted
+from tests.forks import ended
 
-Run = Callable[..., tuple[int, str, str]]
 LONG = "n" * 300
 
 
@@ -31,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         row |= {"human_if": ["Wrong Action", "Flawless Execution"][number]}
     (edits / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     for name in ("a", "b"):
-        (folder / f"{name}.jsonl").write_text(json.dumps(final("Wrong Action", f"I saw “赤”, {name}")) + "\n")
+        scripted(folder / f"{name}.jsonl", final("Wrong Action", f"I saw “赤”, {name}"))
     return folder
 
 
@@ -72,7 +70,7 @@ def test_characters_that_the_output_lacks_are_escaped(folder: Path, encoding: st
     assert code == 0 and {"赤0", "赤1"} <= {word for line in said.splitlines() for word in texts(json.loads(line))}
 
 
-def test_a_name_that_no_file_can_have_is_one_line(editloupe: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_no_file_can_have_is_one_line(editloupe: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     for words in (
         ("judge", LONG), ("judge", "edits", "--out", LONG), ("judge", "edits", "--backend", f"scripted/{LONG}"),
@@ -86,7 +84,6 @@ def test_a_name_that_no_file_can_have_is_one_line(editloupe: Run, folder: Path, 
 
 
 def test_a_run_is_complete_though_its_report_cannot_be_printed(folder: Path) -> None:
-    program = f"{sys.executable} -m editloupe {' '.join(JUDGE)} runs/full >/dev/full"
-    done = subprocess.run(["sh", "-c", program], cwd=folder, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    code, told = ended(*JUDGE, "runs/full", folder=folder, stdout=Path("/dev/full"))
+    assert (code, "Traceback" in told) == (1, False) and "standard output cannot be written" in told, told
     assert len(RunStore.read(folder / "runs/full").current()) == 2

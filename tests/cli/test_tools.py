@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import pixels
+from tests.conftest import Cli, pixels, refused
 
-Run = Callable[..., tuple[int, str, str]]
 LOCALIZE = ("tools", "call", "localize_differences")
 ZOOM = ("tools", "call", "zoom_in", "before.png")
 BOX = ("--arg", "bbox=[0, 0, 500, 500]")
 
 
 @pytest.fixture(autouse=True)
-def edit(editloupe: Run) -> tuple[np.ndarray, np.ndarray]:
+def edit(editloupe: Cli) -> tuple[np.ndarray, np.ndarray]:
     """before.png and after.png, 320×240 px, with one red square at px [20, 20, 44, 44]; small.png of 1×1 px; notes.txt."""
     before, after = pixels(0, spots=1)
     Image.fromarray(before).save("before.png")
@@ -29,7 +27,7 @@ def edit(editloupe: Run) -> tuple[np.ndarray, np.ndarray]:
     return before, after
 
 
-def test_two_images_are_compared_and_the_pictures_lie_in_a_new_folder(editloupe: Run) -> None:
+def test_two_images_are_compared_and_the_pictures_lie_in_a_new_folder(editloupe: Cli) -> None:
     code, said, noted = editloupe(*LOCALIZE, "before.png", "after.png")
     path = "editloupe-tool-localize_differences/crop-1.png"
     assert code == 0 and "1 region differs" in said
@@ -43,7 +41,7 @@ def test_two_images_are_compared_and_the_pictures_lie_in_a_new_folder(editloupe:
     assert code == 0 and "pixel-identical" in said and not Path("same").exists()
 
 
-def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarray, np.ndarray]) -> None:
+def test_json_is_one_object_with_everything(editloupe: Cli, edit: tuple[np.ndarray, np.ndarray]) -> None:
     words = ("tools", "call", "enhancer", "before.png", "after.png", "--arg", "bbox=[0,0,250,250]", "--arg", "scale=2")
     code, said, _ = editloupe(*words, "--out", "looks", "--format", "json", "--device", "cpu")
     done = json.loads(said)
@@ -61,16 +59,16 @@ def test_json_is_one_object_with_everything(editloupe: Run, edit: tuple[np.ndarr
     assert [i["path"] for i in again["images"]] == ["looks/crop-1-2.png", "looks/plain-1-2.png"]
 
 
-def test_images_have_names_and_arguments_are_what_the_schema_wants(editloupe: Run) -> None:
+def test_images_have_names_and_arguments_are_what_the_schema_wants(editloupe: Cli) -> None:
     # The label is text by its schema, and markup of the terminal's in it is text too.
     assert "Looking for: 7 [red] mugs." in editloupe(*ZOOM, *BOX, "--arg", "label=7 [red] mugs", "--out", "a")[1]
     assert "of 'Original Image'" in editloupe(*ZOOM, "after.png", *BOX, "--arg", "target_image=original image")[1]
-    code, _, error = editloupe(*ZOOM, "after.png", "before.png", *BOX)
-    assert code == 2 and "3 images are given: say which is meant, for example --arg target_image='Image 3'" in error
+    err = refused(editloupe, *ZOOM, "after.png", "before.png", *BOX)
+    assert "3 images are given: say which is meant, for example --arg target_image='Image 3'" in err
     assert "of 'Image 3'" in editloupe(*ZOOM, "after.png", "before.png", *BOX, "--arg", "target_image=Image 3")[1]
 
 
-def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
+def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Cli) -> None:
     for words, told in (
         ((*ZOOM, *BOX, "--arg", "target_image=Crop 1"), "there is no image 'Crop 1'; the images are: 'Ori"),
         ((*ZOOM, "--arg", "bbox=left half"), "bbox: 'left half' is not of type 'array'"),
@@ -95,7 +93,7 @@ def test_bad_input_is_exit_code_2_and_says_what_to_do(editloupe: Run) -> None:
         assert not list(Path().glob("editloupe-tool-*")), "a call that failed leaves nothing behind"
 
 
-def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from editloupe.tools.zoom_in import ZoomIn
 
     def fail(*_: object) -> None:
@@ -106,7 +104,7 @@ def test_a_tool_that_falls_over_is_exit_code_1(editloupe: Run, monkeypatch: pyte
     assert code == 1 and "zoom_in failed (ZeroDivisionError: division by zero)" in error
 
 
-def test_the_tools_are_listed_and_shown(editloupe: Run) -> None:
+def test_the_tools_are_listed_and_shown(editloupe: Cli) -> None:
     code, told, _ = editloupe("tools")
     said = " ".join(told.split())
     assert code == 0 and "grounding absent: it needs an object detector" in said

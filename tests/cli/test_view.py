@@ -9,13 +9,12 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.conftest import Cli, refused
 from tests.viewer.runs import make_run
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @contextmanager
@@ -39,36 +38,29 @@ def page(address: str) -> str:
         return str(answer.read().decode())
 
 
-def test_a_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
-    make_run(tmp_path, count=2)
-    with served("run", "--port", "0", folder=tmp_path) as (process, _, address):
-        assert "<title>run" in page(address)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
-
-
-def test_a_folder_of_runs_is_a_list_that_follows_the_folder(tmp_path: Path) -> None:
+def test_a_folder_of_runs_is_a_list_that_follows_the_folder_until_it_is_stopped(tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "deep", count=2, name="one")
     (tmp_path / "runs" / "torn").mkdir()
     (tmp_path / "runs" / "torn" / "run.json").write_text("{", encoding="utf-8")
     # Without an argument, what lies in runs/.
-    with served("--port", "0", folder=tmp_path) as (_, told, address):
+    with served("--port", "0", folder=tmp_path) as (process, told, address):
         assert told.startswith("Serving runs at ")
         before = page(address)
         assert "one" in before and "cannot be read" in before and "runs/torn" in before
         make_run(tmp_path / "runs", count=2, name="two")
         assert "two" in page(address).replace("two edits", "")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
 
 
-def test_what_cannot_be_served_is_said(editloupe: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_served_is_said(editloupe: Cli, tmp_path: Path) -> None:
     run = make_run(tmp_path / "there", count=2)
     (tmp_path / "empty").mkdir()
-    code, _, err = editloupe("view", tmp_path / "empty")
-    assert code == 2 and "no run is below it; judge something first" in err
+    err = refused(editloupe, "view", tmp_path / "empty")
+    assert "no run is below it; judge something first" in err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         # A port that was named is not exchanged for another one.
-        code, _, err = editloupe("view", run, "--port", str(port))
-        assert code == 2 and f"127.0.0.1:{port} cannot be served" in err
-    code, _, err = editloupe("export", run, "--html", run)
-    assert code == 2 and "holds other files" in err
+        err = refused(editloupe, "view", run, "--port", str(port))
+        assert f"127.0.0.1:{port} cannot be served" in err
+    assert "holds other files" in refused(editloupe, "export", run, "--html", run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -323,9 +324,7 @@ def test_the_table_of_the_documentation_is_true():
 words = st.text(min_size=1, max_size=12) | st.text(alphabet="aAbB1.-+_*<>=! ?~²", min_size=1, max_size=6)
 
 
-@settings(derandomize=True, deadline=None)
-@given(st.lists(words, min_size=2, max_size=5))
-def test_an_options_own_name_is_that_option_and_two_are_none(options: list[str]):
+def check_own_names(options: list[str]) -> None:
     try:
         spec = OneOf(options=tuple(options))
     except ConfigError:
@@ -338,6 +337,18 @@ def test_an_options_own_name_is_that_option_and_two_are_none(options: list[str])
     }
 
 
+def named(count: int) -> Callable[[], None]:
+    """The check on so many lists of options."""
+    lists = given(st.lists(words, min_size=2, max_size=5))
+    return settings(derandomize=True, deadline=None, max_examples=count)(lists(check_own_names))
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(400, marks=pytest.mark.slow)])
+def test_an_options_own_name_is_that_option_and_two_are_none(count: int):
+    named(count)()
+
+
+@settings(deadline=None)
 @given(st.text() | st.text(alphabet="aA1.-+_*<>=! \u0301\u200b≠~\ue000²[]"))
 def test_folding_twice_is_folding_once(text: str):
     assert fold(fold(text)) == fold(text)

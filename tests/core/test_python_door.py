@@ -34,9 +34,8 @@ from editloupe.runs.setup import open_setup
 from editloupe.testing import check_backend, check_tool
 from editloupe.tools.base import ToolContext
 from editloupe.values import ImageRef
-from tests.conftest import draw_edits, final, png
+from tests.conftest import Cli, draw_edits, final, png
 
-Cli = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
 BEFORE = np.full((60, 80, 3), 200, np.uint8)
 AFTER = BEFORE.copy()
@@ -298,6 +297,7 @@ def test_samples_are_judged_as_they_come_in_streams_and_coroutines() -> None:
     assert (told[-1].done, told[-1].total, told[-1].failures) == (2, 2, {"unparsed": 2})
 
     async def both() -> tuple[str | None, list[str]]:
+        assert judge.judge(edit())[0].label == "Wrong Action", "a cell of a notebook calls it amid a loop of events"
         return (await judge.ajudge(edit()))[0].label, [sample.id async for sample, _ in judge.astream(pair)]
 
     label, ids = asyncio.run(both())
@@ -348,7 +348,11 @@ asyncio.run(cell())
 """A cell as a kernel runs it: amid a loop of events, in a program that is no file."""
 
 
-@pytest.mark.parametrize("way", ["a file", "a notebook", "an interpreter"])
+# By default, its file runs with the first blocks of all pages, and a call amid a loop of events is made above.
+@pytest.mark.parametrize(
+    "way",
+    ["an interpreter", pytest.param("a file", marks=pytest.mark.slow), pytest.param("a notebook", marks=pytest.mark.slow)],
+)
 def test_the_first_snippet_of_the_docs_runs_as_it_stands(way: str, tmp_path: Path) -> None:
     _, _, rest = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("```python\n")
     snippet, _, _ = rest.partition("```")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from editloupe.answers import YES_NO, Choice, Label, Number, OneOf, Record, answer_from_json
@@ -170,6 +170,8 @@ def test_a_judges_id_changes_with_anything_that_changes_a_verdict():
     assert len({spec.id, *(replace(spec, **change).id for change in changes)}) == len(changes) + 1
 
 
+# On a busy machine two inputs may take seconds.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     prompt=st.text(st.characters(codec=None), max_size=20).map(lambda text: 40 * text),
     name=st.text(st.characters(codec=None), max_size=5),

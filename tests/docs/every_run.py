@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import LOOK, draw_edits, final
+from tests.conftest import LOOK, Cli, draw_edits, final, scripted
 from tests.data import benchmarks
 from tests.protocols import edival_files, giebench_data, probe_files, unicbench_files
-
-Program = Callable[..., tuple[int, str, str]]
 
 _OBJECTS = {"object": "mug", "color": "red", "material": None, "text": None, "count": 1, "foreground": True}
 _DIFFERENCE = {"op": "EDIT", "object": "square", "box": [100, 200, 300, 400]}
@@ -50,11 +47,11 @@ _SAYS = {
 """Script → what the model says, and says again when it is reminded."""
 
 
-def every_run(editloupe: Program, at: Path) -> dict[str, Path]:
+def every_run(editloupe: Cli, at: Path) -> dict[str, Path]:
     """Make the runs in the folder `at`, where the program runs. Return name → run folder."""
     for name, said in _SAYS.items():
         lines = said if isinstance(said, tuple) else (said,) * 3
-        (at / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        scripted(at / f"{name}.jsonl", *lines)
     data = draw_edits(at / "edits", 2)
     rows = (data / "metadata.jsonl").read_text(encoding="utf-8")
     broken = {"id": "broken", "source_file_name": "nope.png", "edited_file_name": "nope.png", "instruction": "Nothing."}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from editloupe import Run, plugins
-from tests.conftest import final
+from tests.conftest import Cli, Edits, final, scripted
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols.md"
-Cli = Callable[..., tuple[int, str, str]]
 
 
 def block(info: str, number: int = 0) -> str:
@@ -43,13 +40,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_example_goes_through_the_commands_of_the_page(
-    installed: Path, tmp_path: Path, edits: Callable[..., Path], editloupe: Cli
+    installed: Path, tmp_path: Path, edits: Edits, editloupe: Cli
 ) -> None:
     commands = [line.split() for line in block("sh").splitlines() if line.startswith("editloupe ")]
-    replies = tmp_path / "replies.jsonl"
     # Every question is answered with its first line: 8 is above 5, and then "8" is no yes and no no.
-    replies.write_text(json.dumps(final("8")) + "\n" + json.dumps(final("8")) + "\n" + json.dumps(final("8")) + "\n")
-    given = {"edits": str(edits(2)), "openai/gpt-4.1": f"scripted/{replies}", "runs/mine": str(tmp_path / "run")}
+    uri = scripted(tmp_path / "replies.jsonl", *[final("8")] * 3)
+    given = {"edits": str(edits(2)), "openai/gpt-4.1": uri, "runs/mine": str(tmp_path / "run")}
     for words in commands:
         code, said, err = editloupe(*[given.get(word, word) for word in words[1:]])
         assert code == (3 if words[1] == "judge" else 0), (words, said, err)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,15 @@ def run(*command: str) -> str:
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def example(script: str, *words: str | Path) -> str:
+    """What a script of the examples prints."""
+    told = io.StringIO()
+    with redirect_stdout(told), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, *map(str, words)])
+        runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    return told.getvalue()
 
 
 def labels(folder: Path) -> list[tuple[str, str, str | None]]:
@@ -40,11 +52,11 @@ def test_a_script_for_each_job_judges_looks_and_compares(tmp_path: Path):
     shutil.copytree(ROOT / "examples" / "edits", edits)
     rows = (edits / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
     (edits / "metadata.jsonl").write_text("\n".join(row for row in rows if '"kitchen-mug"' in row), encoding="utf-8")
-    assert "instruction_following" in run("examples/judge_a_folder.py", str(edits), "baseline", str(first))
-    told = run("examples/look_into_a_verdict.py", str(first), "kitchen-mug")
+    assert "instruction_following" in example("judge_a_folder.py", edits, "baseline", first)
+    told = example("look_into_a_verdict.py", first, "kitchen-mug")
     assert "calls:  localize_differences(" in told
     shutil.copytree(first, second)
-    assert "of 2 scores are equal; 0 were not judged by both" in run("examples/compare_judges.py", str(first), str(second))
+    assert "of 2 scores are equal; 0 were not judged by both" in example("compare_judges.py", first, second)
     scripts = [path for path in (ROOT / "examples").glob("*.py") if path.name != "preference_worker.py"]
     assert len(scripts) == 3 and all(len(path.read_text(encoding="utf-8").splitlines()) < 40 for path in scripts)
 

@@ -10,16 +10,16 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Cli
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-Cli = Callable[..., tuple[int, str, str]]
 DATA = {"", "text", "json", "jsonl", "toml", "yaml", "csv"}
 
 
@@ -60,6 +60,7 @@ def reader_environment() -> dict[str, str]:
 SHOWN = list(dict.fromkeys(b.page for b in RUN))
 
 
+@pytest.mark.usefixtures("bare_plots")
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_the_first_block_of_a_page_runs_as_it_stands(
     page: Path, workplace: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
@@ -84,14 +85,15 @@ def run_block(block: Block, workplace: Path, editloupe: Cli) -> None:
     if block.info == "python":
         exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
         return
-    for command in commands(block.text):
+    for line in commands(block.text):
+        command, _, ending = line.partition(" || test $? = ")
         words = shlex.split(command) if command.startswith("editloupe ") else []
         if not words or set("|&;$*`") & set(command):
-            in_a_process(["bash", "-euo", "pipefail", "-c", command], workplace)
+            in_a_process(["bash", "-euo", "pipefail", "-c", line], workplace)
             continue
         words, target = (words[1:-2], words[-1]) if words[-2] == ">" else (words[1:], None)
         code, said, failed = editloupe(*words)
-        assert code == 0, f"{block}:\n{command}\n{said}\n{failed}"
+        assert code == int(ending or 0), f"{block}:\n{line}\n{said}\n{failed}"
         if target:
             (workplace / target).write_text(said, encoding="utf-8")
 
@@ -100,8 +102,7 @@ def run_block(block: Block, workplace: Path, editloupe: Cli) -> None:
 @pytest.mark.parametrize("block", [b for b in RUN if b.page.name == "README.md"], ids=str)
 def test_a_block_of_the_readme_runs_in_a_shell(block: Block, workplace: Path):
     prepare(block, workplace)
-    runner = ["bash", "-euo", "pipefail", "-c"] if block.info == "sh" else [sys.executable, "-c"]
-    in_a_process([*runner, block.text], workplace)
+    in_a_process(["bash", "-euo", "pipefail", "-c", block.text], workplace)
 
 
 def commands(text: str) -> list[str]:

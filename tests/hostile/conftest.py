@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ import pytest
 from editloupe.config import RunConfig
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
-from tests.conftest import ANSWERED, draw_edits
-
-Program = Callable[..., tuple[int, str, str]]
+from tests.conftest import ANSWERED, Cli, draw_edits
 
 SECONDS = 5
 """Of one core: other processes may keep this one waiting."""
@@ -49,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.fixture
-def program(editloupe: Program) -> Program:
+def program(editloupe: Cli) -> Cli:
     """The program, which may take SECONDS of a core and MEMORY, and may not hang."""
 
     def late(*_: object) -> None:

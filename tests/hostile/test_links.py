@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.runs.verify import verify
-from tests.hostile.conftest import Program
+from tests.conftest import Cli
 from tests.hostile.kinds import link, replaced, trace
 from tests.hostile.test_runs import surroundings, words
 
@@ -37,7 +37,7 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", [pytest.param(c, marks=[] if c in DAILY else pytest.mark.slow) for c in NAMES])
 def test_a_link_that_comes_after_the_look_leads_nowhere(
-    command: str, good: Path, tmp_path: Path, editloupe: Program, unseen: None, monkeypatch: pytest.MonkeyPatch
+    command: str, good: Path, tmp_path: Path, editloupe: Cli, unseen: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, place in enumerate(PLACES):
         home = tmp_path / str(number)
@@ -67,7 +67,7 @@ def test_a_link_that_comes_after_the_look_leads_nowhere(
 
 @pytest.mark.parametrize("command", NAMES)
 def test_a_file_that_has_a_second_name_outside_is_not_written_through(
-    command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch
+    command: str, good: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every file of the run is a hard link. One finding is left to do, and lines are cut off."""
     shutil.copytree(good / "data", tmp_path / "data")

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars  # noqa: F401 - read before the clock runs: an import that is cut short spoils every later test
 import pytest
 
-from tests.hostile.conftest import Program
+from tests.conftest import Cli
 from tests.hostile.kinds import KINDS
 
 COMMANDS = {
@@ -57,7 +57,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(command: str, good: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run to spoil, its data, a sound copy for a command that takes one, and a folder outside that must stay."""
     shutil.copytree(good / "run", tmp_path / "run")
     if command in WITH_ANOTHER:
@@ -73,9 +73,7 @@ def run(command: str, good: Path, tmp_path: Path, editloupe: Program, monkeypatc
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_works_on_a_run_that_is_not_spoiled(
-    command: str, run: Path, program: Program, asked: list[object]
-) -> None:
+def test_a_command_works_on_a_run_that_is_not_spoiled(command: str, run: Path, program: Cli, asked: list[object]) -> None:
     code, out, err = program(*words(command, run))
     assert (code, asked) == (0, []), out + err
 
@@ -95,7 +93,7 @@ def when(number: int, command: str) -> tuple[pytest.MarkDecorator, ...]:
     ("kind", "command"),
     [pytest.param(kind, command, marks=when(number, command)) for number, kind in enumerate(KINDS) for command in COMMANDS],
 )
-def test_a_spoiled_run_ends_in_a_message(kind: str, command: str, run: Path, program: Program, asked: list[object]) -> None:
+def test_a_spoiled_run_ends_in_a_message(kind: str, command: str, run: Path, program: Cli, asked: list[object]) -> None:
     outside = run.parent / "outside"
     KINDS[kind](run, outside)
     before = [surroundings(run.parent / name) for name in ("outside", "data")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.conftest import Program
+from tests.conftest import Cli
 from tests.hostile.kinds import DEEP
 
 HUNDREDS = b"[" * 700 + b"]" * 700
@@ -84,7 +84,7 @@ CONTENTS: dict[str, bytes] = {
 
 
 @pytest.fixture
-def home(good: Path, tmp_path: Path, editloupe: Program, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(good: Path, tmp_path: Path, editloupe: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with data in several layouts and a run."""
     shutil.copytree(good, tmp_path, dirs_exist_ok=True)
     data = tmp_path / "data"
@@ -129,7 +129,7 @@ def rows(kinds: Iterable[str], slow: Iterable[str]) -> list[object]:
 
 @pytest.mark.parametrize(("file", "kinds"), [*rows(SPECIAL, ["an edited image"]), *rows(CONTENTS, SLOW)])
 def test_what_is_no_such_file_ends_in_a_message(
-    file: str, kinds: tuple[str, ...], home: Path, program: Program, asked: list[object]
+    file: str, kinds: tuple[str, ...], home: Path, program: Cli, asked: list[object]
 ) -> None:
     name, words = FILES[file]
     for kind in kinds:

@@ -1,7 +1,7 @@
 """Judging by batch endpoints: the findings, traces and replay of a live run, and nothing sent twice.
 
-As a program, invocations that are killed: `python -m tests.runs.test_batches EDITS OUT URI`. Each line of its input is the
-point at which the next invocation kills itself, or 0 for one that ends.
+As a program, invocations that are killed: each line of its input is a list in JSON of the folder with the edits, the run,
+the backend, and the point at which the invocation kills itself, or 0 for one that ends.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tests.backends.openai_server import completion
 from tests.conftest import LOOK, final
 from tests.setups import open_with, run_over
 
+ROOT = Path(__file__).parents[2]
 LABELS = (
     "Flawless Execution", "Over Modification", "Wrong Action", "Localization Failure",
     "Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency",
@@ -273,7 +274,7 @@ def test_a_line_fails_as_a_live_call_and_is_asked_again(serve, edits, tmp_path: 
 
 
 def test_files_are_split_below_the_limits_and_none_is_rejected(serve, edits, tmp_path: Path, monkeypatch):
-    check_split(serve, edits, tmp_path, monkeypatch, samples=12, repeats=2, most=2_000_000)
+    check_split(serve, edits, tmp_path, monkeypatch, samples=6, repeats=2, most=2_000_000)
 
 
 @pytest.mark.slow
@@ -403,20 +404,16 @@ def test_the_command_ends_with_5_until_all_is_answered(serve, edits, tmp_path: P
 # Kills
 
 
-def main(folder: str, out: str, address: str) -> None:
+def main() -> None:
     """Make an invocation for each line of input, in a process of its own."""
     # What takes long to load is loaded once.
     shared_graph()
-    open_with(backend=address, batch=True, mode="plain")
     for line in sys.stdin:
+        folder, out, address, left = json.loads(line)
+        open_with(backend=address, batch=True, mode="plain")
         child = os.fork()
         if child == 0:
-            left = int(line)
-            for kind, name in (
-                (InBatches, "called"),
-                (RunBatches, "_write"),
-                (RunBatches, "_settle"),
-            ):
+            for kind, name in ((InBatches, "called"), (RunBatches, "_write"), (RunBatches, "_settle")):
                 setattr(kind, name, killing(getattr(kind, name), left) if left else getattr(kind, name))
             setup = open_with(backend=address, batch=True, mode="plain", patience=0)
             os._exit(5 if run_over(setup, Path(folder), Path(out)).waiting else 0)
@@ -443,28 +440,32 @@ def killing(call: Any, last: int) -> Any:
     return called
 
 
-def check_kills(serve, edits, tmp_path: Path, *, dialect: str, kills: int) -> None:
+@pytest.fixture(scope="module")
+def invoke() -> Iterator[Callable[..., int]]:
+    """A function that makes an invocation, with a line for the program, and returns its exit code."""
+    command = [sys.executable, "-m", "tests.runs.test_batches"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+
+        def made(*line: str | int) -> int:
+            assert process.stdin and process.stdout
+            print(json.dumps(line), file=process.stdin, flush=True)
+            return int(process.stdout.readline())
+
+        yield made
+
+
+def check_kills(serve, edits, tmp_path: Path, invoke: Callable[..., int], *, dialect: str, kills: int) -> None:
     server, folder, out, live = serve(dialect), edits(4), tmp_path / "out", tmp_path / "live"
     judge(server, folder, live, batch=False)
-    command = [sys.executable, "-m", "tests.runs.test_batches", str(folder), str(out), uri(server)]
-    dice, codes = random.Random(5), []
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-
-        def invoke(point: int) -> int:
-            print(point, file=process.stdin, flush=True)
-            codes.append(int(process.stdout.readline()))
-            return codes[-1]
-
-        while codes.count(-signal.SIGKILL) < kills and len(codes) < 4 * kills:
-            invoke(dice.randint(1, 12))
-            if dice.random() < 0.3:
-                # The more is expired, the longer there is something to kill.
-                server.finish("expired", share=dice.choice((0.0, 0.2)))
-        while invoke(0) == 5:
-            server.finish()
-        process.stdin.close()
-    assert codes[-1] == 0 and codes.count(-signal.SIGKILL) >= kills // 2
+    dice, codes, line = random.Random(5), [], (str(folder), str(out), uri(server))
+    while codes.count(-signal.SIGKILL) < kills and len(codes) < 4 * kills:
+        codes.append(invoke(*line, dice.randint(1, 12)))
+        if dice.random() < 0.3:
+            # The more is expired, the longer there is something to kill.
+            server.finish("expired", share=dice.choice((0.0, 0.2)))
+    while (code := invoke(*line, 0)) == 5:
+        server.finish()
+    assert code == 0 and codes.count(-signal.SIGKILL) >= kills // 2
     assert findings(out) == findings(live)
     answered = [
         line for batch in server.batches.values() for name in batch.get("results", ()) for line in server.lines(name)
@@ -475,15 +476,15 @@ def check_kills(serve, edits, tmp_path: Path, *, dialect: str, kills: int) -> No
 
 
 @pytest.mark.parametrize("dialect", ["openai", "google"])
-def test_a_few_kills_send_nothing_twice(dialect: str, serve, edits, tmp_path: Path):
-    check_kills(serve, edits, tmp_path, dialect=dialect, kills=3)
+def test_a_few_kills_send_nothing_twice(dialect: str, serve, edits, tmp_path: Path, invoke):
+    check_kills(serve, edits, tmp_path, invoke, dialect=dialect, kills=3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["openai", "google"])
-def test_a_hundred_kills_send_nothing_twice(dialect: str, serve, edits, tmp_path: Path):
-    check_kills(serve, edits, tmp_path, dialect=dialect, kills=100)
+def test_a_hundred_kills_send_nothing_twice(dialect: str, serve, edits, tmp_path: Path, invoke):
+    check_kills(serve, edits, tmp_path, invoke, dialect=dialect, kills=100)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

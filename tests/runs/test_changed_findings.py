@@ -23,11 +23,10 @@ from editloupe.runs.store import RunStore
 from editloupe.runs.verify import verify
 from editloupe.traces.read import read_trace
 from editloupe.traces.record import TraceWriter
-from tests.conftest import LOOK, draw_edits, final
+from tests.conftest import LOOK, Cli, draw_edits, final
 from tests.setups import open_with, run_over
 
 Row = dict[str, Any]
-Program = Callable[..., tuple[int, str, str]]
 
 
 def judge(data: Path, out: Path, *lines: Any, **options: Any) -> tuple[Outcome, ScriptedLMM]:
@@ -230,7 +229,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 """What is changed → (how, in which part it is noticed, what is said)."""
 
 
-def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
+def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Cli):
     code, out, err = editloupe("verify", run)
     assert (code, err) == (0, "") and "All is as recorded." in out
     code, out, _ = editloupe("verify", run, "--format", "json")
@@ -243,7 +242,7 @@ def test_a_run_as_it_was_recorded_is_all_equal(run: Path, editloupe: Program):
     assert all(part["equal"] == part["checked"] and not part["unchecked"] for part in parts.values())
 
 
-def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Program):
+def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Cli):
     for name, (spoil, part, said) in CHANGES.items():
         run = Path(shutil.copytree(good / "run", tmp_path / name))
         spoil(run)
@@ -258,7 +257,7 @@ def test_what_was_changed_is_named(good: Path, tmp_path: Path, editloupe: Progra
         assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Program):
+def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Cli):
     (trace(run, 1).parent / f"{'a' * 64}.0.jsonl").write_text('{"kind": "hea')
     trace(run, 1).unlink()
     code, out, _ = editloupe("verify", run)
@@ -267,7 +266,7 @@ def test_what_is_gone_cannot_be_checked_and_is_no_fault(run: Path, editloupe: Pr
     assert "it has not begun" in out
 
 
-def test_a_picture_that_nothing_names_is_listed_and_prune_deletes_it_alone(run: Path, editloupe: Program):
+def test_a_picture_that_nothing_names_is_listed_and_prune_deletes_it_alone(run: Path, editloupe: Cli):
     name = hashlib.sha256(b"1234").hexdigest()
     lost, foreign = run / "blobs" / name[:2] / f"{name}.png", run / "blobs" / name[:2] / "readme.txt"
     before = sorted(run.glob("blobs/*/*"))

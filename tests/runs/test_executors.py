@@ -24,7 +24,7 @@ from editloupe.runs.executors import Stop, together
 from editloupe.runs.run import drive
 from editloupe.runs.setup import open_setup
 from editloupe.tools.base import Toolbox
-from tests.conftest import final
+from tests.conftest import Edits, final
 from tests.setups import open_with, run_over
 
 
@@ -108,7 +108,7 @@ def judged(path: Path, out: Path, tool: OfATest) -> list[str]:
 
 @pytest.mark.parametrize(("computes", "given"), [(False, None), (True, None), (True, 1)])
 def test_tools_that_compute_wait_for_a_core_and_others_do_not(
-    computes: bool, given: int | None, edits: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    computes: bool, given: int | None, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(of_process, "_free", of_process._free)
     if given is not None:

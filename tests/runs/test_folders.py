@@ -19,10 +19,8 @@ from editloupe.runs.lock import is_written
 from editloupe.runs.merge import merge
 from editloupe.runs.store import RunStore
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK
+from tests.conftest import LOOK, Edits
 from tests.runs.test_resume import run, talker
-
-Edits = Callable[..., Path]
 
 
 def changed(path: Path, change: Callable[[Any], object]) -> None:

@@ -15,8 +15,7 @@ from editloupe.runs.store import RunStore
 from editloupe.tools.base import open_toolbox
 from editloupe.traces.events import ModelCall, Note
 from editloupe.traces.read import read_trace
-from tests.conftest import final
-from tests.runs.test_resume import Edits
+from tests.conftest import Edits, final
 from tests.setups import open_with, run_over
 
 LOOK = ToolCall(

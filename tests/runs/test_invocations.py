@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import ANSWERED, final
-
-Run = Callable[..., tuple[int, str, str]]
-Edits = Callable[..., Path]
+from tests.conftest import ANSWERED, Cli, Edits, final, scripted
 
 
 @pytest.fixture
-def invoke(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+def invoke(editloupe: Cli, edits: Edits, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
     """Judges four edits in one run folder; returns config.yaml and what was said on standard error."""
     folder = edits(4, instruction=ANSWERED)
 
@@ -31,12 +27,11 @@ def invoke(editloupe: Run, edits: Edits, tmp_path: Path) -> Callable[..., tuple[
 
 
 def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked(
-    invoke: Any, editloupe: Run, tmp_path: Path
+    invoke: Any, editloupe: Cli, tmp_path: Path
 ):
     invoke("--criteria", "if", "--limit", "1")
-    replies = tmp_path / "replies.jsonl"
-    replies.write_text(json.dumps(final("Perfect Consistency")) + "\n")
-    config, told = invoke("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")
+    second = f"second={scripted(tmp_path / 'replies.jsonl', final('Perfect Consistency'))}"
+    config, told = invoke("--criteria", "vc", "--limit", "2", "--backend", second)
     run = tmp_path / "run"
     beside = "second is another judge (by model or settings), added beside. Nothing there is replaced."
     assert told.index("reading the data") < told.index(f"{run} already holds findings of baseline; {beside}")
@@ -48,17 +43,16 @@ def test_a_judge_that_joins_with_more_questions_is_told_before_anything_is_asked
     code, said, _ = editloupe("gate", run, "--require", "unjudged<=0", "--judge", "second")
     assert code == 0 and "2 of 2 judged" in said
     # One that goes on with the same adds nothing, and is told nothing.
-    assert "added" not in invoke("--criteria", "vc", "--limit", "2", "--backend", f"second=scripted/{replies}")[1]
+    assert "added" not in invoke("--criteria", "vc", "--limit", "2", "--backend", second)[1]
 
 
 @pytest.mark.usefixtures("toys")
 def test_questions_that_are_asked_again_in_other_words_are_counted_before_any_is_asked(
-    editloupe: Run, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    editloupe: Cli, edits: Edits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     aspects = importlib.import_module("editloupe_toys.stars").ASPECTS
-    replies = tmp_path / "replies.jsonl"
-    replies.write_text(json.dumps(final("8")) + "\n")
-    words = ("judge", edits(3), "--protocol", "stars", "--backend", f"scripted/{replies}", "--out", "run")
+    uri = scripted(tmp_path / "replies.jsonl", final("8"))
+    words = ("judge", edits(3), "--protocol", "stars", "--backend", uri, "--out", "run")
     again = "Asked again: 3 of the questions that run holds answers to, since the prompt, or what"
     assert "Asked again" not in editloupe(*words)[2]
     monkeypatch.setitem(aspects, "keeps", "How well is everything else kept?")

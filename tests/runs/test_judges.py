@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +26,14 @@ from editloupe.tools.base import open_toolbox
 from editloupe.tools.localize_differences import LocalizeDifferences
 from editloupe.traces.events import Note
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK, final
+from tests.conftest import LOOK, Edits, final
 from tests.setups import open_with, run_over
-
-Edits = Callable[..., Path]
 
 BEST, WRONG = "Flawless Execution", "Wrong Action"
 
 
 def talker(label: str = WRONG, *, name: str = "test") -> ScriptedLMM:
     return ScriptedLMM([LOOK, final(label)], name=name)
-
-
-def errs(share: float, *, name: str) -> ScriptedLMM:
-    """Says WRONG, and with the given share of the questions BEST instead: which ones, their text decides."""
-
-    def script(request: Request) -> str:
-        if len(request.messages) == 1:
-            return LOOK
-        number = int(hashlib.sha256((name + request.messages[0].text).encode()).hexdigest()[:8], 16)
-        return final(BEST if number % 1000 < 1000 * share else WRONG)
-
-    return ScriptedLMM(script, name=name)
 
 
 def run(lmm: ScriptedLMM, folder: Path, out: Path, *, name: str = "", **settings: Any) -> Outcome:
@@ -61,24 +45,6 @@ def run(lmm: ScriptedLMM, folder: Path, out: Path, *, name: str = "", **settings
 
 def findings(outcome: Outcome) -> list[tuple[str, int, str | None]]:
     return [(f.sample_id, f.repeat, f.label) for f in outcome.findings]
-
-
-def test_judges_share_a_run_and_none_is_asked_twice(edits: Edits, tmp_path: Path):
-    folder, out = edits(3), tmp_path / "run"
-    judges = [talker(name="a"), errs(0.3, name="b"), talker(BEST, name="c")]
-    assert [run(lmm, folder, out).asked for lmm in judges] == [3, 3, 3]
-    asked = [len(lmm.requests) for lmm in judges]
-    assert asked == [6, 6, 6]
-    fourth = talker(name="d")
-    run(fourth, folder, out)
-    assert [run(lmm, folder, out).reused for lmm in (*judges, fourth)] == [3, 3, 3, 3]
-    assert [len(lmm.requests) for lmm in (*judges, fourth)] == [6, 6, 6, 6]
-    store = RunStore.read(out)
-    assert list(store.judge_names().values()) == ["a", "b", "c", "d"]
-    assert {p.name for p in (out / "traces").iterdir()} == set(store.judges())
-    config = yaml.safe_load((out / "config.yaml").read_text())
-    assert config["judges"] == {f"scripted/{n}": {"backend": f"scripted/{n}"} for n in "abcd"}
-    assert "backend" not in config
 
 
 def test_a_run_in_which_tools_were_answered_before_replays_as_recorded(edits: Edits, tmp_path: Path):
@@ -139,9 +105,6 @@ def test_another_prompt_rubric_or_tool_version_is_refused_there_and_another_judg
     refused(out, "rubric", rubric=rubric)
     monkeypatch.setattr(LocalizeDifferences, "revision", "99")
     refused(out, r"version of the tool localize_differences: was .*, is \"99")
-
-
-# A prompt of one's own.
 
 
 # Repeats.

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from editloupe.chat import Request
 from editloupe.runs.verify import verify
 from editloupe.traces.events import ModelCall
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK, final
+from tests.conftest import LOOK, Edits, final
 from tests.setups import open_with, run_over
 
 SAMPLES, KILLS, CONCURRENCY = 60, 10, 2
@@ -72,9 +71,7 @@ def lines(log: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_call_twice(
-    edits: Callable[..., Path], tmp_path: Path
-):
+def test_a_run_that_is_killed_ten_times_ends_with_the_same_findings_and_pays_no_call_twice(edits: Edits, tmp_path: Path):
     folder, log = edits(SAMPLES), tmp_path / "calls.log"
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     assert start(folder, calm, tmp_path / "calm.log", processes=1).wait(timeout=120) == 0

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -34,7 +34,7 @@ from editloupe.tools.outcome import ToolOutcome, run_call
 from editloupe.traces.events import ToolResult
 from editloupe.traces.read import read_trace
 from editloupe.values import Json, View
-from tests.conftest import LOOK, final, pixels, png
+from tests.conftest import LOOK, Edits, final, pixels, png
 from tests.runs.computing import CALL, Dies, Where, naps
 from tests.runs.test_kill import findings
 from tests.setups import open_with, run_over
@@ -79,7 +79,7 @@ def recorded(out: Path) -> list[Mapping[str, Json]]:
     return [event.observation for events in traces for event in events if isinstance(event, ToolResult)]
 
 
-def test_a_run_finds_the_same_with_and_without_processes(edits: Callable[..., Path], tmp_path: Path):
+def test_a_run_finds_the_same_with_and_without_processes(edits: Edits, tmp_path: Path):
     folder, runs = edits(4), (tmp_path / "1", tmp_path / "2")
     for out in runs:
         outcome = judged(folder, out, processes=int(out.name))
@@ -129,7 +129,7 @@ def test_a_measure_is_computed_there_and_one_that_dies_has_no_value(tmp_path: Pa
     plugins.forget()
 
 
-def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Callable[..., Path], tmp_path: Path):
+def test_a_call_whose_process_dies_is_made_again_and_then_fails_alone(edits: Edits, tmp_path: Path):
     folder, killed = edits(2), "the process that ran where was killed (exit code -9, perhaps out of memory)"
     for times, statuses in ((1, ["ok", "ok"]), (2, ["tool_failed", "ok"])):
         dies = Dies(tmp_path / f"deaths{times}", times)
@@ -155,7 +155,7 @@ def test_processes_start_where_they_are_asked_for_or_pay(tmp_path: Path):
         assert called(late, Where(), context).observation.text != str(os.getpid())
 
 
-def test_a_script_without_a_guard_judges_once(tmp_path: Path, edits: Callable[..., Path]):
+def test_a_script_without_a_guard_judges_once(tmp_path: Path, edits: Edits):
     script = tmp_path / "script.py"
     script.write_text(
         f"""
@@ -192,7 +192,7 @@ with output.stoppable() as stop:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in (SIGTERM, SIGINT))])
-def test_no_process_is_left_behind(end: int, edits: Callable[..., Path], tmp_path: Path):
+def test_no_process_is_left_behind(end: int, edits: Edits, tmp_path: Path):
     told = tmp_path / "told"
     command = [sys.executable, "-c", LEFT, str(edits(1)), str(tmp_path / "run"), str(told)]
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as parent:

@@ -25,13 +25,11 @@ from editloupe.runs.setup import open_setup
 from editloupe.runs.verify import verify
 from tests.backends.loopback import Body
 from tests.backends.openai_server import Handler, OpenAIServer, fails, says, serving
-from tests.conftest import LOOK, final
+from tests.conftest import LOOK, Edits, final
 from tests.runs.test_kill import findings
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("default")]
 ray: Any = pytest.importorskip("ray", reason="NOT RUN: ray is not installed (pip install 'editloupe[ray]')")
-
-Edits = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")

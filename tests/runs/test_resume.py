@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,8 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.tasks import Budget
 from editloupe.traces.read import read_trace
-from tests.conftest import LOOK, final, pixels
+from tests.conftest import LOOK, Cli, Edits, final, pixels, scripted
 from tests.setups import means_of, open_with, run_over
-
-Edits = Callable[..., Path]
-Program = Callable[..., tuple[int, str, str]]
 
 
 def talker(answer: str = "Wrong Action") -> ScriptedLMM:
@@ -38,11 +34,11 @@ def run(lmm: ScriptedLMM, folder: Path, out: Path, **options: object) -> Outcome
     return run_over(setup, folder, out, config={"path": str(folder)}, concurrency=2, **data, **how)  # type: ignore[arg-type]
 
 
-def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits, editloupe: Program, tmp_path: Path):
+def test_a_repeat_of_a_finished_run_asks_nothing_and_says_the_same(edits: Edits, editloupe: Cli, tmp_path: Path):
     data = edits(3)
     (data / "edited" / "s01.png").write_bytes(b"")
-    (tmp_path / "script.jsonl").write_text(json.dumps(final("Superb")) + "\n" + json.dumps(final("Wrong Action")) + "\n")
-    words = ("judge", data, "--backend", "scripted/script.jsonl", "--criteria", "if", "--out", "run")
+    uri = scripted(tmp_path / "script.jsonl", final("Superb"), final("Wrong Action"))
+    words = ("judge", data, "--backend", uri, "--criteria", "if", "--out", "run")
 
     def kept() -> dict[str, bytes]:
         paths = (path for path in (tmp_path / "run").rglob("*") if path.is_file())

@@ -77,15 +77,15 @@ def test_a_reward_is_the_mean_or_an_expression_and_a_failure_is_none() -> None:
 
 def test_an_epoch_of_edits_is_scored_in_calls_of_sixty_four(tmp_path: Path) -> None:
     with serving(tmp_path / "run", slow(0.02), concurrency=32, max_queue=64, door="flow-grpo", criteria=("if",)) as client:
-        numbers = list(range(288))
+        numbers = list(range(132))
         found = []
-        for at in range(0, 288, 64):
+        for at in range(0, 132, 64):
             status, scores = post(client, asked(numbers[at : at + 64]))
             assert status == 200
             found += scores
         # The labels' values 1 to 4, as shares of the way from 1 to 4.
         assert found == pytest.approx([(number % 4) / 3 for number in numbers])
-        assert b'editloupe_rewards_total{scored="yes"} 288.0' in client.ask("/metrics")[2].encode()
+        assert b'editloupe_rewards_total{scored="yes"} 132.0' in client.ask("/metrics")[2].encode()
 
 
 def test_no_failure_is_a_number_and_the_repetition_asks_the_rest_alone(tmp_path: Path) -> None:

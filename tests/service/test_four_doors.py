@@ -11,9 +11,9 @@ from editloupe import Judge, load_samples
 from editloupe.runs import studio
 from tests.backends.loopback import Act
 from tests.backends.openai_server import OpenAIServer, fails
+from tests.conftest import Cli, Edits
 from tests.service import loopback_judge as http
 
-Run = Callable[..., tuple[int, str, str]]
 EDITS = 6
 
 REFUSALS: dict[str, tuple[Act, str]] = {
@@ -27,19 +27,19 @@ REFUSALS: dict[str, tuple[Act, str]] = {
 }
 
 
-def by_command(uri: str, folder: Path, editloupe: Run) -> str:
+def by_command(uri: str, folder: Path, editloupe: Cli) -> str:
     code, said, told = editloupe("judge", folder, "--backend", uri, "--criteria", "if", "--out", "run")
     assert code == 1
     return said + told
 
 
-def in_python(uri: str, folder: Path, editloupe: Run) -> str:
+def in_python(uri: str, folder: Path, editloupe: Cli) -> str:
     found = Judge(uri, criteria="if").judge_all(load_samples(folder))
     assert [finding.status for (finding,) in found] == ["backend_failed"] * EDITS
     return found[-1][0].reason
 
 
-def over_http(uri: str, folder: Path, editloupe: Run) -> str:
+def over_http(uri: str, folder: Path, editloupe: Cli) -> str:
     with http.serving(folder.parent / "run", backend=uri, criteria=("if",)) as service:
         status, _, said = service.ask("/v1/judge", [http.edit(number) for number in range(EDITS)])
     findings = [one["findings"][0] for one in said]
@@ -47,7 +47,7 @@ def over_http(uri: str, folder: Path, editloupe: Run) -> str:
     return str(findings[-1]["reason"])
 
 
-def in_studio(uri: str, folder: Path, editloupe: Run) -> str:
+def in_studio(uri: str, folder: Path, editloupe: Cli) -> str:
     question = {"source": str(folder / "source/s00.png"), "edited": str(folder / "edited/s00.png"), "instruction": "Red."}
     verdict = studio.graph().invoke(question, context=studio.Wiring(backend=uri))
     assert (verdict["status"], verdict["label"]) == ("backend_failed", None)
@@ -59,8 +59,8 @@ def in_studio(uri: str, folder: Path, editloupe: Run) -> str:
 def test_it_is_asked_once_and_the_reason_says_what_to_do(
     door: Callable[..., str],
     refusal: str,
-    edits: Callable[..., Path],
-    editloupe: Run,
+    edits: Edits,
+    editloupe: Cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):

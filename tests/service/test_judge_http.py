@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,21 +21,12 @@ import pytest
 from editloupe.chat import Request
 from editloupe.errors import Unavailable
 from editloupe.runs.store import RunStore
-from tests.conftest import final
+from tests.conftest import final, scripted, until
 from tests.service.loopback_judge import Client, edit, inline, needs_extra, png, serving, slow
 
 ROOT = Path(__file__).parents[2]
-Cli = Callable[..., tuple[int, str, str]]
 Process = subprocess.Popen[str]
 TOKEN = {"Authorization": "Bearer let me in"}
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_a_verdict_has_labels_a_reward_and_a_trace_that_stays(tmp_path: Path) -> None:
@@ -317,9 +307,8 @@ def command(*words: str, code: str = "from editloupe.cli import main; main()") -
 
 
 def test_the_command_serves_and_stops_when_told(tmp_path: Path) -> None:
-    replies, out = tmp_path / "replies.jsonl", tmp_path / "run"
-    replies.write_text(json.dumps(final("Flawless Execution")) + "\n")
-    with command("--out", str(out), "--backend", f"scripted/{replies}") as (process, client):
+    out, uri = tmp_path / "run", scripted(tmp_path / "replies.jsonl", final("Flawless Execution"))
+    with command("--out", str(out), "--backend", uri) as (process, client):
         assert client.ask("/v1/judge", edit(1))[2]["reward"]["value"] == 100.0
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=30)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.errors import ConfigError, MissingExtra
+from editloupe.errors import ConfigError, ImageError, MissingExtra
+from editloupe.service.paths import given
 from editloupe.tools.session import open_session
 from tests.conftest import pixels
 
@@ -37,8 +38,8 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def talk(root: Path, conversation: Callable[[Any], Awaitable[None]]) -> None:
-    """A real client with a server process of its own."""
+def talk(root: Path, *conversations: Callable[[Any], Awaitable[None]]) -> None:
+    """A real client with a server process of its own, which has the conversations one after the other."""
     mcp = pytest.importorskip("mcp", reason="needs the extra `mcp`")
     import anyio
 
@@ -52,7 +53,8 @@ def talk(root: Path, conversation: Callable[[Any], Awaitable[None]]) -> None:
         # A file of its own: the client's default is whatever sys.stderr was when it was imported.
         with anyio.fail_after(60), (root.parent / "stderr.txt").open("w") as log:
             async with mcp.Client(mcp.stdio_client(server, errlog=log)) as client:
-                await conversation(client)
+                for conversation in conversations:
+                    await conversation(client)
 
     anyio.run(main)
     assert "Traceback" not in (root.parent / "stderr.txt").read_text()
@@ -62,8 +64,15 @@ def said(result: Any) -> str:
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Path):
-    async def conversation(client: Any) -> None:
+def test_a_client_looks_and_reads_what_was_wrong_with_a_call(folder: Path):
+    encoded = base64.b64encode((folder / "sub" / "after.png").read_bytes()).decode()
+    address = f"data:image/png;base64,{encoded}"
+    secret = folder.parent / "secret.png"
+    # Noise, of which PNG saves nothing: 1,200 × 1,000 px × 3 bytes.
+    noise = np.random.default_rng(0).integers(0, 256, (1000, 1200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / "noise.png", compress_level=1)
+
+    async def opens_images_looks_and_looks_into_what_it_was_shown(client: Any) -> None:
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"open_images", "zoom_in", "localize_differences", "enhancer"} <= set(offered)
         assert offered["zoom_in"].input_schema["required"] == ["target_image", "bbox"]
@@ -95,15 +104,7 @@ def test_a_client_opens_images_looks_and_looks_into_what_it_was_shown(folder: Pa
         gone = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 500, 500]})
         assert gone.is_error and "the images are: 'Original Image'" in said(gone)
 
-    talk(folder, conversation)
-
-
-def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder: Path):
-    encoded = base64.b64encode((folder / "sub" / "after.png").read_bytes()).decode()
-    address = f"data:image/png;base64,{encoded}"
-    secret = folder.parent / "secret.png"
-
-    async def conversation(client: Any) -> None:
+    async def is_told_what_cannot_be_opened_or_called(client: Any) -> None:
         for path, told in (
             ("../secret.png", "is outside"),
             (str(secret), "is outside"),
@@ -118,7 +119,6 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
             ("https://example.org/before.png", "nothing is fetched"),
             (address[:-7] + "?", "original: not base64"),
             ("x" * 100_000, "File name too long"),
-            (f"data:image/png;base64,{'A' * (100 * 2**20)}", "more than 32 MiB"),
         ):
             refused = await client.call_tool("open_images", {"original": path})
             assert refused.is_error and told in said(refused), (str(path)[:80], said(refused)[:300])
@@ -140,15 +140,7 @@ def test_what_cannot_be_opened_or_called_is_an_error_that_the_model_reads(folder
             wrong = await client.call_tool(tool, arguments)
             assert wrong.is_error and told in said(wrong) and encoded[:20] not in said(wrong), (tool, said(wrong))
 
-    talk(folder, conversation)
-
-
-def test_pictures_of_an_answer_stay_below_a_megabyte_and_say_that_they_were_scaled(folder: Path):
-    # Noise, of which PNG saves nothing: 1,200 × 1,000 px × 3 bytes.
-    noise = np.random.default_rng(0).integers(0, 256, (1000, 1200, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(folder / "noise.png", compress_level=1)
-
-    async def conversation(client: Any) -> None:
+    async def gets_pictures_below_a_megabyte_and_is_told_that_they_were_scaled(client: Any) -> None:
         await client.call_tool("open_images", {"original": "noise.png"})
         whole = await client.call_tool("zoom_in", {"target_image": "Original Image", "bbox": [0, 0, 1000, 1000]})
         (picture,) = [block for block in whole.content if block.type == "image"]
@@ -159,7 +151,18 @@ def test_pictures_of_an_answer_stay_below_a_megabyte_and_say_that_they_were_scal
         part = await client.call_tool("zoom_in", {"target_image": "Crop 1", "bbox": [0, 0, 200, 200]})
         assert "scaled down" not in said(part) and "(px [0, 0, 240, 200])" in said(part), said(part)
 
-    talk(folder, conversation)
+    talk(
+        folder,
+        opens_images_looks_and_looks_into_what_it_was_shown,
+        is_told_what_cannot_be_opened_or_called,
+        gets_pictures_below_a_megabyte_and_is_told_that_they_were_scaled,
+    )
+
+
+def test_an_image_of_many_megabytes_is_not_decoded(tmp_path: Path):
+    # Not by way of a client, who would take seconds to send it.
+    with pytest.raises(ImageError, match="original: more than 32 MiB"):
+        given(tmp_path, f"data:image/png;base64,{'A' * (100 * 2**20)}", name="original")
 
 
 def test_a_root_that_is_no_folder_and_a_missing_extra_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
