@@ -65,6 +65,15 @@ def type_name(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
+def field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Return what is to be known of a field of a model: name, type, default, help."""
+    default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
+    if isinstance(default, tuple | dict):
+        default = ",".join(map(str, default))
+    shown = "–" if default in (None, "") else str(default)
+    return name, type_name(field.annotation), shown, " ".join((field.description or "").split())
+
+
 _FORMS: Final = {int: "a whole number", float: "a number", bool: "true or false"}
 
 

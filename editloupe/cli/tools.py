@@ -18,7 +18,7 @@ from editloupe.cli import options
 from editloupe.cli.options import opt, words
 from editloupe.cli.output import Form, as_json, fail, note, print_json, say, table
 from editloupe.config import pairs
-from editloupe.errors import ConfigError, ToolError, ToolFailed
+from editloupe.errors import ConfigError, ToolError, ToolFailed, did_you_mean
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
@@ -63,15 +63,20 @@ def tools(
         raise ConfigError(f"{' '.join(rest)}: expected one name; editloupe tools {verb} takes no more words")
     if verb == "serve":
         return _serve(root, words(only), settings)
-    if verb:
+    known = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
+    if not verb:
+        _list(known, settings)
+    elif verb in known:
         _show(verb, settings)
     else:
-        _list(settings)
+        raise ConfigError(
+            f"there is no tool {verb!r}; {did_you_mean(verb, known)}expected one of {', '.join(known)}, to show it; call "
+            "NAME IMAGE…; serve; or nothing, to list the tools"
+        )
     return 0
 
 
-def _list(settings: ToolSettings) -> None:
-    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
+def _list(names: Sequence[str], settings: ToolSettings) -> None:
     box, rows = open_toolbox(names, settings), []
     for name in names:
         if name in box.absent:

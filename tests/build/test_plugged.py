@@ -96,6 +96,10 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Run, tmp_path: Path
     pictures(tmp_path / "images")
     code, said, _ = editloupe("list", "recipes", "lister")
     assert code == 0 and "List images." in said and "least" in said and "Least number of boxes." in said
+    # Its help is its own, with its settings; that of RECIPE is of all.
+    code, said, _ = editloupe("build", "lister", "--help")
+    assert code == 0 and "List images." in said and "--set least" in said and "Least number of boxes. Default: 1." in said
+    assert "--backend" in said and "--review" not in said and "build lister [OPTIONS] [PATH]" in said
     code, said, told = editloupe("build", "lister", "images", "--out", "set", "--format", "json")
     assert code == 0, told
     funnel = json.loads(said)
@@ -111,6 +115,10 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     (tmp_path / "things").mkdir()
     code, said, _ = editloupe("list", "recipes", "counter")
     assert code == 0 and "Count files." in said and "Name of the file." in said
+    code, said, _ = editloupe("build", "counter", "--help")
+    assert (
+        code == 0 and "A folder." in said and "--set name" in said and "--backend" not in said and "FOLDER/run" not in said
+    )
     code, _, told = editloupe("build", "counter", "things", "--out", "none", "--backend", "toy/a")
     assert code == 2 and "counter asks no model" in told
     code, said, told = editloupe("build", "counter", "things", "--out", "none", "--format", "json")
