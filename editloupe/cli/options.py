@@ -255,10 +255,12 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
 def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
     """Raise ConfigError for an option without the one that it goes with.
 
-    rules: what is needed, whether it is given, and the options that need it: name → value, None or False for not given.
+    rules: what is needed, whether it is given, and the options that need it: name → value, which is None, False or empty
+    for one that is not given.
     """
     for needs, given, wanting in rules:
-        if not given and (named := [name for name, value in wanting.items() if value is not None and value is not False]):
+        named = [name for name, value in wanting.items() if value is not False and value not in (None, [], ())]
+        if not given and named:
             raise ConfigError(f"{', '.join(named)}: only with {needs}")
 
 

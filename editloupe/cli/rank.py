@@ -60,17 +60,11 @@ def rank(
     if source is None and len(paths) > 1:
         raise ConfigError(f"{len(paths)} paths are given; name one folder, or --source IMAGE --instruction TEXT for edits")
     of_run = source is None and is_run(paths[0])
-    of_data = {
-        "--mode": mode,
-        "--out": out_dir,
-        "--set": sets or None,
-        "--pairwise": pairwise,
-        "--backend": backend or None,
-    }
+    of_data = {"--mode": mode, "--out": out_dir, "--set": sets, "--pairwise": pairwise, "--backend": backend}
     check_company(
         ("a run", of_run, {"--judge": judge}),
         ("edits, not a run, whose scores are ranked", not of_run, of_data),
-        ("a folder of edits", not of_run and source is None, {"--edited": edited or None}),
+        ("a folder of edits", not of_run and source is None, {"--edited": edited}),
     )
     if of_run:
         return _of_run(paths[0], judge, words(by))
