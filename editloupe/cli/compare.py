@@ -71,7 +71,9 @@ def compare(
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
     of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
-    options.check_company(("RUN", bool(runs), of_judges))
+    options.check_company(
+        ("RUN", bool(runs), of_judges), ("--scores FILE", bool(scores), {"--score-columns": score_columns})
+    )
     given = _Given(
         human=human,
         columns=people_columns(human, columns),

@@ -15,7 +15,6 @@ from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, check_company, given, one_run, opt, words
 from editloupe.cli.output import Form, as_json, many, note, print_json, say, show_table
 from editloupe.cli.recorded import one_judge
-from editloupe.cli.show import is_run
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
@@ -59,7 +58,7 @@ def rank(
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
         raise ConfigError(f"{len(paths)} paths are given; name one folder, or --source IMAGE --instruction TEXT for edits")
-    of_run = source is None and is_run(paths[0])
+    of_run = source is None and (paths[0] / "run.json").exists()
     of_data = {"--mode": mode, "--out": out_dir, "--set": sets, "--pairwise": pairwise, "--backend": backend}
     check_company(
         ("a run", of_run, {"--judge": judge}),

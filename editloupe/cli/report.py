@@ -37,20 +37,20 @@ def report(
         note(f"{len(written)} plots in {figures}, as PDF and PNG")
     together = [found.together] if found.together else []
     tables = [table for section in found.sections for table in section.tables]
-    if show_whole([*tables, *together], name, found.to_json, found.markdown):
-        return 0
-    for line in found.incomplete:
-        say(line, "yellow")
-    for section in found.sections:
-        say(section.judged.describe(), "bold")
-        warn(section.judged.notes)
-        for table in section.tables:
+    folder = out_dir
+    if not show_whole([*tables, *together], name, found.to_json, found.markdown):
+        for line in found.incomplete:
+            say(line, "yellow")
+        for section in found.sections:
+            say(section.judged.describe(), "bold")
+            warn(section.judged.notes)
+            for table in section.tables:
+                show_table(table)
+            say("")
+        for table in together:
             show_table(table)
-        say("")
-    for table in together:
-        show_table(table)
-    warn(found.notes)
-    folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
+        warn(found.notes)
+        folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is not None:
         written = write_report(found, folder, below=out_dir or runs[0], drawn=out_dir is not None)
         drawn = "" if out_dir is None else f", {plots.written()}"

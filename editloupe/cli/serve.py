@@ -14,7 +14,7 @@ import typer
 from editloupe.backends.endpoint import is_loopback
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
-from editloupe.cli.options import given, one_run, opt, read_text
+from editloupe.cli.options import check_company, given, one_run, opt, read_text
 from editloupe.cli.output import note, tell_traces
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.run import default_concurrency
@@ -55,6 +55,7 @@ def serve(
     sets: options.Sets = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
+    check_company(("--door NAME", door is not None, {"--canary": canary, "--no-score": no_score != "error"}))
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is not a folder; expected the one below which images may be named")
     named = os.environ.get(TOKEN, "").strip() or None

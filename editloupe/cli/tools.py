@@ -55,6 +55,10 @@ def tools(
     given: dict[str, Any] = {"device": device, "detector": detector, "upscaler": upscaler}
     settings = replace(ToolSettings.from_environment(), **{name: text for name, text in given.items() if text})
     verb, *rest = what or [""]
+    options.check_company(
+        ("editloupe tools call", verb == "call", {"--arg": arg, "--out": out_dir}),
+        ("editloupe tools serve", verb == "serve", {"--root": root != Path(), "--tools": only}),
+    )
     if verb == "call":
         if len(rest) < 2:
             raise ConfigError("expected a tool and at least one image: editloupe tools call NAME IMAGE [IMAGE]")
