@@ -22,7 +22,8 @@ from editloupe.build.people import with_reviews
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, exit_code
 from editloupe.cli.options import OUTPUT, field_row, given, one_run, opt
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, table, warn, write
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, warn, write
+from editloupe.cli.tables import table
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore

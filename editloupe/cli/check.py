@@ -12,7 +12,8 @@ from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe
 from editloupe.cli import options
 from editloupe.cli.options import check_company, editors, opt
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, table
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
+from editloupe.cli.tables import table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data

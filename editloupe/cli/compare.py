@@ -12,7 +12,8 @@ from typer import Argument
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli import options
 from editloupe.cli.options import opt, people_columns, words
-from editloupe.cli.output import Form, command, for_programs, note, say, show_table, show_whole, warn
+from editloupe.cli.output import Form, command, for_programs, note, say, warn
+from editloupe.cli.tables import show_table, show_whole
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError

@@ -8,21 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.cli.output import (
-    as_json,
-    command,
-    fail,
-    many,
-    note,
-    print_json,
-    say,
-    say_first,
-    show_table,
-    show_tables,
-    slug,
-    table,
-    warn,
-)
+from editloupe.cli.output import as_json, command, fail, many, note, print_json, say, say_first, slug, warn
+from editloupe.cli.tables import show_table, show_tables, table
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
 from editloupe.figures.judged import judged_in, self_agreement

@@ -11,7 +11,8 @@ from typer import Argument
 from editloupe import plugins
 from editloupe.build.made import open_builder
 from editloupe.cli.options import SETTINGS, field_row
-from editloupe.cli.output import Form, say, table
+from editloupe.cli.output import Form, say
+from editloupe.cli.tables import table
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent, did_you_mean
 from editloupe.protocols.base import make_protocol

@@ -13,8 +13,9 @@ from editloupe.cli import options
 from editloupe.cli.judge import ask_first, asked_name, data_name, exit_code, run_folder
 from editloupe.cli.judge_report import heading_of
 from editloupe.cli.options import OUTPUT, check_company, given, one_run, opt, words
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, show_table
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
 from editloupe.cli.recorded import one_judge
+from editloupe.cli.tables import show_table
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample

@@ -23,21 +23,9 @@ from editloupe.cli.options import (
     opt,
     read_text,
 )
-from editloupe.cli.output import (
-    Form,
-    as_json,
-    command,
-    for_programs,
-    many,
-    note,
-    print_json,
-    say,
-    say_first,
-    show_tables,
-    status,
-    warn,
-)
+from editloupe.cli.output import Form, as_json, command, for_programs, many, note, print_json, say, say_first, status, warn
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
+from editloupe.cli.tables import show_tables
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.figures.flips import Flips, fixed_set, flips

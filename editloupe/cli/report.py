@@ -7,7 +7,8 @@ from typing import Annotated
 
 from editloupe import files
 from editloupe.cli.options import OUTPUT, RunFolders, TableName, opt
-from editloupe.cli.output import Form, note, say, show_table, show_whole, warn
+from editloupe.cli.output import Form, note, say, warn
+from editloupe.cli.tables import show_table, show_whole
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
 from editloupe.figures.judged import read_judged

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from editloupe.answers import Number
-from editloupe.cli.output import as_json, command, many, print_json, say, say_first, show_tables, warn
+from editloupe.cli.output import as_json, command, many, print_json, say, say_first, warn
 from editloupe.cli.recorded import findings_of
+from editloupe.cli.tables import show_tables
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol

@@ -16,7 +16,8 @@ from typer import Argument
 from editloupe import models, plugins
 from editloupe.cli import options
 from editloupe.cli.options import opt, words
-from editloupe.cli.output import Form, as_json, fail, note, print_json, say, table
+from editloupe.cli.output import Form, as_json, fail, note, print_json, say
+from editloupe.cli.tables import table
 from editloupe.config import pairs
 from editloupe.errors import ConfigError, ToolError, ToolFailed, did_you_mean
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
