@@ -118,19 +118,16 @@ class _Given:
     wanted: tuple[str, ...] | None
     options: PeopleOptions
 
-    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> PeopleSaid:
-        """Read a table of a judge's scores."""
+    def table(self, file: Path | None, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
+        """Read a table of a judge's scores, or without a file that of --human. Raises ConfigError if there is none."""
         bound = None if known is None else names_of(known)
-        return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
-
-    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
-        """Read the table of --human. Raises ConfigError without one."""
+        if file is not None:
+            return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
         if self.human is None:
             raise ConfigError(
                 "name a run folder, or a table of scores with --scores FILE and people's ratings with --human FILE; or "
                 "--human FILE alone, for the agreement of people among themselves"
             )
-        bound = None if known is None else names_of(known)
         return read_label_table(self.human, known=bound, columns=self.columns, option="--columns", only=only)
 
     def chosen(self, metrics: Sequence[Metric | str], there: Collection[str], where: object) -> list[Metric | str]:
@@ -164,7 +161,7 @@ def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Price
     if people is not None:
         rated = [m for m in known.metrics if m.id in people.labels.ratings]
         for file in given.scores:
-            table = given.judge(file, known.metrics, rated[0].id if len(rated) == 1 else None)
+            table = given.table(file, known.metrics, rated[0].id if len(rated) == 1 else None)
             column = table.as_column(file.name)
             more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.ratings]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
@@ -174,10 +171,10 @@ def _of_tables(given: _Given) -> Comparison:
     """Compare tables of scores with a table of people's ratings."""
     found, notes = list[MetricAgreement](), list[str]()
     for file in given.scores:
-        table = given.judge(file, given.metrics)
+        table = given.table(file, given.metrics)
         named = tuple(table.ratings)
         every: Sequence[Metric | str] = given.metrics or named
-        people = given.people(every, named[0] if len(named) == 1 else None)
+        people = given.table(None, every, named[0] if len(named) == 1 else None)
         held = given.chosen(every, {*named} & people.ratings.keys(), f"{file} and {people.name}")
         column = table.as_column(file.name)
         labels = join(column.items, people, where=str(file), closed=False)
@@ -191,7 +188,7 @@ def _of_raters(given: _Given, run: Path | None = None) -> Comparison:
     """Compare people among themselves: those of a table, or those who answered a run's questions."""
     advice, options = _NAME_RATERS, given.options
     if run is None:
-        people = given.people(given.metrics)
+        people = given.table(None, given.metrics)
         metrics = given.chosen(given.metrics or tuple(people.ratings), people.ratings, given.human)
     else:
         store = RunStore.read(run)

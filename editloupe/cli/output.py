@@ -22,7 +22,6 @@ from rich.status import Status
 from rich.text import Text
 from typer import Option
 
-from editloupe.figures.escape import plain as plain
 from editloupe.figures.escape import safe, safe_json
 from editloupe.runs.executors import Stop
 
@@ -92,7 +91,7 @@ def say(text: str, style: str = "") -> None:
         out().print(Text(safe(text), style=style), soft_wrap=True)
 
 
-def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
+def say_first(lines: Sequence[str], most: int = 20, more: str = "; --format json lists all.") -> None:
     """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
     for line in lines[:most]:
         say(line)
