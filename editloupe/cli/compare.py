@@ -11,7 +11,7 @@ from typer import Argument
 
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli import options
-from editloupe.cli.options import opt, people_columns, words
+from editloupe.cli.options import check_company, opt, people_columns, words
 from editloupe.cli.output import Form, command, for_programs, note, say, warn
 from editloupe.cli.tables import show_table, show_whole
 from editloupe.config import RunConfig, pairs
@@ -72,8 +72,11 @@ def compare(
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
     of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
-    options.check_company(
-        ("RUN", bool(runs), of_judges), ("--scores FILE", bool(scores), {"--score-columns": score_columns})
+    of_people = bool(runs) and len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}
+    check_company(
+        ("RUN", bool(runs), of_judges),
+        ("--scores FILE", bool(scores), {"--score-columns": score_columns}),
+        ("judges, of which this run has none", not of_people, {**of_judges, "--scores": scores}),
     )
     given = _Given(
         human=human,
@@ -87,7 +90,7 @@ def compare(
     found: list[Judged] = []
     if not runs:
         comparison = _of_tables(given) if scores else _of_raters(given)
-    elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
+    elif of_people:
         comparison = _of_raters(given, runs[0])
     else:
         found, shared = on_shared_metrics(chosen_judges(read_judged(runs), words(judges)))
@@ -154,6 +157,9 @@ def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Price
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
+    check_company(
+        ("people's ratings: --human FILE", people is not None, {"--scores": given.scores, "--pair": paired or None})
+    )
     options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
     made = compare_judges(found, prices=prices, people=people, options=options, criteria=held)
