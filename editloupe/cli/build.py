@@ -86,7 +86,8 @@ def recipe(
     if review and "review" in refused:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
     if asked := sorted(refused & set(line)):
-        raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+        why = "asks no model and reads all of PATH" if issubclass(builder, DirectRecipe) else "reads PATH alone"
+        raise ConfigError(f"{name} {why}; leave --{asked[0].replace('_', '-')} out")
     line["protocol"] = "measures" if issubclass(builder, DirectRecipe) else builder.name
     run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
     if issubclass(builder, DirectRecipe):
@@ -115,9 +116,9 @@ def help_of(name: str, params: Sequence[Any]) -> tuple[list[Any], str]:
 
 
 def _refused(builder: Any) -> set[str]:
-    """Return the options that a recipe does not take."""
-    direct = {"backend", "edited", "limit", "max_cost", "concurrency"} if issubclass(builder, DirectRecipe) else set()
-    return direct | (set() if getattr(builder, "review", None) else {"review"})
+    """Return the options that a recipe does not take: it reads PATH alone, and one that asks no model all of it."""
+    direct = {"backend", "limit", "max_cost", "concurrency"} if issubclass(builder, DirectRecipe) else set()
+    return {"edited", *direct} | (set() if getattr(builder, "review", None) else {"review"})
 
 
 def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:

@@ -107,6 +107,8 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Run, tmp_path: Path
     assert lines("set/list.jsonl") == [{"image": "p0.png"}, {"image": "p1.png"}]
     assert [row["number"] for row in lines("set/imagefolder/metadata.jsonl")] == [0, 1]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
+    code, _, told = editloupe("build", "lister", "images", "--out", "other", "--edited", "a=images")
+    assert code == 2 and "lister reads PATH alone; leave --edited out" in told and not Path("other").exists()
     code, said, _ = editloupe("build", "lister", "images", "--out", "none", "--set", "least=2")
     assert code == 1 and "0 rows of 2 rows; 2 dropped" in said and "images: read 2, left out (0)" in said
 
