@@ -102,17 +102,16 @@ def help_of(name: str, params: Sequence[Any]) -> tuple[list[Any], str]:
     """
     builder = open_builder(name)
     shown = {one.name: copy(one) for one in params if one.name not in ("name", *_refused(builder))}
-    about = [" ".join(builder.summary.split()), "The same command again continues."]
+    asks, stopped = "What is asked goes into FOLDER/run. ", ", 5 stopped by a budget"
     if issubclass(builder, DirectRecipe):
-        shown["path"].help = builder.reads
-    else:
-        about.insert(1, "What is asked goes into FOLDER/run.")
+        shown["path"].help, asks, stopped = builder.reads, "", ""
+    about = f"{asks}The same command again continues. Exit code 1 if nothing is written{stopped}."
     for own, kind, default, text in (field_row(*field) for field in builder.Options.model_fields.items()):
         line = copy(shown["sets"])
         line.opts, line.metavar, line.rich_help_panel = [f"--set {own}"], kind, f"Settings of {name}"
         line.help = text.replace("[", r"\[") + ("" if default == "–" else f" Default: {default}.")
         shown[f"set {own}"] = line
-    return [*shown.values()], " ".join(about)
+    return [*shown.values()], f"{' '.join(builder.summary.split())}\n\n{about}"
 
 
 def _refused(builder: Any) -> set[str]:
