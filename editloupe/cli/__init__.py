@@ -176,7 +176,8 @@ def _imported(name: str) -> Any:
     if name in _BELOW:
         made.callback(invoke_without_command=True)(getattr(module, plain))
         for below, function in _BELOW[name].items():
-            made.command(name=below, cls=_Recipe if below.isupper() else _Command)(getattr(module, function))
+            kind = _Recipe if below.isupper() else _Command
+            made.command(name=below, cls=kind)(getattr(module, function))
     else:
         made.command(name=name, cls=_Command)(getattr(module, plain))
     found = typer.main.get_command(made)

@@ -86,7 +86,8 @@ def recipe(
     if review and "review" in refused:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
     if asked := sorted(refused & set(line)):
-        why = "asks no model and reads all of PATH" if issubclass(builder, DirectRecipe) else "reads PATH alone"
+        alone = "asks no model and reads all of PATH"
+        why = alone if issubclass(builder, DirectRecipe) else "reads PATH alone"
         raise ConfigError(f"{name} {why}; leave --{asked[0].replace('_', '-')} out")
     line["protocol"] = "measures" if issubclass(builder, DirectRecipe) else builder.name
     run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
@@ -106,18 +107,22 @@ def help_of(name: str, params: Sequence[Any]) -> tuple[list[Any], str]:
     if issubclass(builder, DirectRecipe):
         shown["path"].help, asks, stopped = builder.reads, "", ""
     about = f"{asks}The same command again continues. Exit code 1 if nothing is written{stopped}."
-    for own, kind, default, text in (field_row(*field) for field in builder.Options.model_fields.items()):
+    for field in builder.Options.model_fields.items():
+        own, kind, default, text = field_row(*field)
         line = copy(shown["sets"])
-        line.opts, line.metavar, line.rich_help_panel = [f"--set {own}"], kind, f"Settings of {name}"
+        line.opts, line.metavar = [f"--set {own}"], kind
+        line.rich_help_panel = f"Settings of {name}"
         line.help = text.replace("[", r"\[") + ("" if default == "–" else f" Default: {default}.")
         shown[f"set {own}"] = line
     return [*shown.values()], f"{' '.join(builder.summary.split())}\n\n{about}"
 
 
 def _refused(builder: Any) -> set[str]:
-    """Return the options that a recipe does not take: it reads PATH alone, and one that asks no model all of it."""
-    direct = {"backend", "limit", "max_cost", "concurrency"} if issubclass(builder, DirectRecipe) else set()
-    return {"edited", *direct} | (set() if getattr(builder, "review", None) else {"review"})
+    """Return the options that a recipe does not take."""
+    refused = {"edited"} if getattr(builder, "review", None) else {"edited", "review"}
+    if issubclass(builder, DirectRecipe):
+        refused |= {"backend", "limit", "max_cost", "concurrency"}
+    return refused
 
 
 def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:

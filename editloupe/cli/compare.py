@@ -72,7 +72,8 @@ def compare(
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
     of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
-    of_people = runs is not None and len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}
+    info = RunStore.read_info(runs[0]).info if runs and len(runs) == 1 else {}
+    of_people = info.get("judges") == {}
     check_company(
         ("RUN", bool(runs), of_judges),
         ("--scores FILE", bool(scores), {"--score-columns": score_columns}),

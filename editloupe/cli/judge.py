@@ -87,8 +87,8 @@ def judge(
     """
     line = given(context)
     if retry is not None:
-        further = {"dry_run": dry_run, "out": out_dir is not None}
-        if other := sorted({*line, *(name for name, is_given in further.items() if is_given)} - _OF_RETRY):
+        named = {*line, *(["dry_run"] if dry_run else []), *(["out"] if out_dir else [])}
+        if other := sorted(named - _OF_RETRY):
             raise ConfigError(f"--retry asks a run's own questions again; leave --{other[0].replace('_', '-')} out")
         if path is None:
             raise ConfigError("--retry: name the run folder, such as editloupe judge runs/first --retry")

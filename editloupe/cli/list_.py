@@ -56,7 +56,8 @@ def list_(
         ),
     }
     if not kind:
-        raise ConfigError(f"KIND is missing; expected one of {', '.join(kinds)}, such as editloupe list protocols")
+        every = ", ".join(kinds)
+        raise ConfigError(f"KIND is missing; expected one of {every}, such as editloupe list protocols")
     if kind not in kinds:
         raise ConfigError(f"there is no list of {kind!r}; {did_you_mean(kind, kinds)}expected one of {', '.join(kinds)}")
     names, row, heads = kinds[kind]

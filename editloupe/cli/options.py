@@ -255,11 +255,11 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
 def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
     """Raise ConfigError for an option without the one that it goes with.
 
-    rules: what is needed, whether it is given, and the options that need it: name → value, which is None, False or empty
-    for one that is not given.
+    rules: what is needed, whether it is given, and the options that need it: name → value.
     """
     for needs, given, wanting in rules:
-        named = [name for name, value in wanting.items() if value is not False and value not in (None, [], ())]
+        absent = (None, [], ())
+        named = [name for name, value in wanting.items() if value is not False and value not in absent]
         if not given and named:
             raise ConfigError(f"{', '.join(named)}: only with {needs}")
 

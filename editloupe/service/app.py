@@ -38,10 +38,11 @@ _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_le
 def make_app(
     service: Service, *, token: str | None, hosts: Sequence[str], door: str | None = None, **of_door: Any
 ) -> Starlette:
-    """Return the ASGI application. A request has as many bytes as a picture that is fetched, at most.
+    """Return the ASGI application. The bytes of a request are bounded as those of a fetched picture.
 
-    token: that clients must show; None for none.   hosts: names by which the service may be called; () for any.   door: the
-    wire of another reward server beside ours.   of_door: group_mean and canary, as `doors.Door` takes them.
+    token: that clients must show; None for none.
+    hosts: names by which the service may be called; () for any.
+    door: the wire of another reward server beside ours.   of_door: as `doors.Door` takes it.
     """
     metrics = _Metrics(service)
 

@@ -38,10 +38,8 @@ def test_the_help_is_short_and_soon_there(editloupe: Run) -> None:
     said = editloupe("judge", "--help")[1]
     assert len(said.splitlines()) <= 100 and said.count("--") <= 60
     # What takes long to import is not imported for a help text.
-    modules = subprocess.run(
-        [sys.executable, "-c", "import sys, editloupe.cli; print({'numpy', 'polars', 'PIL', 'pydantic'} & set(sys.modules))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    code = "import sys, editloupe.cli; print({'numpy', 'polars', 'PIL', 'pydantic'} & set(sys.modules))"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert modules.stdout == "set()\n"
 
 
