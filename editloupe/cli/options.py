@@ -257,8 +257,8 @@ def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
 
     rules: what is needed, whether it is given, and the options that need it: name → value.
     """
+    absent: tuple[object, ...] = (None, [], ())
     for needs, given, wanting in rules:
-        absent = (None, [], ())
         named = [name for name, value in wanting.items() if value is not False and value not in absent]
         if not given and named:
             raise ConfigError(f"{', '.join(named)}: only with {needs}")

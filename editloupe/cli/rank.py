@@ -60,7 +60,7 @@ def rank(
     if source is None and len(paths) > 1:
         raise ConfigError(f"{len(paths)} paths are given; name one folder, or --source IMAGE --instruction TEXT for edits")
     of_run = source is None and (paths[0] / "run.json").exists()
-    of_data = {"--mode": mode, "--out": out_dir, "--set": sets}
+    of_data: dict[str, object] = {"--mode": mode, "--out": out_dir, "--set": sets}
     of_data |= {"--pairwise": pairwise, "--backend": backend}
     check_company(
         ("a run", of_run, {"--judge": judge}),
