@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from copy import copy
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
@@ -120,6 +121,17 @@ class _Command(_Tidy, TyperCommand):
         return super().parse_args(ctx, args)
 
 
+class _Recipe(_Command):
+    """The command of every recipe. Its help is that of the recipe which is named."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from editloupe.cli.build import help_of
+
+        own = copy(self)
+        own.params, own.help = help_of(ctx.info_name, self.params)
+        super(_Recipe, own).format_help(ctx, formatter)
+
+
 class _Below(_Tidy, TyperGroup):
     """Commands below a command."""
 
@@ -164,7 +176,8 @@ def _imported(name: str) -> Any:
     if name in _BELOW:
         made.callback(invoke_without_command=True)(getattr(module, plain))
         for below, function in _BELOW[name].items():
-            made.command(name=below, cls=_Command)(getattr(module, function))
+            kind = _Recipe if below.isupper() else _Command
+            made.command(name=below, cls=kind)(getattr(module, function))
     else:
         made.command(name=name, cls=_Command)(getattr(module, plain))
     found = typer.main.get_command(made)

@@ -54,13 +54,10 @@ def annotate(
         return 0
     if not writable(folder):
         raise ConfigError(f"{folder} cannot be written, so that no label can be kept in it")
-    listening = listen("127.0.0.1", port)
-    try:
+    with listen("127.0.0.1", port) as listening:
         whom = ", ".join(annotation.named) or "anyone who gives a name"
         say(f"Serving {folder} for {whom} at http://127.0.0.1:{listening.getsockname()[1]}/ (Ctrl-C ends it)")
         serve(annotation, listening)
-    finally:
-        listening.close()
     _tell_raters(annotation)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -20,8 +21,9 @@ from editloupe.build.made import open_builder, write_set
 from editloupe.build.people import with_reviews
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, exit_code
-from editloupe.cli.options import OUTPUT, given, one_run, opt
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, table, warn, write
+from editloupe.cli.options import OUTPUT, field_row, given, one_run, opt
+from editloupe.cli.output import Form, as_json, many, note, print_json, say, status, stoppable, warn, write
+from editloupe.cli.tables import table
 from editloupe.cli.targets import targets as targets
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
@@ -80,16 +82,47 @@ def recipe(
     if str(path).startswith("hf:"):
         raise ConfigError(f"editloupe build {name} reads a local folder; found {path}")
     line, out = {n: v for n, v in given(context).items() if n != "path"}, out_dir.resolve()
-    if review and getattr(builder, "review", None) is None:
+    refused = _refused(builder)
+    if review and "review" in refused:
         raise ConfigError(f"--review: a set of {name} is not reviewed; leave it out")
-    asked = sorted({"backend", "max_cost", "edited", "limit", "concurrency"} & set(line))
-    if issubclass(builder, DirectRecipe) and asked:
-        raise ConfigError(f"{name} asks no model and reads all of PATH; leave --{asked[0].replace('_', '-')} out")
+    if asked := sorted(refused & set(line)):
+        alone = "asks no model and reads all of PATH"
+        why = alone if issubclass(builder, DirectRecipe) else "reads PATH alone"
+        raise ConfigError(f"{name} {why}; leave --{asked[0].replace('_', '-')} out")
     line["protocol"] = "measures" if issubclass(builder, DirectRecipe) else builder.name
     run = one_run(line, f"build {name}", own=builder.Options.model_fields).model_copy(update={"path": path.resolve()})
     if issubclass(builder, DirectRecipe):
         return _build_directly(name, builder, run, out)
     return _build(name, run, out, review or [])
+
+
+def help_of(name: str, params: Sequence[Any]) -> tuple[list[Any], str]:
+    """Return the parameters and the text of a recipe's own help.   params: of all recipes.
+
+    Raises UnknownPlugin, and ConfigError for an entry point that is no recipe.
+    """
+    builder = open_builder(name)
+    shown = {one.name: copy(one) for one in params if one.name not in ("name", *_refused(builder))}
+    asks, stopped = "What is asked goes into FOLDER/run. ", ", 5 stopped by a budget"
+    if issubclass(builder, DirectRecipe):
+        shown["path"].help, asks, stopped = builder.reads, "", ""
+    about = f"{asks}The same command again continues. Exit code 1 if nothing is written{stopped}."
+    for field in builder.Options.model_fields.items():
+        own, kind, default, text = field_row(*field)
+        line = copy(shown["sets"])
+        line.opts, line.metavar = [f"--set {own}"], kind
+        line.rich_help_panel = f"Settings of {name}"
+        line.help = text.replace("[", r"\[") + ("" if default == "–" else f" Default: {default}.")
+        shown[f"set {own}"] = line
+    return [*shown.values()], f"{' '.join(builder.summary.split())}\n\n{about}"
+
+
+def _refused(builder: Any) -> set[str]:
+    """Return the options that a recipe does not take."""
+    refused = {"edited"} if getattr(builder, "review", None) else {"edited", "review"}
+    if issubclass(builder, DirectRecipe):
+        refused |= {"backend", "limit", "max_cost", "concurrency"}
+    return refused
 
 
 def _options(builder: type[DirectRecipe], own: Mapping[str, Any]) -> Any:

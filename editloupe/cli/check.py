@@ -11,8 +11,9 @@ from editloupe import plugins
 from editloupe.backends.base import open_backend
 from editloupe.backends.probe import probe
 from editloupe.cli import options
-from editloupe.cli.options import editors, opt
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, table
+from editloupe.cli.options import check_company, editors, opt
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
+from editloupe.cli.tables import table
 from editloupe.config import RunConfig
 from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
@@ -43,6 +44,8 @@ def check(
     """
     if path is None and backend is None:
         raise ConfigError("name a folder of edits, or a model with --backend provider/model, or both")
+    of_data = {"--layout": layout, "--edited": edited, "--columns": columns, "--fields": fields}
+    check_company(("a folder of edits", path is not None, of_data))
     code = 0
     if path is not None:
         run = RunConfig.make(**{"format": layout or "auto", "columns": columns or {}})

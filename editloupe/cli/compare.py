@@ -11,8 +11,9 @@ from typer import Argument
 
 from editloupe.backends.prices import Prices, read_prices
 from editloupe.cli import options
-from editloupe.cli.options import opt, people_columns, words
-from editloupe.cli.output import Form, command, for_programs, note, say, show_table, show_whole, warn
+from editloupe.cli.options import check_company, opt, people_columns, words
+from editloupe.cli.output import Form, command, for_programs, note, say, warn
+from editloupe.cli.tables import show_table, show_whole
 from editloupe.config import RunConfig, pairs
 from editloupe.data.human import names_of
 from editloupe.errors import ConfigError
@@ -70,7 +71,13 @@ def compare(
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
     of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
-    options.check_company(("RUN", bool(runs), of_judges))
+    info = RunStore.read_info(runs[0]).info if runs and len(runs) == 1 else {}
+    of_people = info.get("judges") == {}
+    check_company(
+        ("RUN", bool(runs), of_judges),
+        ("--scores FILE", bool(scores), {"--score-columns": score_columns}),
+        ("judges, of which this run has none", not of_people, {**of_judges, "--scores": scores}),
+    )
     given = _Given(
         human=human,
         columns=people_columns(human, columns),
@@ -83,7 +90,7 @@ def compare(
     found: list[Judged] = []
     if not runs:
         comparison = _of_tables(given) if scores else _of_raters(given)
-    elif len(runs) == 1 and RunStore.read_info(runs[0]).info.get("judges") == {}:
+    elif of_people:
         comparison = _of_raters(given, runs[0])
     else:
         found, shared = on_shared_metrics(chosen_judges(read_judged(runs), words(judges)))
@@ -114,19 +121,16 @@ class _Given:
     wanted: tuple[str, ...] | None
     options: PeopleOptions
 
-    def judge(self, file: Path, known: Sequence[Metric] | None, only: str | None = None) -> PeopleSaid:
-        """Read a table of a judge's scores."""
+    def table(self, file: Path | None, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
+        """Read a table of a judge's scores, or without a file that of --human. Raises ConfigError if there is none."""
         bound = None if known is None else names_of(known)
-        return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
-
-    def people(self, known: Sequence[Metric | str] | None, only: str | None = None) -> PeopleSaid:
-        """Read the table of --human. Raises ConfigError without one."""
+        if file is not None:
+            return read_label_table(file, known=bound, columns=self.score_columns, option="--score-columns", only=only)
         if self.human is None:
             raise ConfigError(
                 "name a run folder, or a table of scores with --scores FILE and people's ratings with --human FILE; or "
                 "--human FILE alone, for the agreement of people among themselves"
             )
-        bound = None if known is None else names_of(known)
         return read_label_table(self.human, known=bound, columns=self.columns, option="--columns", only=only)
 
     def chosen(self, metrics: Sequence[Metric | str], there: Collection[str], where: object) -> list[Metric | str]:
@@ -153,6 +157,9 @@ def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Price
     known = found[0].metrics
     ratings = {known.metric(metric).id: names_of([name, *known.metrics])(name) or name for metric, name in paired.items()}
     people, notes = rated_by_people(found, given.human, given.columns, ratings=ratings)
+    check_company(
+        ("people's ratings: --human FILE", people is not None, {"--scores": given.scores, "--pair": paired or None})
+    )
     options = given.grouped(None if people is None else people.labels)
     held = None if given.wanted is None else [known.metric(name) for name in given.wanted]
     made = compare_judges(found, prices=prices, people=people, options=options, criteria=held)
@@ -160,7 +167,7 @@ def _of_judges(found: Sequence[Judged], paired: Mapping[str, str], prices: Price
     if people is not None:
         rated = [m for m in known.metrics if m.id in people.labels.ratings]
         for file in given.scores:
-            table = given.judge(file, known.metrics, rated[0].id if len(rated) == 1 else None)
+            table = given.table(file, known.metrics, rated[0].id if len(rated) == 1 else None)
             column = table.as_column(file.name)
             more += [agreement(column, people.labels, m, options) for m in rated if m.id in table.ratings]
     return replace(made, human_agreement=(*made.human_agreement, *more), notes=(*made.notes, *notes))
@@ -170,10 +177,10 @@ def _of_tables(given: _Given) -> Comparison:
     """Compare tables of scores with a table of people's ratings."""
     found, notes = list[MetricAgreement](), list[str]()
     for file in given.scores:
-        table = given.judge(file, given.metrics)
+        table = given.table(file, given.metrics)
         named = tuple(table.ratings)
         every: Sequence[Metric | str] = given.metrics or named
-        people = given.people(every, named[0] if len(named) == 1 else None)
+        people = given.table(None, every, named[0] if len(named) == 1 else None)
         held = given.chosen(every, {*named} & people.ratings.keys(), f"{file} and {people.name}")
         column = table.as_column(file.name)
         labels = join(column.items, people, where=str(file), closed=False)
@@ -187,7 +194,7 @@ def _of_raters(given: _Given, run: Path | None = None) -> Comparison:
     """Compare people among themselves: those of a table, or those who answered a run's questions."""
     advice, options = _NAME_RATERS, given.options
     if run is None:
-        people = given.people(given.metrics)
+        people = given.table(None, given.metrics)
         metrics = given.chosen(given.metrics or tuple(people.ratings), people.ratings, given.human)
     else:
         store = RunStore.read(run)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 from editloupe.cli.options import HumanColumns, HumanFile, JudgeName, RunFolder, opt, people_columns
-from editloupe.cli.output import Form, as_json, fail, note, print_json, say, show_table, warn
+from editloupe.cli.output import Form, as_json, fail, note, print_json, say, warn
+from editloupe.cli.tables import show_table
 from editloupe.errors import ConfigError
 from editloupe.figures import gate as gates
 from editloupe.figures.columns import join

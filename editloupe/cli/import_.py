@@ -10,7 +10,8 @@ from typer import Argument
 
 from editloupe import plugins
 from editloupe.cli.options import editors, opt
-from editloupe.cli.output import Form, command, many, note, say, show_tables, status
+from editloupe.cli.output import Form, command, many, note, say, status
+from editloupe.cli.tables import show_tables
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import read_judged
 from editloupe.figures.report import published_table

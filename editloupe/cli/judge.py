@@ -87,7 +87,8 @@ def judge(
     """
     line = given(context)
     if retry is not None:
-        if other := sorted(set(line) - _OF_RETRY):
+        named = {*line, *(["dry_run"] if dry_run else []), *(["out"] if out_dir else [])}
+        if other := sorted(named - _OF_RETRY):
             raise ConfigError(f"--retry asks a run's own questions again; leave --{other[0].replace('_', '-')} out")
         if path is None:
             raise ConfigError("--retry: name the run folder, such as editloupe judge runs/first --retry")

@@ -8,21 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from editloupe.backends.base import LMM, parse_uri
-from editloupe.cli.output import (
-    as_json,
-    command,
-    fail,
-    many,
-    note,
-    print_json,
-    say,
-    say_first,
-    show_table,
-    show_tables,
-    slug,
-    table,
-    warn,
-)
+from editloupe.cli.output import as_json, command, fail, many, note, print_json, say, say_first, slug, warn
+from editloupe.cli.tables import show_table, show_tables, table
 from editloupe.figures import render
 from editloupe.figures.closing import Closing, Heading
 from editloupe.figures.judged import judged_in, self_agreement
@@ -187,7 +174,7 @@ def _say_failures(outcome: Outcome, folder: Path) -> None:
         more = f" and {len(others)} more" if others else ""
         reason = textwrap.shorten(first.reason, 240, placeholder=" …")
         lines.append(f"  {first.about.key}, {first.metric}{more}: {first.status}: {reason}")
-    say_first(lines, 5)
+    say_first(lines, 5, more="")
     # Rules and measures answer the same again; an abstention is an answer. Only what the world caused may change.
     statuses = {status for status, _ in alike} - {"abstained", "not_defined"}
     statuses = statuses & PENDING if outcome.setup.backend.uri in ("baseline", "measure") else statuses
@@ -206,9 +193,9 @@ def say_ahead(setup: Setup, ahead: Ahead, folder: Path, *, basis: str) -> None:
     say(heading.text)
     for line in (*loaded.notes, *heading.notes, *ahead.remarks):
         say(line, "yellow")
-    say_first([f"rejected: {sample_key(row.editor, row.id)}: {row.message}" for row in loaded.rejected], 10)
+    say_first([f"rejected: {sample_key(row.editor, row.id)}: {row.message}" for row in loaded.rejected], 10, more="")
     blocked = {f"not asked about: {d.task.about.key}: {': '.join(d.task.blocked)}" for d in ahead.due if d.task.blocked}
-    say_first(sorted(blocked), 10)
+    say_first(sorted(blocked), 10, more="")
     repeats = f" ({setup.repeats.count} repeats a question)" if setup.repeats.count > 1 else ""
     begun = f", {ahead.begun} of them continue" if ahead.begun else ""
     reused = f"{ahead.reused} are in {folder}" if ahead.reused else f"none is in {folder} yet"

@@ -10,8 +10,9 @@ from typer import Argument
 
 from editloupe import plugins
 from editloupe.build.made import open_builder
-from editloupe.cli.options import SETTINGS, type_name
-from editloupe.cli.output import Form, say, table
+from editloupe.cli.options import SETTINGS, field_row
+from editloupe.cli.output import Form, say
+from editloupe.cli.tables import table
 from editloupe.config import RunConfig
 from editloupe.errors import ConfigError, ModelAbsent, did_you_mean
 from editloupe.protocols.base import make_protocol
@@ -31,7 +32,7 @@ _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def list_(
-    kind: Annotated[str, Argument(metavar="KIND", help="protocols, rubrics, recipes, backends, models or settings.")],
+    kind: Annotated[str, Argument(metavar="KIND", help="protocols, rubrics, recipes, backends, models or settings.")] = "",
     name: Annotated[str | None, Argument(metavar="NAME", help="Show this one.", show_default=False)] = None,
     form: Form = "table",
 ) -> int:
@@ -50,10 +51,13 @@ def list_(
         "models": (lambda: plugins.names("models"), _model_row, ("Model", "From", "Here")),
         "settings": (
             lambda: tuple(SETTINGS),
-            lambda one: _field_row(one, SETTINGS[one]),
+            lambda one: field_row(one, SETTINGS[one]),
             ("Name", "Type", "Default", "What it does"),
         ),
     }
+    if not kind:
+        every = ", ".join(kinds)
+        raise ConfigError(f"KIND is missing; expected one of {every}, such as editloupe list protocols")
     if kind not in kinds:
         raise ConfigError(f"there is no list of {kind!r}; {did_you_mean(kind, kinds)}expected one of {', '.join(kinds)}")
     names, row, heads = kinds[kind]
@@ -158,17 +162,8 @@ def _model_row(name: str) -> tuple[str, ...]:
     return name, plugins.origin("models", name), here
 
 
-def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """Return what is to be known of a field of a model: name, type, default, help."""
-    default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
-    if isinstance(default, tuple | dict):
-        default = ",".join(map(str, default))
-    shown = "–" if default in (None, "") else str(default)
-    return name, type_name(field.annotation), shown, " ".join((field.description or "").split())
-
-
 def _print_options(options: Mapping[str, FieldInfo]) -> None:
-    rows = [_field_row(*one) for one in options.items()]
+    rows = [field_row(*one) for one in options.items()]
     table("Name", "Type", "Default", "What it does", rows=rows, title="Options")
 
 

@@ -65,6 +65,15 @@ def type_name(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "true|false", Path: "file"}.get(kind, "text")
 
 
+def field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Return what is to be known of a field of a model: name, type, default, help."""
+    default = "(required)" if field.is_required() else field.get_default(call_default_factory=True)
+    if isinstance(default, tuple | dict):
+        default = ",".join(map(str, default))
+    shown = "–" if default in (None, "") else str(default)
+    return name, type_name(field.annotation), shown, " ".join((field.description or "").split())
+
+
 _FORMS: Final = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -246,10 +255,12 @@ def _of_protocol(name: str, text: str, source: str, protocol: str, own: Mapping[
 def check_company(*rules: tuple[str, bool, Mapping[str, object]]) -> None:
     """Raise ConfigError for an option without the one that it goes with.
 
-    rules: what is needed, whether it is given, and the options that need it: name → value, None or False for not given.
+    rules: what is needed, whether it is given, and the options that need it: name → value.
     """
+    absent: tuple[object, ...] = (None, [], ())
     for needs, given, wanting in rules:
-        if not given and (named := [name for name, value in wanting.items() if value is not None and value is not False]):
+        named = [name for name, value in wanting.items() if value is not False and value not in absent]
+        if not given and named:
             raise ConfigError(f"{', '.join(named)}: only with {needs}")
 
 

@@ -10,33 +10,28 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain, zip_longest
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 from typer import Option
 
-from editloupe.errors import ConfigError
-from editloupe.figures.escape import plain as plain
 from editloupe.figures.escape import safe, safe_json
 from editloupe.runs.executors import Stop
-from editloupe.stats.table import Column, Row, Table, words
-from editloupe.values import Json
+
+if TYPE_CHECKING:
+    from editloupe.values import Json
 
 Format: TypeAlias = Literal["table", "json", "csv", "md", "latex"]
 """How tables are printed. Of all but the first, standard output holds tables alone, and remarks go to standard error."""
 
 
-_TOGETHER: Final = 10
-"""Columns that a terminal shows side by side; words in them go on below."""
 _chosen: Final[dict[str, Format]] = {"form": "table"}
 """How this command's tables are printed."""
 
@@ -55,6 +50,11 @@ Form = Annotated[
     ),
 ]  # fmt: skip
 """The option of a command that prints tables."""
+
+
+def chosen_format() -> Format:
+    """Return how this command's tables are printed."""
+    return _chosen["form"]
 
 
 def as_json() -> bool:
@@ -91,104 +91,12 @@ def say(text: str, style: str = "") -> None:
         out().print(Text(safe(text), style=style), soft_wrap=True)
 
 
-def say_first(lines: Sequence[str], most: int, more: str = "") -> None:
+def say_first(lines: Sequence[str], most: int = 20, more: str = "; --format json lists all.") -> None:
     """Print the first lines, and how many there are beyond them.   more: where these can be seen."""
     for line in lines[:most]:
         say(line)
     if len(lines) > most:
         say(f"  … and {len(lines) - most} more{more}")
-
-
-def table(*head: str, rows: Iterable[Sequence[object]], title: str = "", right: Collection[str] = ()) -> None:
-    """Print a table of words.   right: columns of numbers."""
-    columns = tuple(Column(title=name, words=name not in right) for name in head)
-    # A large run has few different answers in very many cells.
-    cell = cache(lambda name, text: words(text, name=name))
-    made = (tuple(cell(name, str(text)) for name, text in zip(head, row, strict=True)) for row in rows)
-    fixed = len(head) if len(head) <= _TOGETHER else 1
-    show_table(Table(name="table", title=title, columns=columns, rows=tuple(Row(cells=of) for of in made), fixed=fixed))
-
-
-def show_table(shown: Table) -> None:
-    """Print one table in the form that was chosen."""
-    from editloupe.figures import render  # not needed by a command that prints no table
-
-    if as_json():
-        print_json(shown.to_json())
-    elif _chosen["form"] == "csv":
-        write(render.records_csv(shown.records()))
-    elif _chosen["form"] == "md":
-        write(render.markdown(shown) + "\n")
-    elif _chosen["form"] == "latex":
-        write(render.latex(shown) + "\n")
-    elif out().is_terminal:
-        out().print(render.Terminal(shown))
-    else:
-        write(_text(shown))
-
-
-def show_tables(tables: Sequence[Table], wanted: str | None = None, *, choose: str = "name one with --table NAME") -> None:
-    """Print tables, or the one of a name.   choose: what to do if there are several and CSV is asked for.
-
-    Raises ConfigError: no table of this name; several in one CSV.
-    """
-    names = list(dict.fromkeys(one.name for one in tables))
-    found = [one for one in tables if wanted in (None, one.name)]
-    if wanted is not None and not found:
-        raise ConfigError(f"--table {wanted}: there is no table of this name; there are {', '.join(names)}")
-    if _chosen["form"] != "csv" or len(found) < 2:
-        for one in found:
-            show_table(one)
-        return
-    if wanted is None and len(names) > 1:
-        raise ConfigError(f"a CSV holds one table, and there are {len(names)}: {', '.join(names)}; {choose}")
-    # The same table of several judges: its records name the judge.
-    from editloupe.figures import render
-
-    write(render.records_csv(record for one in found for record in one.records()))
-
-
-def show_whole(
-    tables: Sequence[Table], name: str | None, to_json: Callable[[], Mapping[str, Json]], markdown: Callable[[], str]
-) -> bool:
-    """Print the table of a name, or all for programs. Return False where people read, who get it in a form of their own."""
-    if name is not None or _chosen["form"] in ("csv", "latex"):
-        show_tables(tables, name)
-    elif as_json():
-        print_json(to_json())
-    elif _chosen["form"] == "md":
-        write(markdown())
-    else:
-        return False
-    return True
-
-
-def _text(shown: Table) -> str:
-    """Return a table without frames, for a pipe or a file. Rich takes most of a command's time for thousands of rows."""
-    columns = [shown.columns[i] for i in shown.shown]
-    texts = [[column.title for column in columns], *map(shown.text, shown.rows)]
-    # A large run has few different answers in very many cells.
-    parts_of = cache(lambda text: safe(text).split("\n"))
-    rows = [[parts_of(cell) for cell in row] for row in texts]
-    widths = [max(map(_width, set(chain(*column)))) for column in zip(*rows, strict=True)]
-    lines: list[str] = []
-    for row in rows:
-        for parts in zip_longest(*row, fillvalue=""):
-            cells = []
-            for part, width, column in zip(parts, widths, columns, strict=True):
-                space = " " * (width - _width(part))
-                cells.append(f" {part}{space} " if column.words else f" {space}{part} ")
-            lines.append("".join(cells).rstrip())
-        if row is rows[0]:
-            lines.append(" " + "-" * (sum(widths) + 2 * len(widths) - 2))
-    title = ["", safe(shown.title)] if shown.title else []
-    caption = [safe(shown.caption)] if shown.caption else []
-    return "\n".join([*title, "", *lines, "", *caption]) + "\n"
-
-
-def _width(text: str) -> int:
-    """Return how many cells of a terminal a line takes. That of plain letters needs no look at each."""
-    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
 
 
 def print_json(data: Mapping[str, Json], *, indent: int | None = None) -> None:

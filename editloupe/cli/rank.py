@@ -12,9 +12,10 @@ from typer import Argument
 from editloupe.cli import options
 from editloupe.cli.judge import ask_first, asked_name, data_name, exit_code, run_folder
 from editloupe.cli.judge_report import heading_of
-from editloupe.cli.options import OUTPUT, given, one_run, opt, words
-from editloupe.cli.output import Form, as_json, many, note, print_json, say, show_table
+from editloupe.cli.options import OUTPUT, check_company, given, one_run, opt, words
+from editloupe.cli.output import Form, as_json, many, note, print_json, say
 from editloupe.cli.recorded import one_judge
+from editloupe.cli.tables import show_table
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, RejectedRow, load_sample
@@ -58,9 +59,15 @@ def rank(
         raise ConfigError("--source IMAGE and --instruction TEXT go together, with the edits after them")
     if source is None and len(paths) > 1:
         raise ConfigError(f"{len(paths)} paths are given; name one folder, or --source IMAGE --instruction TEXT for edits")
-    if source is None and (paths[0] / "run.json").exists():
-        if pairwise or backend or edited:
-            raise ConfigError(f"{paths[0]} is a run: its scores are ranked; leave --pairwise, --backend and --edited out")
+    of_run = source is None and (paths[0] / "run.json").exists()
+    of_data: dict[str, object] = {"--mode": mode, "--out": out_dir, "--set": sets}
+    of_data |= {"--pairwise": pairwise, "--backend": backend}
+    check_company(
+        ("a run", of_run, {"--judge": judge}),
+        ("edits, not a run, whose scores are ranked", not of_run, of_data),
+        ("a folder of edits", not of_run and source is None, {"--edited": edited}),
+    )
+    if of_run:
         return _of_run(paths[0], judge, words(by))
     line = {**given(context), **({"protocol": PAIRWISE} if pairwise else {})}
     run = one_run(line, "rank").model_copy(update={"path": paths[0].resolve(), "repeats": 1})

@@ -12,32 +12,11 @@ from typing import Annotated, Any, Final
 import editloupe
 from editloupe.agent.recorder import Side
 from editloupe.backends.base import open_backend
-from editloupe.cli.options import (
-    CriterionName,
-    JudgeName,
-    RepeatNumber,
-    RunFolder,
-    SampleName,
-    TrustRun,
-    check_company,
-    opt,
-    read_text,
-)
-from editloupe.cli.output import (
-    Form,
-    as_json,
-    command,
-    for_programs,
-    many,
-    note,
-    print_json,
-    say,
-    say_first,
-    show_tables,
-    status,
-    warn,
-)
+from editloupe.cli import options
+from editloupe.cli.options import check_company, opt
+from editloupe.cli.output import Form, as_json, command, for_programs, many, note, print_json, say, say_first, status, warn
 from editloupe.cli.recorded import findings_of, recorded_runs, run_toolbox
+from editloupe.cli.tables import show_tables
 from editloupe.config import pairs
 from editloupe.errors import ConfigError
 from editloupe.figures.flips import Flips, fixed_set, flips
@@ -50,16 +29,15 @@ from editloupe.runs.trust import Trust
 from editloupe.stats.table import Cell, Table, listed, words
 from editloupe.tools.base import Toolbox
 
-_SHOWN = 20
 _LIVE, _FORK, _SCORE = "With --model live", "Fork", "Score again"
 
 
 def replay(
-    run: RunFolder,
-    sample: SampleName = None,
-    criterion: CriterionName = None,
-    judge: JudgeName = None,
-    repeat: RepeatNumber = None,
+    run: options.RunFolder,
+    sample: options.SampleName = None,
+    criterion: options.CriterionName = None,
+    judge: options.JudgeName = None,
+    repeat: options.RepeatNumber = None,
     model: Annotated[Side, opt("--model", None, "The replies: recorded, or live from the model.")] = "recorded",
     observations: Annotated[Side, opt("--observations", None, "The tools' answers: recorded, or live.")] = "recorded",
     backend: Annotated[str | None, opt("--backend", "URI", "Who is asked live. Default: the recorded judge.")] = None,
@@ -70,9 +48,9 @@ def replay(
     at: Annotated[int | None, opt("--at", "STEP", "Keep SAMPLE's first STEP steps, go on live.", _FORK, min=0)] = None,
     hint: Annotated[Path | None, opt("--add-instruction", "FILE", "A text for the model at that step.", _FORK)] = None,
     rubric: Annotated[str | None, opt("--rubric", "NAME|FILE", "Read the recorded answers by this rubric.", _SCORE)] = None,
-    options: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
+    sets: Annotated[list[str] | None, opt("--set", "NAME=VALUE", "Another option of the protocol.", _SCORE)] = None,
     out_dir: Annotated[Path | None, opt("--out", "DIR", "Leave RUN as it is and write a new run here.")] = None,
-    trust: TrustRun = False,
+    trust: options.TrustRun = False,
     form: Form = "table",
 ) -> int:
     """Replay a run from its traces, ask its judge again, go on from a step, or score by another rubric.
@@ -85,7 +63,7 @@ def replay(
     editloupe replay RUN SAMPLE --criterion if --at 2 --backend openai/gpt-4.1
     editloupe replay RUN --rubric mine.toml --out rescored
     """
-    changes: dict[str, Any] = {**pairs(options or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
+    changes: dict[str, Any] = {**pairs(sets or [], "--set"), **({} if rubric is None else {"rubric": rubric})}
     live = model == "live" or at is not None
     check_company(
         ("--at STEP", at is not None, {"--add-instruction": hint}),
@@ -189,7 +167,7 @@ def _go_on(run: Path, chosen: Mapping[str, Any], *, at: int, backend: str | None
     """Keep a verdict's steps up to one, go on from there, and return the exit code.   chosen: as `findings_of` takes it."""
     if chosen["sample"] is None:
         raise ConfigError("--at STEP goes on with one sample's verdict: name the sample behind the run")
-    said = None if hint is None else read_text(hint, "--add-instruction", "the words")
+    said = None if hint is None else options.read_text(hint, "--add-instruction", "the words")
     with closing(RunStore.edit(run)) as store:
         store.refuse_rescored()
         trace, trust = _one(store, chosen), Trust(source=store.folder, whole=trusted, tell=note)
@@ -253,7 +231,7 @@ def _report(done: Sequence[Replayed], found: Flips | None, store: RunStore, how:
             told += [f"step {c.step}, {c.tool}: {c.verdict}", *(f"  {text}" for text in c.told)]
         told += [] if one.trace is None else [f"written: {one.trace}"]
         lines.append("\n  ".join([f"\n{one.about}, {one.metric}{who}: {_WORDS[one.verdict]}", *told]))
-    say_first(lines, _SHOWN, "; --format json lists all.")
+    say_first(lines)
     warn(problem for one in done for problem in one.problems if problem != one.message)
     if found is not None:
         for status_, count in found.not_judged_now.items():

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from editloupe import files
 from editloupe.cli.options import OUTPUT, RunFolders, TableName, opt
-from editloupe.cli.output import Form, note, say, show_table, show_whole, warn
+from editloupe.cli.output import Form, note, say, warn
+from editloupe.cli.tables import show_table, show_whole
 from editloupe.errors import ConfigError
 from editloupe.figures import plots
 from editloupe.figures.judged import read_judged
@@ -39,20 +40,20 @@ def report(
         note(f"{len(written)} plots in {figures}, as PDF and PNG")
     together = [found.together] if found.together else []
     tables = [table for section in found.sections for table in section.tables]
-    if show_whole([*tables, *together], name, found.to_json, found.markdown):
-        return 0
-    for line in found.incomplete:
-        say(line, "yellow")
-    for section in found.sections:
-        say(section.judged.describe(), "bold")
-        warn(section.judged.notes)
-        for table in section.tables:
+    folder = out_dir
+    if not show_whole([*tables, *together], name, found.to_json, found.markdown):
+        for line in found.incomplete:
+            say(line, "yellow")
+        for section in found.sections:
+            say(section.judged.describe(), "bold")
+            warn(section.judged.notes)
+            for table in section.tables:
+                show_table(table)
+            say("")
+        for table in together:
             show_table(table)
-        say("")
-    for table in together:
-        show_table(table)
-    warn(found.notes)
-    folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
+        warn(found.notes)
+        folder = out_dir or (runs[0] / "report" if len(runs) == 1 else None)
     if folder is not None:
         written = write_report(found, folder, below=out_dir or runs[0], drawn=out_dir is not None)
         drawn = "" if out_dir is None else f", {plots.written()}"

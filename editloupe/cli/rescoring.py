@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from editloupe.answers import Number
-from editloupe.cli.output import as_json, command, many, print_json, say, say_first, show_tables, warn
+from editloupe.cli.output import as_json, command, many, print_json, say, say_first, warn
 from editloupe.cli.recorded import findings_of
+from editloupe.cli.tables import show_tables
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.protocols.base import EvalProtocol
@@ -17,8 +18,6 @@ from editloupe.runs.rescore import Rescored, mean, protocol_with, rescore, write
 from editloupe.runs.store import RunStore
 from editloupe.scores import Metric
 from editloupe.stats.table import Table, simple
-
-_SHOWN: Final = 20
 
 
 def score_again(run: Path, changes: Mapping[str, Any], chosen: Mapping[str, Any], out: Path | None) -> int:
@@ -62,7 +61,7 @@ def _report(done: Sequence[Rescored], store: RunStore, protocol: EvalProtocol) -
         for one in done
         if one.changed and one.now is not None
     ]
-    say_first(lines, _SHOWN, "; --format json lists all.")
+    say_first(lines)
     reasons = Counter(one.reason for one in done if one.reason)
     warn(f"{many(count, 'finding')} not scored: {reason}" for reason, count in reasons.items())
     say(f"\n{len(lines)} of {len(done)} findings change; no model was asked.")

@@ -14,7 +14,7 @@ import typer
 from editloupe.backends.endpoint import is_loopback
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
-from editloupe.cli.options import given, one_run, opt, read_text
+from editloupe.cli.options import check_company, given, one_run, opt, read_text
 from editloupe.cli.output import note, tell_traces
 from editloupe.errors import ConfigError, MissingExtra
 from editloupe.runs.run import default_concurrency
@@ -55,6 +55,7 @@ def serve(
     sets: options.Sets = None,
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
+    check_company(("--door NAME", door is not None, {"--canary": canary, "--no-score": no_score != "error"}))
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is not a folder; expected the one below which images may be named")
     named = os.environ.get(TOKEN, "").strip() or None
@@ -76,25 +77,20 @@ def serve(
         limit_of(setup.backend.endpoint).fix(run.max_connections)
     # Weights that cannot be loaded are found now, and not with the first request.
     setup.toolbox.prepare()
-    shown, max_body = f"[{host}]" if ":" in host else host, int(max_body_mb * 1_000_000)
+    shown = f"[{host}]" if ":" in host else host
     hosts = ("127.0.0.1", "localhost", "::1", "[::1]", host) if is_loopback(f"http://{shown}") else ()
     sources = Sources(
         root=None if root is None else root.resolve(),
         hosts=frozenset(name.lower() for name in image_host or ()),
-        max_bytes=max_body,
+        max_bytes=int(max_body_mb * 1_000_000),
+        max_pixels=MAX_PIXELS,
     )
-    listening = listen(host, port)
-    hanging: list[int] = []
     at_once = run.concurrency or default_concurrency(setup, run.max_connections)
-    try:
+    with listen(host, port) as listening:
         service = Service(
-            setup, out_dir, sources=sources, max_pixels=MAX_PIXELS, concurrency=at_once, waiting=max_queue,
-            timeout_s=TIMEOUT_S, reward=reward,
-        )  # fmt: skip
-        app = make_app(
-            service, max_body=max_body, token=token, hosts=hosts, on_close=hanging.append, door=door,
-            group_mean=no_score == "group-mean", canary=canary,
-        )  # fmt: skip
+            setup, out_dir, sources=sources, concurrency=at_once, waiting=max_queue, timeout_s=TIMEOUT_S, reward=reward
+        )
+        app = make_app(service, token=token, hosts=hosts, door=door, group_mean=no_score == "group-mean", canary=canary)
         config = uvicorn.Config(
             app, http="h11", ws="none", log_level="warning", access_log=False, server_header=False,
             # Of connections, whether something is asked on them or not.
@@ -110,10 +106,8 @@ def serve(
             # The server stops, and raises the signal again once it has stopped.
             signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
-    finally:
-        listening.close()
-    if hanging and hanging[0]:
-        note(f"{hanging[0]} edits were not done; their traces hold what had come, and the same request goes on from there")
+    if hanging := service.close():
+        note(f"{hanging} edits were not done; their traces hold what had come, and the same request goes on from there")
         # Their threads would keep the process until the endpoint answers.
         sys.stderr.flush()
         os._exit(1)

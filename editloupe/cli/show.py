@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument
 
 from editloupe.cli.options import CriterionName, JudgeName, RepeatNumber, SampleName
-from editloupe.cli.output import Form, as_json, command, for_programs, many, note, print_json, say, table, warn
+from editloupe.cli.output import Form, as_json, command, for_programs, many, note, print_json, say, warn
+from editloupe.cli.tables import table
 from editloupe.data.run_file import no_run
 from editloupe.errors import ConfigError
 from editloupe.figures.judged import judged_in, to_go, why_empty

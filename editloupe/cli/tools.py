@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -16,9 +16,10 @@ from typer import Argument
 from editloupe import models, plugins
 from editloupe.cli import options
 from editloupe.cli.options import opt, words
-from editloupe.cli.output import Form, as_json, fail, note, print_json, say, table
+from editloupe.cli.output import Form, as_json, fail, note, print_json, say
+from editloupe.cli.tables import table
 from editloupe.config import pairs
-from editloupe.errors import ConfigError, ToolError, ToolFailed
+from editloupe.errors import ConfigError, ToolError, ToolFailed, did_you_mean
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, open_toolbox, spec, works_with
 from editloupe.tools.session import Picture, ToolAnswer, open_session
 from editloupe.tools.settings import ToolSettings
@@ -55,6 +56,10 @@ def tools(
     given: dict[str, Any] = {"device": device, "detector": detector, "upscaler": upscaler}
     settings = replace(ToolSettings.from_environment(), **{name: text for name, text in given.items() if text})
     verb, *rest = what or [""]
+    options.check_company(
+        ("editloupe tools call", verb == "call", {"--arg": arg, "--out": out_dir}),
+        ("editloupe tools serve", verb == "serve", {"--root": root != Path(), "--tools": only}),
+    )
     if verb == "call":
         if len(rest) < 2:
             raise ConfigError("expected a tool and at least one image: editloupe tools call NAME IMAGE [IMAGE]")
@@ -63,15 +68,20 @@ def tools(
         raise ConfigError(f"{' '.join(rest)}: expected one name; editloupe tools {verb} takes no more words")
     if verb == "serve":
         return _serve(root, words(only), settings)
-    if verb:
+    known = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
+    if not verb:
+        _list(known, settings)
+    elif verb in known:
         _show(verb, settings)
     else:
-        _list(settings)
+        raise ConfigError(
+            f"there is no tool {verb!r}; {did_you_mean(verb, known)}expected one of {', '.join(known)}, to show it; call "
+            "NAME IMAGE…; serve; or nothing, to list the tools"
+        )
     return 0
 
 
-def _list(settings: ToolSettings) -> None:
-    names = [*BUILT_IN_TOOLS, *(n for n in plugins.names("tools") if n not in BUILT_IN_TOOLS)]
+def _list(names: Sequence[str], settings: ToolSettings) -> None:
     box, rows = open_toolbox(names, settings), []
     for name in names:
         if name in box.absent:
@@ -118,8 +128,7 @@ def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, s
         session = open_session(tools=[name], settings=settings)
         tool = session.toolbox.tools[name]
         names = [*NAMES, *(f"Image {n}" for n in range(3, len(images) + 1))][: len(images)]
-        arguments = _arguments(tool, arg)
-        arguments |= _assumed(tool, arguments, names)
+        arguments = _arguments(tool, arg, names)
         session.open(dict(zip(names, images, strict=True)))
         models.prepare(tool)
         began = time.perf_counter()
@@ -149,31 +158,27 @@ def _call(name: str, images: list[Path], arg: list[str], out_dir: Path | None, s
     return 0
 
 
-def _arguments(tool: Tool, given: list[str]) -> dict[str, Json]:
-    """Return the arguments of --arg: text if the tool's schema takes text, else JSON if it is any.
+def _arguments(tool: Tool, given: list[str], names: list[str]) -> dict[str, Json]:
+    """Return the arguments of --arg, and image names that were left out and follow from the number of images.
 
-    Raises ConfigError: no KEY=VALUE, one argument twice.
+    An argument is text if the tool's schema takes text, else JSON if it is any. Raises ConfigError: no KEY=VALUE, one
+    argument twice, images that do not say which is meant.
     """
-    properties = tool.Args.model_json_schema().get("properties", {})
+    schema = tool.Args.model_json_schema()
+    properties, required = schema.get("properties", {}), schema.get("required", [])
     found: dict[str, Json] = {**pairs(given, "--arg", "KEY=VALUE, such as phrase='red mug'")}
     for key, text in found.items():
         if properties.get(key, {}).get("type") != "string":
             # What is not JSON stays text: the tool says what it expected instead.
             with suppress(ValueError):
                 found[key] = finite_json(str(text))
-    return found
-
-
-def _assumed(tool: Tool, given: Mapping[str, Json], names: list[str]) -> dict[str, Json]:
-    """Return image names that were left out and follow from the number of images. Raises ConfigError if they do not."""
     meant = {"target_image": names[-1], "comparison_image_1": names[0], "comparison_image_2": names[-1]}
-    required = tool.Args.model_json_schema().get("required", [])
-    missing = [key for key in meant if key in required and key not in given]
+    missing = [key for key in meant if key in required and key not in found]
     if missing and len(names) > len(NAMES):
         raise ConfigError(f"{len(names)} images are given: say which is meant, for example --arg {missing[0]}='Image 3'")
     if len(names) == 1 and "comparison_image_2" in missing:
         raise ConfigError(f"{tool.name} compares two images; name a second file after the first")
-    return {key: meant[key] for key in missing}
+    return found | {key: meant[key] for key in missing}
 
 
 def _written(shown: ToolAnswer, folder: Path | None) -> Sequence[tuple[Picture, Path]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from editloupe.build.probes.trial import heading, markdown, put_on_trial, tables, to_json, write_trial
 from editloupe.cli.compare import chosen_judges
 from editloupe.cli.options import JudgeNames, OutFolder, Resamples, RunFolders, TableName, words
-from editloupe.cli.output import Form, note, say, show_table, show_whole
+from editloupe.cli.output import Form, note, say
+from editloupe.cli.tables import show_table, show_whole
 from editloupe.figures.judged import incomplete, read_judged
 from editloupe.stats.bootstrap import RESAMPLES, Drawing
 

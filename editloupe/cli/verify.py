@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from editloupe.cli.options import RunFolder, opt
-from editloupe.cli.output import Form, as_json, many, print_json, say, table
+from editloupe.cli.output import Form, as_json, many, print_json, say
+from editloupe.cli.tables import table
 from editloupe.runs.verify import Part, prune, unnamed_pictures
 from editloupe.runs.verify import verify as check
 from editloupe.values import Json

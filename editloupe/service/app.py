@@ -9,9 +9,8 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -37,28 +36,15 @@ _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_le
 
 
 def make_app(
-    service: Service,
-    *,
-    max_body: int,
-    token: str | None,
-    hosts: Sequence[str],
-    on_close: Callable[[int], None],
-    door: str | None = None,
-    group_mean: bool = False,
-    canary: int | None = None,
+    service: Service, *, token: str | None, hosts: Sequence[str], door: str | None = None, **of_door: Any
 ) -> Starlette:
-    """Return the ASGI application.
+    """Return the ASGI application. The bytes of a request are bounded as those of a fetched picture.
 
-    max_body: bytes of a request.   token: that clients must show; None for none.   hosts: names by which the service may be
-    called; () for any.   on_close: called at the end with the number of edits that are still worked on.   door: the wire of
-    another reward server beside ours, with group_mean and canary as `doors.Door` takes them.
+    token: that clients must show; None for none.
+    hosts: names by which the service may be called; () for any.
+    door: the wire of another reward server beside ours.   of_door: as `doors.Door` takes it.
     """
     metrics = _Metrics(service)
-
-    @asynccontextmanager
-    async def lifespan(_: object) -> AsyncIterator[None]:
-        yield
-        on_close(service.close())
 
     async def judge(request: Request) -> Response:
         """Judge one edit, or a list of which each has a verdict or an error of its own."""
@@ -97,12 +83,12 @@ def make_app(
 
     middleware = [
         Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts) or ["*"]),
-        Middleware(RequestBodyLimitMiddleware, max_body_size=max_body),
+        Middleware(RequestBodyLimitMiddleware, max_body_size=service.sources.max_bytes),
     ]
     routes = [Route("/v1/judge", judge, methods=["POST"]), Route("/healthz", health), Route("/metrics", prometheus)]
     if door is not None:
-        routes += open_door(door, Door(service, registry=metrics.registry, group_mean=group_mean, canary=canary))
-    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
+        routes += open_door(door, Door(service, registry=metrics.registry, **of_door))
+    return Starlette(routes=routes, middleware=middleware)
 
 
 class _Metrics:

@@ -63,14 +63,16 @@ class SentEdit(_In):
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where pictures may come from."""
+    """Where pictures may come from, and how large they may be."""
 
     root: Path | None = None
     """Folder below which they may be named by path; None for none."""
     hosts: frozenset[str] = frozenset()
     """Hosts, with a port where it is not the scheme's own, from which they are fetched."""
     max_bytes: int
-    """Of a picture that is fetched."""
+    """Of a picture that is fetched, and of a request."""
+    max_pixels: int
+    """Of a picture."""
 
     def open(self, picture: SentPicture, name: str, images: ImageStore) -> ImageRef:
         """Return the image that a request names. Raises ImageError, whose message names no file of the machine."""

@@ -49,7 +49,6 @@ class Service:
         out: Path,
         *,
         sources: Sources,
-        max_pixels: int,
         concurrency: int,
         waiting: int,
         timeout_s: float,
@@ -57,7 +56,7 @@ class Service:
     ) -> None:
         """Open the run folder `out`. Raises ConfigError, RunMismatch and StorageError as `RunStore.begin` does.
 
-        max_pixels: of an image.   concurrency: edits at once.   waiting: edits beside them.   timeout_s: of an edit, with
+        concurrency: edits at once.   waiting: edits beside them.   timeout_s: of an edit, with
         its wait.   reward: an expression over metrics; None for their mean.
         """
         self.setup, self.sources, self.timeout_s = setup, sources, timeout_s
@@ -68,7 +67,6 @@ class Service:
         self.on_finding: Callable[[Finding], None] = lambda _: None
         self.running = 0
         """Edits that a thread works on."""
-        self._max_pixels = max_pixels
         self._store = _open_store(setup, out)
         self._folder = str(out.resolve())
         self._driver = Driver(setup, self._store, forgets=True)
@@ -114,7 +112,7 @@ class Service:
 
     def _verdict(self, edit: SentEdit, stop: threading.Event) -> dict[str, Json]:
         # A store of its own for each edit, so that its pictures leave memory with it.
-        images = ImageStore(self._store.blobs, max_pixels=self._max_pixels)
+        images = ImageStore(self._store.blobs, max_pixels=self.sources.max_pixels)
         protocol, sample = self.setup.protocol, sample_of(edit, self.sources, images)
         protocol.check([sample])
         asked = self._asked(edit)

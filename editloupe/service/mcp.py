@@ -101,6 +101,7 @@ def _tools(session: Session) -> list[Tool]:
     return [
         Tool(
             name=one.name,
+            title=one.name.replace("_", " ").capitalize(),
             description=one.description,
             input_schema=dict(one.parameters),
             annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),

@@ -94,6 +94,10 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Cli, tmp_path: Path
     pictures(tmp_path / "images")
     code, said, _ = editloupe("list", "recipes", "lister")
     assert code == 0 and "List images." in said and "least" in said and "Least number of boxes." in said
+    # Its help is its own, with its settings; that of RECIPE is of all.
+    code, said, _ = editloupe("build", "lister", "--help")
+    assert code == 0 and "List images." in said and "--set least" in said and "Least number of boxes. Default: 1." in said
+    assert "--backend" in said and "--review" not in said and "build lister [OPTIONS] [PATH]" in said
     code, said, told = editloupe("build", "lister", "images", "--out", "set", "--format", "json")
     assert code == 0, told
     funnel = json.loads(said)
@@ -101,6 +105,8 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Cli, tmp_path: Path
     assert lines("set/list.jsonl") == [{"image": "p0.png"}, {"image": "p1.png"}]
     assert [row["number"] for row in lines("set/imagefolder/metadata.jsonl")] == [0, 1]
     assert json.loads(Path("set/funnel.json").read_text()) == {k: v for k, v in funnel.items() if k != "folder"}
+    code, _, told = editloupe("build", "lister", "images", "--out", "other", "--edited", "a=images")
+    assert code == 2 and "lister reads PATH alone; leave --edited out" in told and not Path("other").exists()
     code, said, _ = editloupe("build", "lister", "images", "--out", "none", "--set", "least=2")
     assert code == 1 and "0 rows of 2 rows; 2 dropped" in said and "images: read 2, left out (0)" in said
 
@@ -109,6 +115,9 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     (tmp_path / "things").mkdir()
     code, said, _ = editloupe("list", "recipes", "counter")
     assert code == 0 and "Count files." in said and "Name of the file." in said
+    code, said, _ = editloupe("build", "counter", "--help")
+    assert code == 0 and "A folder." in said and "--set name" in said
+    assert "--backend" not in said and "FOLDER/run" not in said
     err = refused(editloupe, "build", "counter", "things", "--out", "none", "--backend", "toy/a")
     assert "counter asks no model" in err
     code, said, told = editloupe("build", "counter", "things", "--out", "none", "--format", "json")

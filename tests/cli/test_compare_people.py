@@ -83,7 +83,7 @@ def test_labels_of_a_rubric_bind_both_tables(editloupe: Cli, tmp_path: Path):
     assert "no label of the metric and left out: people's 'Perfect' (1), people's 5 (1)" in found["notes"][0]
 
 
-def test_tables_that_do_not_fit_say_why(editloupe: Cli, tmp_path: Path, scores: Path):
+def test_tables_that_do_not_fit_say_why(editloupe: Cli, tmp_path: Path, scores: Path, gallery: Path):
     judge, fine = ("--scores", scores), "item,rater,label\np,a,1\np,b,2\n"
     for human, more, message in (
         ("item,label\nx,1\ny,2\n", judge, "none of the 2 items of"),
@@ -97,6 +97,9 @@ def test_tables_that_do_not_fit_say_why(editloupe: Cli, tmp_path: Path, scores: 
     ):
         file = write(tmp_path / "h.csv", human)
         assert message in refused(editloupe, "compare", "--human", file, *more, *QUICK)
+    # A judge's scores from elsewhere are held against people, who rated none of these edits.
+    err = refused(editloupe, "compare", gallery, *judge, *QUICK)
+    assert "--scores: only with people's ratings: --human FILE" in err
 
 
 @pytest.fixture

@@ -128,6 +128,9 @@ def test_pairs_are_asked_in_both_orders_and_won_only_where_both_agree(editloupe:
     assert code == 0 and json.loads(again)["rankings"] == [ranking]
     err = refused(editloupe, "rank", tmp_path / "run", "--by", "overall")
     assert "pairs of edits have none" in err
+    # Its questions, and where it lies, are settled.
+    for option in (("--set", "limit=1"), ("--mode", "tool"), ("--out", "x"), ("--backend", "baseline"), ("--pairwise",)):
+        assert f"{option[0]}: only with edits, not a run" in refused(editloupe, "rank", tmp_path / "run", *option), option
     # The refusal stands, and nothing is asked twice.
     code, out, _ = editloupe(*words)
     assert code == 3 and len(lmm.requests) == 12
@@ -142,6 +145,11 @@ def test_what_cannot_be_ranked_is_said_before_anything_is_asked(editloupe: Cli, 
         (("edits", "edits"), "2 paths are given"),
         (("edits/edited/s00.png", "--source", "edits/source/s00.png"), "go together"),
         (("edits", "--by", "beauty"), "no criterion 'beauty'"),
+        (("edits", "--judge", "baseline"), "--judge: only with a run"),
+        (
+            ("edits/edited/s00.png", "--source", "x", "--instruction", "x", "--edited", "a=b"),
+            "--edited: only with a folder",
+        ),
         (("edits", "--pairwise"), "the pixel baseline cannot compare two edits"),
         (("edits/edited/s00.png", "--source", "no.png", "--instruction", "x"), "no such file"),
     ):

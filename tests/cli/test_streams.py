@@ -70,6 +70,14 @@ def test_characters_that_the_output_lacks_are_escaped(folder: Path, encoding: st
     assert code == 0 and {"赤0", "赤1"} <= {word for line in said.splitlines() for word in texts(json.loads(line))}
 
 
+def test_a_report_for_programs_is_kept_in_files_too(editloupe: Cli, gallery: Path) -> None:
+    code, said, err = editloupe("report", gallery, "--format", "json", "--out", "kept")
+    assert code == 0 and "files in kept: report.md" in err
+    assert json.loads(said) == json.loads(Path("kept/report.json").read_text())
+    # Nothing is written unasked where programs read.
+    assert editloupe("report", gallery, "--format", "json")[0] == 0 and not (gallery / "report").exists()
+
+
 def test_a_name_that_no_file_can_have_is_one_line(editloupe: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     for words in (

@@ -150,7 +150,7 @@ def test_a_mapping_file_is_laid_over_a_layout(own: Path, tmp_path: Path) -> None
         ("[colums]\nsource = 'pic'", r"unknown section or key \[colums\]; expected one of .*columns"),
         ("[outputs]\nname = 'x'", r"unknown key \[outputs\] name; expected one of names"),
         ("[columns]\nsource = 3", r"\[columns\] source: .*found the number 3"),
-        ("[outputs]\nnames = 'out'", "needs a part in braces"),
+        ("[outputs]\nnames = 'Out'", r"map\.toml: \[outputs\] names: 'Out' needs a part in braces"),
         ("[outputs]\nnames = '{nr}'", r"unknown part \{nr\}; expected \{id\}"),
         ("layout = 'coco'", r"a mapping file is laid over one of imagefolder, .*, not over 'coco'"),
         ("[columns", "not valid TOML"),

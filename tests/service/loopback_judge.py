@@ -151,26 +151,10 @@ def serving(
     judge = {} if script is None else {"backend": backend or lmm}
     role = {name: {"backend": one} for name, one in (roles or {}).items()}
     setup = open_setup(RunConfig.make(protocol=protocol, option=option, judge=judge, role=role))
-    sources = Sources(root=root, hosts=frozenset(image_hosts), max_bytes=max_body)
-    service = Service(
-        setup,
-        out,
-        sources=sources,
-        max_pixels=1_000_000,
-        concurrency=concurrency,
-        waiting=max_queue,
-        timeout_s=timeout_s,
-    )
-    app = make_app(
-        service,
-        max_body=max_body,
-        token=token,
-        hosts=("127.0.0.1", "localhost"),
-        on_close=lambda _: None,
-        door=door,
-        group_mean=group_mean,
-        canary=canary,
-    )
+    sources = Sources(root=root, hosts=frozenset(image_hosts), max_bytes=max_body, max_pixels=1_000_000)
+    service = Service(setup, out, sources=sources, concurrency=concurrency, waiting=max_queue, timeout_s=timeout_s)
+    hosts = ("127.0.0.1", "localhost")
+    app = make_app(service, token=token, hosts=hosts, door=door, group_mean=group_mean, canary=canary)
     listening = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, http="h11", ws="none", log_level="critical", timeout_graceful_shutdown=10)
     server = uvicorn.Server(config)
@@ -186,4 +170,5 @@ def serving(
         server.should_exit = True
         thread.join(timeout=30)
         listening.close()
+        service.close()
         assert not thread.is_alive(), "the service does not stop"

@@ -76,6 +76,9 @@ def test_a_client_looks_and_reads_what_was_wrong_with_a_call(folder: Path):
         offered = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"open_images", "zoom_in", "localize_differences", "enhancer"} <= set(offered)
         assert offered["zoom_in"].input_schema["required"] == ["target_image", "bbox"]
+        assert {"open_images": "Open images", "zoom_in": "Zoom in"}.items() <= {
+            t.name: t.title for t in offered.values()
+        }.items()
         assert "data: address" in offered["open_images"].description
         early = await client.call_tool("zoom_in", {"target_image": "Edited Image", "bbox": [0, 0, 500, 500]})
         assert early.is_error and "call open_images first" in said(early)

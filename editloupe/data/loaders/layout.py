@@ -136,7 +136,8 @@ def _explained(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known: Collection[str] = FileNames.model_fields if place else Layout.model_fields
         return f"unknown {'key' if place else 'section or key'} {where}; expected one of {', '.join(known)}"
-    return f"{where}: {first['msg'].lower()}, found {shown(first['input'])}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said[:1].lower()}{said[1:]}, found {shown(first['input'])}"
 
 
 def names_in(text: str) -> list[str]:
