@@ -30,7 +30,6 @@ PAINTS: Mapping[str, tuple[int, int, int]] = {
 
 FORMS: Mapping[str, tuple[float, ...]] = {
     "square": (0.08, 0.08, 0.92, 0.08, 0.92, 0.92, 0.08, 0.92),
-    "triangular": (0.5, 0.02, 0.99, 0.94, 0.01, 0.94),
     "star-shaped": tuple(
         v
         for i in range(10)
@@ -238,9 +237,6 @@ def _skin(material: str, base: Field, shape: tuple[int, int]) -> Field:
     if material == "metal":
         shine = np.exp(-(((xs + ys) % 0.9 - 0.45) ** 2) / 0.012)[..., None]
         return (np.array([138.0, 142.0, 148.0]) + 84 * shine) * light
-    if material == "gold":
-        shine = np.exp(-(((xs - ys) % 0.8 - 0.4) ** 2) / 0.02)[..., None]
-        return (np.array([206.0, 160.0, 44.0]) + np.array([46.0, 62.0, 90.0]) * shine) * light
     return base * light
 
 
