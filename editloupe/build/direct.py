@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,7 @@ class Worked:
         return [one for one in self.made if not one.get("why")]
 
 
-class DirectRecipe:
+class DirectRecipe(ABC):
     """A recipe that asks nobody: what may become rows, and what is written of those that do."""
 
     summary: ClassVar[str]
@@ -117,7 +118,7 @@ class DirectRecipe:
         self.path, self.options, self.models, self.folder = path, options, models, folder
         self.open()
 
-    def open(self) -> None:
+    def open(self) -> None:  # noqa: B027 - nothing to read
         """Read what the path holds, and open the models.
 
         Raises DataError or ConfigError for what cannot be used as a whole: nothing is written by then.
@@ -128,16 +129,16 @@ class DirectRecipe:
         """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
         return cls(path, options, models=models, folder=folder)
 
+    @abstractmethod
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Sequence[WorkItem] | None:
         """Return what may become rows; None where it was stopped before that was known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, worked: Worked) -> dict[str, Json]:
         """Write the rows, each file whole, and return what funnel.json counts beside the stages.
 
         The same input and options give the same files.
         """
-        raise NotImplementedError
 
     def notes(self) -> Sequence[str]:
         """Return what a reader should know of a set that is written."""

@@ -7,13 +7,14 @@ was stopped goes on where it was. A row ends kept, left out (at which step, why)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from editloupe.answers import AnswerSpec, Record, RecordOf, Text
+from editloupe.answers import AnswerSpec, Record, RecordOf, Text, closed
 from editloupe.build.base import LeftOut, need
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
 from editloupe.build.places import ImagePlace
@@ -122,14 +123,9 @@ def corners(boxes: Iterable[Box]) -> list[Json]:
     return [[round(v, 2) for v in box] for box in boxes]
 
 
-def closed(**fields: Json) -> dict[str, Json]:
-    """Return the schema of an object with these fields and no others."""
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
 def record(**fields: Json) -> RecordOf:
     """Return an answer of these fields, each with its schema."""
-    return RecordOf(schema=closed(**fields))
+    return RecordOf(schema=closed(fields))
 
 
 def answered(finding: Finding | None) -> Finding:
@@ -141,7 +137,7 @@ def answered(finding: Finding | None) -> Finding:
     return finding
 
 
-class SetRecipe(BaseProtocol):
+class SetRecipe(BaseProtocol, ABC):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run."""
 
     outputs = False
@@ -189,13 +185,13 @@ class SetRecipe(BaseProtocol):
         """Return the images of a path. Raises as `load_images`."""
         return load_images(path, store, checked=partial(self.checked, store=store), aside=(*self.aside, REVIEW))
 
+    @abstractmethod
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return the rows that an image may become, and add the others. Raises LeftOut for an image without."""
-        raise NotImplementedError
 
     def seen(self, row: SetRow[Any]) -> str:
         """Return a digest of what people see of a row."""
@@ -205,13 +201,13 @@ class SetRecipe(BaseProtocol):
         """Return what left_out.jsonl says of a row beside the reason."""
         return {}
 
+    @abstractmethod
     def columns(self, row: SetRow[Any], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return what a row of the ImageFolder has beside its id and its image.   number: of the row, from 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, row: SetRow[Any], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield what a row becomes in the benchmark's file; its images are placed."""
-        raise NotImplementedError
 
     def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return what funnel.json counts beside the stages.   rows: all that were under way.   kept: those of the set."""

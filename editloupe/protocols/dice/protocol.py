@@ -38,7 +38,7 @@ from editloupe.protocols.dice.tables import rating_dims, tables
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
 from editloupe.scores import Binary, Interval, Metric, Score
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
 
 DETECTOR: Final = "detector"
@@ -177,15 +177,15 @@ class DICE(BaseProtocol):
     def _detection(self, sample: Sample) -> Task:
         """Return the task that lists what differs."""
         options, blocked = self.options, missing_output(sample)
-        shared: dict[str, Any] = {"protocol": self.name, "metric": DIFFERENCES, "about": About.of(sample)}
+        measured = partial(self.measurement, DIFFERENCES, sample)
         if options.detector == "given":
             listed = given(sample)
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
-            return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
+            return measured("key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
         if options.detector == "localize":
             views = whole({"source": sample.source, "edited": sample.edited})
-            return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
+            return measured("difference_regions", views=views, blocked=blocked)
         answer = LabeledBoxes(
             labels=OPS,
             list_key=DIFFERENCES,
@@ -197,16 +197,9 @@ class DICE(BaseProtocol):
             image=EDITED,
             none="no change",
         )
-        return Ask(
-            **shared,
-            role=DETECTOR,
-            prompt=render(options.detector_prompt or "dice/differences"),
-            views=whole({ORIGINAL: sample.source, EDITED: sample.edited}),
-            answer=answer,
-            tools=self.tools,
-            budget=self.budget,
-            blocked=blocked,
-        )
+        prompt = render(options.detector_prompt or "dice/differences")
+        views = whole({ORIGINAL: sample.source, EDITED: sample.edited})
+        return self.question(DIFFERENCES, sample, prompt, answer, views, role=DETECTOR, blocked=blocked)
 
     def _coherence(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the question whether a difference was asked for."""
@@ -223,27 +216,18 @@ class DICE(BaseProtocol):
             color=color,
             marked=" and ".join(on),
         )
-        return Ask(
-            protocol=self.name,
-            metric=COHERENCE,
-            about=About.of(sample, part=one.part),
-            role=COHERENCE,
-            prompt=prompt,
-            views=tuple(_view(alias, image, difference.box, rgb, drawn=alias in on) for alias, image in images.items()),
-            answer=YES_NO,
-            tools=self.tools,
-            budget=self.budget,
-            rests_on=(first.id,),
-        )
+        view = partial(_view, box=difference.box, rgb=rgb)
+        views = [view(alias, image, drawn=alias in on) for alias, image in images.items()]
+        about, more = About.of(sample, part=one.part), {"role": COHERENCE, "rests_on": (first.id,)}
+        return self.question(COHERENCE, about, prompt, YES_NO, views, **more)
 
     def _in_mask(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the measure of how much of a difference lies where change was allowed."""
         mask, box = sample.masks.get("edit"), one.difference.box
-        return Measure(
-            protocol=self.name,
-            metric=IN_MASK,
-            about=About.of(sample, part=one.part),
-            measure="mask_share",
+        return self.measurement(
+            IN_MASK,
+            About.of(sample, part=one.part),
+            "mask_share",
             args={"box": [round(v * 1000, 3) for v in box], "of": "changed"},
             views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             rests_on=(first.id,),

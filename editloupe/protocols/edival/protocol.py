@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options, score_of
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
 from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
@@ -28,7 +28,7 @@ from editloupe.protocols.edival.sights import given_boxes
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
 from editloupe.protocols.edival.verdicts import TurnVerdict, followed
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
-from editloupe.tasks import About, Budget, Measure, Task
+from editloupe.tasks import About, Budget, Task
 from editloupe.values import Json, Sample
 
 NAME: Final = "edival"
@@ -132,7 +132,7 @@ class EdiVal(BaseProtocol):
             return TurnVerdict(done=done, status=status, reason=given.reason), {}, own
         options: EdiValOptions = self.options
         if (blocked := gap(sample, about.turn, options.rules)) is not None:
-            task = Measure(protocol=self.name, metric=FOLLOWING, about=about, measure="key", blocked=blocked)
+            task = self.measurement(FOLLOWING, about, "key", blocked=blocked)
             return TurnVerdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
         case = Case(
             protocol=self.name, sample=sample, known=known, chain=chain, index=index, rules=options.rules, tools=self.tools,
@@ -158,12 +158,6 @@ def _both(before: TurnVerdict, edit: TurnVerdict, number: int) -> TurnVerdict:
 
 
 def _score(metric: str, about: About, dims: Dims, verdict: TurnVerdict, findings: Iterable[str]) -> Score:
-    return Score(
-        **vars(about),
-        metric=metric,
-        value=float(verdict.done) if verdict.done is not None else None,
-        missing=None if verdict.done is not None else verdict.status or NOT_JUDGED,
-        reason=verdict.reason,
-        findings=tuple(findings),
-        dims=dims,
-    )
+    none = NoValue(verdict.status or NOT_JUDGED)
+    value = none if verdict.done is None else float(verdict.done)
+    return score_of(metric, about, value, reason=verdict.reason, findings=tuple(findings), dims=dims)

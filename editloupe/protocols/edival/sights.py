@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from editloupe.answers import Record
@@ -95,25 +96,18 @@ def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
     """
     text, picture = spelled(phrase), picture_of(sample, turn)
     boxes = given_boxes(sample, turn).get(text)
-    about = about_picture(sample, turn, text)
+    measure = partial(Measure, protocol=protocol, metric=DETECTIONS, about=about_picture(sample, turn, text))
     if boxes is not None and picture is not None:
         sizes = {"width": picture.width, "height": picture.height}
         seen: list[Json] = [
             {"box": [round(v * 1000, 3) for v in box.to_unit(**sizes)], "score": 1.0, "label": text} for box in boxes
         ]
         answer = Record(data={"phrase": text, "detections": seen}).to_json()
-        return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
+        return measure(measure="key", args={"answer": answer})
     args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
     blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
-    return Measure(
-        protocol=protocol,
-        metric=DETECTIONS,
-        about=about,
-        measure=DETECTIONS,
-        args=args,
-        views=whole({"image": picture}),
-        blocked=None if picture else blocked,
-    )
+    views = whole({"image": picture})
+    return measure(measure=DETECTIONS, args=args, views=views, blocked=None if picture else blocked)
 
 
 def sights_of(finding: Finding) -> list[Sight] | None:
