@@ -82,7 +82,7 @@ def score_patches(
             finding = known.finding(f"{kind}_{patch}", sample)
             value = None if finding is None or finding.answer is None else finding.answer.value
             unknown = finding is None and _boxes(patch, sample, listed) is None
-            none = NoValue(*listed.missing) if unknown else NoValue.of(finding)
+            none = listed.missing if unknown else NoValue.of(finding)
             ids = (*(() if finding is None else (finding.task_id,)), *_rests_on(patch, listed))
             found = none if value is None else value
             yield score_of(f"{kind}_{patch}", sample, found, findings=ids, dims=dims)

@@ -21,7 +21,18 @@ from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, some_of, whole
+from editloupe.protocols.base import (
+    BaseProtocol,
+    Group,
+    Known,
+    NoValue,
+    Options,
+    Paper,
+    missing_output,
+    score_of,
+    some_of,
+    whole,
+)
 from editloupe.protocols.dice.differences import (
     DIFFERENCES,
     OPS,
@@ -267,35 +278,26 @@ class DICE(BaseProtocol):
 
     def _of_sample(self, sample: Sample, listed: SampleDifferences, dims: Mapping[str, Any]) -> Iterator[Score]:
         """Return the three figures of Table 3 for one sample."""
-        about: dict[str, Any] = {**vars(About.of(sample)), "findings": (*listed.detection_id, *listed.coherence_ids)}
+        ids = (*listed.detection_id, *listed.coherence_ids)
         if listed.differences is None:
-            status, reason = listed.missing
-            more: dict[str, Any] = {"value": None, "missing": status, "reason": reason, "dims": dims}
-            yield from (Score(**about, metric=metric.id, **more) for metric in OF_SAMPLES)
+            for metric in OF_SAMPLES:
+                yield score_of(metric.id, sample, listed.missing, findings=ids, dims=dims)
             return
         asked, failed, count = listed.asked, listed.failed, len(listed.differences)
+        none = failed and NoValue(str(failed.status), f"{failed.part}: {failed.reason}".rstrip(": "))
         unwanted = [one.difference.box for one in asked if not one.coherent]
-        values = {
-            "correct": 1.0 if any(one.coherent for one in asked) else 0.0 if failed is None else None,
-            "unwanted": min(1.0, covered_area(unwanted)) if failed is None else None,
+        values: dict[str, float | NoValue] = {
+            "correct": 1.0 if any(one.coherent for one in asked) else none or 0.0,
+            "unwanted": none or min(1.0, covered_area(unwanted)),
             "no_change": float(not count),
         }
-        out = count - len(asked)
-        note = (
-            f"{out} of {count} differences were left out by max_differences={self.options.max_differences}" if out else ""
-        )
-        notes = {"correct": "" if values["correct"] else note, "unwanted": note, "no_change": ""}
-        for metric, value in values.items():
-            why = failed if value is None else None
-            yield Score(
-                **about,
-                metric=metric,
-                value=value,
-                missing=None if why is None else why.status,
-                reason=notes[metric] if why is None else f"{why.part}: {why.reason}".rstrip(": "),
-                parts=tuple(one.said for one in asked),
-                dims={**dims, "left_out": out},
-            )
+        out, most = count - len(asked), self.options.max_differences
+        note = f"{out} of {count} differences were left out by max_differences={most}" if out else ""
+        notes = {"correct": note if values["correct"] == 0 else "", "unwanted": note}
+        shared: dict[str, Any] = {"findings": ids, "parts": tuple(one.said for one in asked)}
+        for id_, value in values.items():
+            reason = value.reason if isinstance(value, NoValue) else notes.get(id_, "")
+            yield score_of(id_, sample, value, reason=reason, dims={**dims, "left_out": out}, **shared)
 
 
 def _of_difference(

@@ -22,13 +22,13 @@ from typing import Final, TypeAlias
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known, NoValue, score_of, whole
+from editloupe.protocols.base import BaseProtocol, Known, NoValue, score_of, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Eyes, Sight, picture_of, spelled
 from editloupe.scores import Interval, Metric, Score
-from editloupe.tasks import About, Measure, Task
+from editloupe.tasks import About, Task
 from editloupe.values import Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -70,10 +70,11 @@ _Look: TypeAlias = tuple[tuple[str, ...], Eyes, Mapping[str, Json] | NoValue]
 """Measures, what is seen for them, and the boxes that they compare, or why there are none."""
 
 
-def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, cc: str, rules: Rules) -> Iterator[_Look]:
+def _looks(protocol: BaseProtocol, sample: Sample, chain: Chain, turn: int, known: Known) -> Iterator[_Look]:
     """Yield what is known of the unchanged objects and of the background after a turn."""
+    rules: Rules = protocol.options.rules
     blocked = gap(sample, turn, rules)
-    for names, places in zip(_ASKED[cc], (_of_objects, _of_background), strict=True):
+    for names, places in zip(_ASKED[protocol.options.cc], (_of_objects, _of_background), strict=True):
         eyes = Eyes(protocol=protocol, sample=sample, known=known)
         try:
             if blocked is not None:
@@ -83,19 +84,26 @@ def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known,
             yield names, eyes, nothing
 
 
-def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
+def plan_consistency(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Task]:
     """Return the detections that are needed and, where they are there, the measures of each turn."""
-    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
-        blocked, views = gap(sample, turn, rules), whole({"source": sample.source, "edited": picture_of(sample, turn)})
-        measure = partial(Measure, protocol=protocol, about=About.of(sample, turn=turn), views=views, blocked=blocked)
-        yield measure(metric=ALIGNMENT, measure=ALIGNMENT, args={"mask": "none"})
+    rules: Rules = protocol.options.rules
+    for turn in _turns(protocol, sample):
+        views = whole({"source": sample.source, "edited": picture_of(sample, turn)})
+        about, blocked = About.of(sample, turn=turn), gap(sample, turn, rules)
+        measure = partial(protocol.measurement, about=about, views=views, blocked=blocked)
+        yield measure(ALIGNMENT, measure=ALIGNMENT, args={"mask": "none"})
         tokens: dict[str, Json] = {} if rules.cc_tokens == "paper" else {"tokens": rules.cc_tokens}
-        for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules):
+        for names, eyes, places in _looks(protocol, sample, chain, turn, known):
             yield from eyes.tasks.values()
             boxes = {} if isinstance(places, NoValue) else places
             for name in names if blocked or places is boxes else ():
                 own = tokens if name in (OBJECTS, BACKGROUND) else {}
-                yield measure(metric=name, measure=name, args={**boxes, **own}, rests_on=tuple(eyes.found))
+                yield measure(name, measure=name, args={**boxes, **own}, rests_on=tuple(eyes.found))
+
+
+def _turns(protocol: BaseProtocol, sample: Sample) -> range:
+    """Return the turns that are compared: all, or none."""
+    return range(1, len(sample.turns) + 1 if protocol.options.cc != "none" else 1)
 
 
 class _Nothing(NoValue):
@@ -149,13 +157,13 @@ def _phrases(names: Iterable[str]) -> list[str]:
     return [phrase for phrase in dict.fromkeys(map(spelled, names)) if phrase]
 
 
-def score_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Score]:
+def score_consistency(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
     """Return the scores of each turn. A cosine below 0 counts as 0; the finding keeps it."""
-    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
+    for turn in _turns(protocol, sample):
         about, dims = About.of(sample, turn=turn), chain.dims_at(turn)
         parts = {
             name: _part(known.finding(name, about), places if isinstance(places, NoValue) else None, tuple(eyes.found))
-            for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules)
+            for names, eyes, places in _looks(protocol, sample, chain, turn, known)
             for name in names
         }
         if OBJECTS in parts:

@@ -85,14 +85,13 @@ class EdiVal(BaseProtocol):
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return what the verdicts rest on, and what is to be found out next."""
-        given: EdiValOptions = self.options
         for sample in group:
             chain, planned = read_chain(sample), dict[str, Task]()
             for index in range(len(chain.edits)):
                 planned |= self._judged(sample, chain, index, known)[1]
             measures: list[Task] = [
-                *plan_consistency(self.name, sample, chain, known, given.cc, given.rules),
-                *plan_quality(self.name, sample, given.quality, given.rules),
+                *plan_consistency(self, sample, chain, known),
+                *plan_quality(self, sample),
             ]
             # Rules and consistency look for some of the same objects.
             planned |= {task.id: task for task in measures}
@@ -100,12 +99,11 @@ class EdiVal(BaseProtocol):
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return for each edit whether it was followed, whether all edits up to it were, and what was measured."""
-        given: EdiValOptions = self.options
         for sample in group:
             chain = read_chain(sample)
             yield from self._scores(sample, chain, known)
-            yield from score_consistency(self.name, sample, chain, known, given.cc, given.rules)
-            yield from score_quality(sample, chain, known, given.quality)
+            yield from score_consistency(self, sample, chain, known)
+            yield from score_quality(self, sample, chain, known)
 
     def _scores(self, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
         success = TurnVerdict(done=True, reason="")
@@ -130,14 +128,10 @@ class EdiVal(BaseProtocol):
             done = truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
             return TurnVerdict(done=done, status=status, reason=given.reason), {}, own
-        options: EdiValOptions = self.options
-        if (blocked := gap(sample, about.turn, options.rules)) is not None:
+        if (blocked := gap(sample, about.turn, self.options.rules)) is not None:
             task = self.measurement(FOLLOWING, about, "key", blocked=blocked)
             return TurnVerdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
-        case = Case(
-            protocol=self.name, sample=sample, known=known, chain=chain, index=index, rules=options.rules, tools=self.tools,
-            budget=self.budget,
-        )  # fmt: skip
+        case = Case(protocol=self, sample=sample, known=known, chain=chain, index=index)
         try:
             verdict = followed(case)
         except NoValue as unsettled:

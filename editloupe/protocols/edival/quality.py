@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from editloupe.answers import Record
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known, NoValue, score_of, whole
+from editloupe.protocols.base import BaseProtocol, Known, NoValue, score_of, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import picture_of
@@ -62,19 +62,15 @@ def _change(metric: Metric) -> Metric:
     return replace(metric, id=metric.id + CHANGE, name=name, short=short, better=None)
 
 
-def plan_quality(protocol: str, sample: Sample, quality: str, rules: Rules) -> Iterator[Measure]:
+def plan_quality(protocol: BaseProtocol, sample: Sample) -> Iterator[Measure]:
     """Return the measures of the base image and of the image after each turn."""
+    rules: Rules = protocol.options.rules
     for turn in range(len(sample.turns) + 1):
-        for question in _ASKED[quality]:
-            yield Measure(
-                protocol=protocol,
-                metric=question,
-                about=About.of(sample, turn=turn),
-                measure=question,
-                args=_light(sample, turn, rules) if question == STATISTICS else _prompt(sample, turn, rules),
-                views=whole({"image": picture_of(sample, turn)}),
-                blocked=gap(sample, turn, rules),
-            )
+        about, views = About.of(sample, turn=turn), whole({"image": picture_of(sample, turn)})
+        for question in _ASKED[protocol.options.quality]:
+            args = (_light if question == STATISTICS else _prompt)(sample, turn, rules)
+            more = {"args": args, "views": views, "blocked": gap(sample, turn, rules)}
+            yield protocol.measurement(question, about, question, **more)
 
 
 def _light(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:
@@ -88,11 +84,11 @@ def _prompt(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:
     return {"prompt": sample.turns[turn - 1].instruction if asked else ""}
 
 
-def score_quality(sample: Sample, chain: Chain, known: Known, quality: str) -> Iterator[Score]:
+def score_quality(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
     """Return the scores of the image after each turn: a value, and its change from the base image's."""
     for turn in range(1, len(sample.turns) + 1):
         score = partial(score_of, about=About.of(sample, turn=turn), dims=chain.dims_at(turn))
-        for question in _ASKED[quality]:
+        for question in _ASKED[protocol.options.quality]:
             base, after = (known.finding(question, About.of(sample, turn=number)) for number in (0, turn))
             ids = tuple(finding.task_id for finding in (base, after) if finding is not None)
             own = () if after is None else (after.task_id,)
