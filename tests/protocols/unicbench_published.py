@@ -88,5 +88,5 @@ def edits(language: str, model: str, judge: str = "scores") -> Iterator[tuple[Sa
             extra = {"task": task, "subtask": subtask, "language": language, "reasoning_points": ["?"]}
             about = {"image": f"{number}-{place}", "editor": model, "edit_type": subtask, "extra": extra}
             sample = edit(f"{number}-{place}.{language}", edited=there, **about)
-            said = [Number(value=float(one)) if there else "missing_output" for one in found[place]]
+            said = [Number(value=float(one)) for one in found[place]] if there else ["missing_output"] * len(shorts)
             yield sample, [finding(sample, METRICS[short], one) for short, one in zip(shorts, said, strict=True)]
