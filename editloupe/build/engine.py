@@ -28,7 +28,7 @@ from editloupe.measures.base import Models
 from editloupe.protocols.base import BaseProtocol, Group, Known
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Recipe, Task
 from editloupe.values import Box, Json, Sample, digest
 
 T = TypeVar("T")
@@ -96,18 +96,18 @@ class SetRow(Generic[T]):
         views: beside it.   alone: show these alone.   Raises LeftOut while there is no answer, and where it is none.
         """
         shown = views if alone else (image(self.sample), *views)
-        ask = partial(Ask, role=role, prompt=prompt, views=shown, answer=answer, budget=self.recipe.budget)
+        ask = partial(self.recipe.question, prompt=prompt, answer=answer, views=shown, role=role)
         said: Any = self._found(ask, metric, part).answer
         return said.data if isinstance(said, Record) else said.text if isinstance(said, Text) else said.name
 
     def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Finding:
         """Measure the image, and return what was found. Raises LeftOut as `ask` does."""
         views = (Recipe(alias="image", origin=self.sample.source),)
-        return self._found(partial(Measure, measure=measure, args=args, views=views), metric, part)
+        return self._found(partial(self.recipe.measurement, measure=measure, args=args, views=views), metric, part)
 
     def _found(self, task: Callable[..., Task], metric: str, part: str | None) -> Finding:
         about = About.of(self.sample, part=self.part if part is None else part)
-        return answered(self.look(task(protocol=self.recipe.name, metric=metric, about=about, rests_on=self.rests_on())))
+        return answered(self.look(task(metric, about, rests_on=self.rests_on())))
 
     def rests_on(self) -> tuple[str, ...]:
         """Return the tasks whose findings it rests on."""
@@ -141,6 +141,7 @@ class SetRecipe(BaseProtocol, ABC):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run."""
 
     outputs = False
+    offers_tools = False
     metrics = (Metric(id="rows", name="Rows", domain=Real(), better=None),)
     tables = (TableSpec(title="Rows of an image", metrics=("rows",), rows="editor"),)
     deepest = 10_000  # tries, turns and targets have bounds of their own, as options
@@ -162,9 +163,6 @@ class SetRecipe(BaseProtocol, ABC):
     """The columns of a .csv."""
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
-
-    def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
-        super().__init__(options, budget=budget)
 
     def needed(self) -> Mapping[str, str]:
         """Return the kinds of models that the options need, each with what to do without it (`base.need`)."""

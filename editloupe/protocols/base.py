@@ -197,6 +197,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    offers_tools: ClassVar[bool] = True
+    """False for a protocol whose questions are answered without tools, whatever the run offers."""
     deepest: ClassVar[int] = 8
     """How many questions may follow one from another's answer. A plan that goes on is taken for one without an end."""
     of_some: ClassVar[frozenset[str]] = frozenset()
@@ -206,7 +208,8 @@ class BaseProtocol:
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         self.options: Any = self.Options() if options is None else options
-        self.tools = () if getattr(self.options, "mode", "") == "plain" else tuple(tools)
+        offered = self.offers_tools and getattr(self.options, "mode", "") != "plain"
+        self.tools = tuple(tools) if offered else ()
         """Names of the tools that the run offers. None where the protocol has an option `mode` and it is plain."""
 
         self.budget = budget or Budget()

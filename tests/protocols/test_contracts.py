@@ -60,6 +60,9 @@ def test_every_protocol_that_asks_can_be_asked_without_tools() -> None:
     stars = [make_protocol("stars", {"mode": mode}, tools=tools) for mode in ("tool", "plain")]
     assert [getattr(protocol, "tools", None) for protocol in stars] == [tools, ()]
     assert not any(one.endswith("plain") for one in offering), offering
+    # Whose questions need no look closer: the tools are no part of their judge's identity.
+    for name in ("targets", "measures", "dlebench-build", "edival-build", "giebench-build"):
+        assert getattr(make_protocol(name, tools=tools), "tools", None) == (), name
     with pytest.raises(ConfigError, match="expected tool or plain, found 'oracle'"):
         make_protocol("stars", {"mode": "oracle"}, tools=tools)
 

@@ -49,6 +49,7 @@ class Targets(BaseProtocol):
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
     roles: ClassVar[Mapping[str, str]] = {"judge": "names the object of an instruction"}
     outputs = False
+    offers_tools = False
     metrics = (
         Metric(
             id=AREA,
