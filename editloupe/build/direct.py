@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from editloupe import files
 from editloupe.build.base import LEFT_OUT, Built, LeftOut
+from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 from editloupe.runs.jsonl import appended, values
@@ -127,6 +128,8 @@ class DirectRecipe(ABC):
     @classmethod
     def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
         """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
+        if lacking := sorted(cls.__abstractmethods__):
+            raise ConfigError(f"recipe {cls.__name__} lacks {', '.join(lacking)}; see docs/protocols.md")
         return cls(path, options, models=models, folder=folder)
 
     @abstractmethod
