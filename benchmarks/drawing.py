@@ -30,6 +30,7 @@ PAINTS: Mapping[str, tuple[int, int, int]] = {
 
 FORMS: Mapping[str, tuple[float, ...]] = {
     "square": (0.08, 0.08, 0.92, 0.08, 0.92, 0.92, 0.08, 0.92),
+    "triangular": (0.5, 0.02, 0.99, 0.94, 0.01, 0.94),
     "star-shaped": tuple(
         v
         for i in range(10)
@@ -237,12 +238,10 @@ def _skin(material: str, base: Field, shape: tuple[int, int]) -> Field:
     if material == "metal":
         shine = np.exp(-(((xs + ys) % 0.9 - 0.45) ** 2) / 0.012)[..., None]
         return (np.array([138.0, 142.0, 148.0]) + 84 * shine) * light
+    if material == "gold":
+        shine = np.exp(-(((xs - ys) % 0.8 - 0.4) ** 2) / 0.02)[..., None]
+        return (np.array([206.0, 160.0, 44.0]) + np.array([46.0, 62.0, 90.0]) * shine) * light
     return base * light
-
-
-def _speckle(shape: tuple[int, int], rng: np.random.Generator, amplitude: float, sigma: float) -> Field:
-    noise = cv2.GaussianBlur(rng.normal(size=shape), (0, 0), sigma)
-    return np.asarray(noise / max(1e-9, float(noise.std())) * amplitude, np.float64)
 
 
 def wall(rng: np.random.Generator, width: int, height: int) -> RGB:
@@ -252,7 +251,9 @@ def wall(rng: np.random.Generator, width: int, height: int) -> RGB:
     wall, floor = wall * 0.4 + wall.mean() * 0.6, floor * 0.5 + floor.mean() * 0.5
     edge = rng.uniform(0.45, 0.75)
     field = np.where(ys < edge, wall + 24 * (edge - ys), floor * (0.85 + 0.4 * (ys - edge)))
-    noisy = np.broadcast_to(field, (height, width, 3)) + _speckle((height, width), rng, 2.0, 0.8)[..., None]
+    noise = cv2.GaussianBlur(rng.normal(size=(height, width)), (0, 0), 0.8)
+    noise = noise / max(1e-9, float(noise.std())) * 2.0
+    noisy = np.broadcast_to(field, (height, width, 3)) + noise[..., None]
     return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
 
 
