@@ -12,7 +12,6 @@ process of its own, once, after one on a small run that compiles what it imports
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -22,15 +21,15 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from benchmarks.judged_runs import make
-from benchmarks.pages import compiled_once, put
+from benchmarks.pages import compiled_once, options, show, table
 from editloupe.answers import Label
 from editloupe.config import RunConfig
 from editloupe.data.images import ImageStore
@@ -45,42 +44,37 @@ _PAIRS = 500
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--samples", type=int, default=8350, help="of each editor; six findings a sample and editor")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        os.environ.update(compiled_once(folder))
-        _compile(folder)
-        run = make(folder / "run", samples=args.samples, editors=2)
-        halves = [_half(run, folder / name, editor) for name, editor in (("a", "editor-a"), ("b", "editor-b"))]
-        edits, judged = _finished(folder, 6 * args.samples)
-        rows = [
-            ("`show RUN`", *_timed("show", run)),
-            ("`show RUN SAMPLE`", *_timed("show", run, "editor-a/s00007" if _has(run, "s00007") else _first(run))),
-            ("`report RUN`", *_timed("report", run)),
-            ("`compare RUN`", *_timed("compare", run)),
-            ("`export --findings`", *_timed("export", run, "--findings", folder / "findings.csv")),
-            ("`merge`, two halves", *_timed("merge", folder / "whole", *halves)),
-            ("`judge`, nothing left to ask", *_timed("judge", edits, "--out", judged)),
-            ("`verify`", *_timed("verify", run)),
-            ("`view`, to its first page", *_viewed(run, "index.html")),
-            ("`view`, to all rows", *_viewed(run, "index.html", "rows.json")),
-        ]
-    findings = 12 * args.samples
-    text = "\n".join(
-        [
-            f"{findings:,} findings, {os.cpu_count()} shared cores; each command once, in a process of its own.",
-            "",
-            "| command | seconds | CPU seconds | peak MB |",
-            "|---|---:|---:|---:|",
-            *(f"| {name} | {seconds:.1f} | {cpu:.1f} | {peak:.0f} |" for name, seconds, cpu, peak in rows),
-        ]
-    )
-    print(text)
-    if args.write:
-        put("big", text)
+        os.environ.update(compiled_once(Path(scratch)))
+        # On a small run first: what the commands import is then compiled, as in an installed package.
+        for name, samples in (("small", 20), ("large", args.samples)):
+            rows = _rows(Path(scratch) / name, samples)
+    head = f"{12 * args.samples:,} findings, {os.cpu_count()} shared cores; each command once, in a process of its own."
+    cells = [(name, f"{seconds:.1f}", f"{cpu:.1f}", f"{peak:.0f}") for name, (seconds, cpu, peak) in rows]
+    text = table(("command", "seconds:", "CPU seconds:", "peak MB:"), cells)
+    show("big", f"{head}\n\n{text}", write=args.write)
+
+
+def _rows(folder: Path, samples: int) -> list[tuple[str, tuple[float, float, float]]]:
+    """Each command with its seconds, CPU seconds and peak MB."""
+    run = make(folder / "run", samples=samples, editors=2)
+    halves = [_half(run, folder / name, editor) for name, editor in (("a", "editor-a"), ("b", "editor-b"))]
+    edits, judged = _finished(folder, 6 * samples)
+    return [
+        ("`show RUN`", _timed("show", run)),
+        ("`show RUN SAMPLE`", _timed("show", run, _first(run))),
+        ("`report RUN`", _timed("report", run)),
+        ("`compare RUN`", _timed("compare", run)),
+        ("`export --findings`", _timed("export", run, "--findings", folder / "findings.csv")),
+        ("`merge`, two halves", _timed("merge", folder / "whole", *halves)),
+        ("`judge`, nothing left to ask", _timed("judge", edits, "--out", judged)),
+        ("`verify`", _timed("verify", run)),
+        ("`view`, to its first page", _viewed(run, "index.html")),
+        ("`view`, to all rows", _viewed(run, "index.html", "rows.json")),
+    ]
 
 
 _LAUNCH = """
@@ -137,22 +131,6 @@ def _viewed(run: Path, *pages: str) -> tuple[float, float, float]:
     return seconds, float(cpu), _mb(int(peak))
 
 
-def _compile(folder: Path) -> None:
-    """Let the commands be called on a small run, so that what they import is compiled, as in an installed package."""
-    run, edits = make(folder / "small", samples=20, editors=1), Path(__file__).parents[1] / "examples" / "edits"
-    for words in (
-        ("show", run),
-        ("report", run),
-        ("compare", run),
-        ("export", run, "--findings", folder / "small.csv"),
-        ("merge", folder / "joined", run),
-        ("judge", edits, "--limit", 1, "--out", folder / "one"),
-        ("verify", run),
-    ):
-        _timed(*words)
-    _viewed(run, "index.html", "rows.json")
-
-
 def _half(run: Path, shard: Path, editor: str) -> Path:
     """A shard that holds what a run holds of one editor."""
     shutil.copytree(run, shard, ignore=shutil.ignore_patterns("run.lock"))
@@ -166,10 +144,6 @@ def _first(run: Path) -> str:
     with (run / "samples.jsonl").open() as file:
         sample = json.loads(file.readline())
     return f"{sample['editor']}/{sample['id']}"
-
-
-def _has(run: Path, id_: str) -> bool:
-    return f'"id": "{id_}"' in (run / "samples.jsonl").read_text(encoding="utf-8")[:100_000]
 
 
 def _finished(folder: Path, samples: int) -> tuple[Path, Path]:
@@ -188,19 +162,11 @@ def _finished(folder: Path, samples: int) -> tuple[Path, Path]:
     setup = open_setup(config)
     loaded = selected(config, ImageStore(run / "blobs", writes=False))
     with closing(RunStore.begin(run, setup.spec, setup.entries(), loaded)) as store:
-        label = Label(name="Flawless Execution", value=4.0)
-        made: Callable[..., Finding] = Finding.of
+        best = {"instruction_following": "Flawless Execution", "visual_consistency": "Perfect Consistency"}
+        said = partial(Finding.of, judge_id=setup.judge.id, repeat=0, status="ok", ending="answer")
         places = Schedule(setup.protocol, loaded.samples, setup.repeats, lambda task, repeat: None).ready
-        found: Sequence[Finding] = [
-            made(place.task, judge_id=setup.judge.id, repeat=0, status="ok", ending="answer", answer=label)
-            if place.task.metric == "instruction_following"
-            else made(
-                place.task, judge_id=setup.judge.id, repeat=0, status="ok", ending="answer",
-                answer=Label(name="Perfect Consistency", value=4.0),
-            )
-            for place in places
-        ]  # fmt: skip
-        store.add_findings(found)
+        tasks = [place.task for place in places]
+        store.add_findings([said(task, answer=Label(name=best[task.metric], value=4.0)) for task in tasks])
     return edits, run
 
 

@@ -244,11 +244,6 @@ def _skin(material: str, base: Field, shape: tuple[int, int]) -> Field:
     return base * light
 
 
-def _speckle(shape: tuple[int, int], rng: np.random.Generator, amplitude: float, sigma: float) -> Field:
-    noise = cv2.GaussianBlur(rng.normal(size=shape), (0, 0), sigma)
-    return np.asarray(noise / max(1e-9, float(noise.std())) * amplitude, np.float64)
-
-
 def wall(rng: np.random.Generator, width: int, height: int) -> RGB:
     """A plain wall above a plain floor."""
     ys = np.linspace(0, 1, height)[:, None, None]
@@ -256,7 +251,9 @@ def wall(rng: np.random.Generator, width: int, height: int) -> RGB:
     wall, floor = wall * 0.4 + wall.mean() * 0.6, floor * 0.5 + floor.mean() * 0.5
     edge = rng.uniform(0.45, 0.75)
     field = np.where(ys < edge, wall + 24 * (edge - ys), floor * (0.85 + 0.4 * (ys - edge)))
-    noisy = np.broadcast_to(field, (height, width, 3)) + _speckle((height, width), rng, 2.0, 0.8)[..., None]
+    noise = cv2.GaussianBlur(rng.normal(size=(height, width)), (0, 0), 0.8)
+    noise = noise / max(1e-9, float(noise.std())) * 2.0
+    noisy = np.broadcast_to(field, (height, width, 3)) + noise[..., None]
     return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
 
 

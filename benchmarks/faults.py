@@ -15,37 +15,39 @@ import os
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.load.data import draw
 from benchmarks.load.server import CALLS, FAULTS, Seen, Server, serving
-from benchmarks.pages import put
+from benchmarks.pages import options, show, table
 from editloupe.backends.retry import DEFAULT_POLICY
-from editloupe.findings import Finding
+from editloupe.runs.outcome import Outcome
 from tests.setups import open_with, run_over
 
+COLUMNS = (
+    "connections", "calls that go wrong:", "calls:", "most of one request:", "labels:", "other statuses", "seconds:",
+    "times:",
+)  # fmt: skip
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+
+class Run(NamedTuple):
     """One run as it ended, as the server saw it, and how long it took."""
 
-    findings: tuple[Finding, ...]
-    asked: int
+    outcome: Outcome
     seen: Seen
     seconds: float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--samples", type=int, default=384)
     parser.add_argument("--latency", type=float, default=0.5, help="seconds (0.5)")
     parser.add_argument("--timeout", type=float, default=2.0, help="of one attempt, in seconds (2)")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--share", type=float, default=0.3, help="of calls that go wrong (0.3)")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
-    runs: list[tuple[str, float, Run]] = []
+    runs = list[tuple[str, float, Run]]()
     with tempfile.TemporaryDirectory() as folder:
         data = draw(Path(folder) / "data", args.samples)
         for told, connections in ((f"{args.connections}", args.connections), ("adaptive", None)):
@@ -53,10 +55,7 @@ def main() -> None:
                 with serving(args.latency, faults=share) as server:
                     out = Path(folder) / f"{told}-{share}"
                     runs.append((told, share, judged(data, out, server, timeout_s=args.timeout, connections=connections)))
-    text = report(runs, args)
-    print(text)
-    if args.write:
-        put("faults", text)
+    show("faults", report(runs, args), write=args.write)
 
 
 def judged(data: Path, out: Path, server: Server, *, timeout_s: float, connections: int | None) -> Run:
@@ -65,32 +64,28 @@ def judged(data: Path, out: Path, server: Server, *, timeout_s: float, connectio
     setup = open_with(backend=uri, criteria=("if",))
     began = time.perf_counter()
     outcome = run_over(setup, data, out, config={}, max_connections=connections)
-    seconds = time.perf_counter() - began
-    return Run(findings=outcome.findings, asked=outcome.asked, seen=server.seen(), seconds=seconds)
+    return Run(outcome, server.seen(), time.perf_counter() - began)
 
 
 def report(runs: list[tuple[str, float, Run]], args: argparse.Namespace) -> str:
     """The runs as a Markdown table; raises SystemExit where the contract is broken."""
     whole = {told: run.seconds for told, share, run in runs if not share}
-    lines = [
-        f"{args.samples} samples of {CALLS} calls, {args.latency:g} s an answer, {args.timeout:g} s for an attempt; "
-        f"{args.share:.0%} of the calls go wrong: {', '.join(FAULTS)}, each as often.",
-        "",
-        "| connections | calls that go wrong | calls | most of one request | labels | other statuses | seconds | times |",
-        "|---|---:|---:|---:|---:|---|---:|---:|",
-    ]
+    rows = []
     for told, share, run in runs:
-        statuses = Counter(finding.status for finding in run.findings)
+        statuses = Counter(finding.status for finding in run.outcome.findings)
         labels = statuses.pop("ok", 0)
         others = ", ".join(f"{n} {status}" for status, n in sorted(statuses.items())) or "none"
         most = max(run.seen.asked, default=1)
-        lines.append(
-            f"| {told} | {share:.0%} | {run.seen.calls} | {most} | {labels} | {others} | {run.seconds:.1f} "
-            f"| {run.seconds / whole[told]:.2f} |"
-        )
-        if len(run.findings) != run.asked or most > DEFAULT_POLICY.attempts:
-            raise SystemExit(f"{told}: {len(run.findings)} of {run.asked} samples ended, {most} calls of one request")
-    return "\n".join(lines)
+        times = f"{run.seconds:.1f}", f"{run.seconds / whole[told]:.2f}"
+        rows.append((told, f"{share:.0%}", run.seen.calls, most, labels, others, *times))
+        ended, asked = len(run.outcome.findings), run.outcome.asked
+        if ended != asked or most > DEFAULT_POLICY.attempts:
+            raise SystemExit(f"{told}: {ended} of {asked} samples ended, {most} calls of one request")
+    head = (
+        f"{args.samples} samples of {CALLS} calls, {args.latency:g} s an answer, {args.timeout:g} s for an attempt; "
+        f"{args.share:.0%} of the calls go wrong: {', '.join(FAULTS)}, each as often."
+    )
+    return f"{head}\n\n{table(COLUMNS, rows)}"
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ through the run's store, without traces, so that thousands of samples take secon
 from __future__ import annotations
 
 import argparse
-import io
 import random
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from PIL import Image, ImageDraw
+import numpy as np
 
+from benchmarks.drawing import KINDS, Thing, render, wall
 from editloupe.answers import Label
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.chat import Usage
@@ -50,13 +50,8 @@ def make(folder: Path, *, samples: int, editors: int = 1, seed: int = 7) -> Path
     loaded = [
         _sample(n, f"editor-{'ab'[e]}", *drawn[n % len(drawn)], chance) for n in range(samples) for e in range(editors)
     ]
-    store = RunStore.begin(
-        folder,
-        setup.spec,
-        [JudgeEntry(judge=j) for j in judges],
-        Loaded(format="drawn", samples=tuple(loaded), rejected=()),
-    )
-    with closing(store):
+    data = Loaded(format="drawn", samples=tuple(loaded), rejected=())
+    with closing(RunStore.begin(folder, setup.spec, [JudgeEntry(judge=j) for j in judges], data)) as store:
         images.write()
         planned = Schedule(setup.protocol, loaded, Repeats(), lambda task, repeat: None).ready
         metrics = {metric.id: metric for metric in setup.protocol.metrics}
@@ -87,42 +82,35 @@ def _finding(task, judge_id, levels, truth, number, sample, chance) -> Finding: 
 
 
 def _sample(n: int, editor: str, source: ImageRef, edited: ImageRef, box: Box, name: str, chance: random.Random) -> Sample:
-    human = (
-        {"instruction_following": {"people": chance.choice(("Flawless Execution", "Wrong Action"))}} if n % 5 == 0 else {}
-    )
+    people = {"people": chance.choice(("Flawless Execution", "Wrong Action"))} if n % 5 == 0 else {}
+    instruction = f"Make the {name} at the lower left of the scene green and keep all else."
     return Sample(
         id=f"edit-{n:04}",
         dataset="drawn",
         editor=editor,
         source=source,
-        turns=(
-            Turn(instruction=f"Make the {name} at the lower left of the scene green and keep all else.", edited=edited),
-        ),
+        turns=(Turn(instruction=instruction, edited=edited),),
         targets=(Target(name=name, boxes={"source": box}),) if n % 9 else (),
         edit_type=TYPES[n % len(TYPES)],
-        human=human,
+        human={"instruction_following": people} if people else {},
     )
 
 
 def _pair(images: ImageStore, n: int) -> tuple[ImageRef, ImageRef, Box, str]:
-    """A scene of shapes, the same with one of them in another color, and where that one is."""
-    chance = random.Random(n)
-    width, height = _SIZE
-    scene = Image.linear_gradient("L").resize(_SIZE).convert("RGB")
-    scene = Image.blend(scene, Image.new("RGB", _SIZE, tuple(chance.randrange(60, 255) for _ in range(3))), 0.7)
-    draw = ImageDraw.Draw(scene)
-    for _ in range(14):
-        x, y, r = chance.randrange(width), chance.randrange(height), chance.randrange(12, 60)
-        draw.ellipse((x - r, y - r, x + r, y + r), fill=tuple(chance.randrange(255) for _ in range(3)))
-    x, y, side = chance.randrange(40, width - 120), chance.randrange(40, height - 120), chance.choice((18, 28, 44, 70))
-    box, name = (x, y, x + side, y + side), chance.choice(("square tile", "crate", "window"))
-    refs = []
-    for color in ("#c0392b", "#2e9e5b"):
-        ImageDraw.Draw(scene).rectangle(box, fill=color, outline="#222")
-        out = io.BytesIO()
-        scene.save(out, "PNG")
-        refs.append(images.add_bytes(out.getvalue()))
-    return refs[0], refs[1], Box(*map(float, box)), name
+    """A scene of small things, the same with one of them in another color, and where that one is."""
+    rng, (width, height) = np.random.default_rng(n), _SIZE
+    kinds = [str(kind) for kind in rng.permutation([*KINDS])[:8]]
+    things = [
+        Thing(
+            kind=kind, color=str(rng.choice(["blue", "orange", "purple", "brown"])), x=rng.uniform(60, width - 60),
+            y=rng.uniform(60, height - 60), size=rng.uniform(18, 70), grain=place,
+        )
+        for place, kind in enumerate(kinds)
+    ]  # fmt: skip
+    ground, (*others, last) = wall(rng, width, height), things
+    scenes = (render(ground, [*others, replace(last, color=color)]) for color in ("red", "green"))
+    source, edited = map(images.add_array, scenes)
+    return source, edited, Box(*map(float, last.box)), last.kind
 
 
 def main() -> None:

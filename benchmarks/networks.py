@@ -12,7 +12,6 @@ the tests on a GPU check (`make test-gpu`).
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import statistics
@@ -23,11 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.pages import put
+from benchmarks.drawing import wall
+from benchmarks.pages import options, show, table
 from editloupe.data.images import RGB
 from editloupe.models.detect.transformers import TransformersDetector
 from editloupe.models.devices import Device, import_torch, open_device
@@ -36,6 +36,8 @@ from editloupe.models.upscale.base import NetworkUpscaler
 from editloupe.models.weights import reading
 
 PHRASE = "red mug"
+Row: TypeAlias = tuple[object, ...]
+"""Cells of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ class Way:
     run: Callable[[], object]
 
 
-def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -> list[str]:
+def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -> list[Row]:
     """Return a row of the table for each way.
 
     Each way runs once to warm up, then all of them in turn, `rounds` times: what slows the machine slows them all.
@@ -72,7 +74,7 @@ def measure(network: str, ways: Sequence[Way], *, device: Device, rounds: int) -
     rates = [way.callers / statistics.median(taken) for way, taken in zip(ways, seconds, strict=True)]
     peers = {way.callers: rate for way, rate in reversed(list(zip(ways, rates, strict=True)))}
     return [
-        f"| {network} | {way.name} | {way.callers} | {way.batch} | {rate:.3g} | {rate / peers[way.callers]:.2f} | {peak} |"
+        (network, way.name, way.callers, way.batch, f"{rate:.3g}", f"{rate / peers[way.callers]:.2f}", peak)
         for way, rate, peak in zip(ways, rates, peaks, strict=True)
     ]
 
@@ -93,10 +95,10 @@ def beside(peer: str, plain: Callable[[int], object], ours: Callable[[int], Call
     return ways
 
 
-def detector_rows(folder: Path, device: Device, *, callers: Sequence[int], side: tuple[int, int], rounds: int) -> list[str]:
+def detector_rows(folder: Path, device: Device, *, callers: Sequence[int], side: tuple[int, int], rounds: int) -> list[Row]:
     """Measure a GroundingDINO from a folder on pictures of `side` px."""
     torch = import_torch()
-    pictures = [drawn(*side, seed=seed) for seed in range(max(callers))]
+    pictures = [wall(np.random.default_rng(seed), *side) for seed in range(max(callers))]
     weights = DETECTOR.find(str(folder))
     loaded = TransformersDetector(weights, device=device.name)._ready()
 
@@ -127,10 +129,10 @@ def detector_rows(folder: Path, device: Device, *, callers: Sequence[int], side:
     return measure(f"GroundingDINO Swin-T, {side[0]}×{side[1]} px", ways, device=device, rounds=rounds)
 
 
-def upscaler_rows(path: Path, device: Device, *, callers: Sequence[int], side: int, rounds: int) -> list[str]:
+def upscaler_rows(path: Path, device: Device, *, callers: Sequence[int], side: int, rounds: int) -> list[Row]:
     """Measure a Real-ESRGAN ×4 from a file on crops of `side`×`side` px."""
     torch = import_torch()
-    crops = [drawn(side, side, seed=seed) for seed in range(max(callers))]
+    crops = [wall(np.random.default_rng(seed), side, side) for seed in range(max(callers))]
     network = NetworkUpscaler(path, digest="", device=device.name)._ready()
 
     def plain(count: int) -> None:
@@ -188,13 +190,6 @@ def make_real_esrgan(path: Path) -> Path:
     return path
 
 
-def drawn(width: int, height: int, *, seed: int) -> RGB:
-    """Return a picture with structure at several scales, H×W×3 uint8."""
-    random = np.random.default_rng(seed)
-    coarse = random.integers(0, 200, (-(-height // 16), -(-width // 16), 3)).repeat(16, axis=0).repeat(16, axis=1)
-    return np.asarray(coarse[:height, :width] + random.integers(0, 56, (height, width, 3)), dtype=np.uint8)
-
-
 def on_gpu(device: Device) -> bool:
     """Return whether this is a CUDA GPU."""
     return device.name.startswith("cuda")
@@ -212,27 +207,23 @@ def machine(device: Device) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Items a second of the tools' networks, alone and in batches.")
+    parser = options(__doc__)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N, mps (auto)")
     parser.add_argument("--quick", action="store_true", help="small pictures, 1 and 2 callers, one round")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    options = parser.parse_args()
+    args = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    device = open_device(options.device)
+    device = open_device(args.device)
     slow = device.name == "cpu"
-    rounds = 1 if options.quick else 3 if slow else 5
-    more: dict[str, Any] = {"callers": [1, 2] if options.quick else [1, 8] if slow else [1, 8, 32], "rounds": rounds}
-    side = (320, 240) if options.quick else (1067, 800)
+    rounds = 1 if args.quick else 3 if slow else 5
+    more: dict[str, Any] = {"callers": [1, 2] if args.quick else [1, 8] if slow else [1, 8, 32], "rounds": rounds}
+    side = (320, 240) if args.quick else (1067, 800)
     with TemporaryDirectory() as place:
         dino = make_grounding_dino(Path(place) / "dino", side_px=side[1])
         rows = detector_rows(dino, device, side=side, **more)
-        rows += upscaler_rows(make_real_esrgan(Path(place) / "x4.pth"), device, side=32 if options.quick else 64, **more)
-    head = ["| network and picture | run by | callers | batch | items a second | × peer | GPU GiB |"]
-    head += ["|---|---|---:|---:|---:|---:|---:|"]
-    text = "\n".join([f"Measured on: {machine(device)}. Random weights at full size, medians.", "", *head, *rows])
-    print(text)
-    if options.write:
-        put("networks" if slow else "networks on a GPU", text)
+        rows += upscaler_rows(make_real_esrgan(Path(place) / "x4.pth"), device, side=32 if args.quick else 64, **more)
+    columns = ("network and picture", "run by", "callers:", "batch:", "items a second:", "× peer:", "GPU GiB:")
+    text = f"Measured on: {machine(device)}. Random weights at full size, medians.\n\n{table(columns, rows)}"
+    show("networks" if slow else "networks on a GPU", text, write=args.write)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,15 @@ zoom_in at twenty places, by a script; text is what the messages say, each once.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import timeit
+from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.pages import put
+from benchmarks.pages import options, show, table
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.runs.recording import Live
 from editloupe.runs.replay import Replay
@@ -37,17 +36,12 @@ Row = tuple[str, str, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    args = parser.parse_args()
+    args = options(__doc__).parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         rows = [*replayed(Path(folder) / "run"), *sized(Path(folder) / "long")]
-    text = "\n".join(["| what | measured | wanted |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
-    print(text)
-    if args.write:
-        put("replay", text)
+    show("replay", table(("what", "measured", "wanted"), rows), write=args.write)
 
 
 def replayed(out: Path) -> Iterable[Row]:
@@ -72,34 +66,19 @@ def _replayed(folder: Path) -> float:
         assert verdicts == {"same"}, verdicts
 
     once()
-    return len(findings) / best(once, ROUNDS)
+    # The fastest of several rounds: what else the machine did is not measured.
+    return len(findings) / min(timeit.repeat(once, timer=time.process_time, number=1, repeat=ROUNDS))
 
 
 def sized(out: Path) -> Iterable[Row]:
     """Bytes of one long trace."""
-    size = long_trace(out)
-    yield (
-        f"bytes on disk of {TURNS} turns with {TURNS} crops",
-        f"{size.disk:,}: {size.ratio:.3f} × unique pictures ({size.pictures:,}) and text ({size.text:,})",
-        "at most 1.1 ×",
-    )
+    disk, pictures, text = long_trace(out)
+    ratio = f"{disk / (pictures + text):.3f} × unique pictures ({pictures:,}) and text ({text:,})"
+    yield f"bytes on disk of {TURNS} turns with {TURNS} crops", f"{disk:,}: {ratio}", "at most 1.1 ×"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """Bytes. disk: trace and pictures as they lie there.   pictures: each once.   text: of the messages, each once."""
-
-    disk: int
-    pictures: int
-    text: int
-
-    @property
-    def ratio(self) -> float:
-        return self.disk / (self.pictures + self.text)
-
-
-def long_trace(out: Path) -> Size:
-    """A task of TURNS turns with a crop each."""
+def long_trace(out: Path) -> tuple[int, int, int]:
+    """Bytes of a task of TURNS turns with a crop each: trace and pictures on disk, pictures once, text of messages once."""
 
     def call(turn: int) -> str:
         x, y = 180 * (turn % 5), 240 * (turn // 5)
@@ -109,11 +88,7 @@ def long_trace(out: Path) -> Size:
 
     script = [f"<Start Thinking>Place {i + 1}.</Start Thinking>\n{call(i)}" for i in range(TURNS)]
     script.append("<Start Final Answer>Flawless Execution</Start Final Answer>")
-    setup = open_with(
-        backend=ScriptedLMM(script),
-        criteria=("if",),
-        budget=Budget(max_turns=TURNS),
-    )
+    setup = open_with(backend=ScriptedLMM(script), criteria=("if",), budget=Budget(max_turns=TURNS))
     outcome = run_over(setup, EXAMPLES, out, config={}, concurrency=1, limit=1)
     (finding,) = outcome.findings
     path = out / str(finding.trace)
@@ -122,17 +97,7 @@ def long_trace(out: Path) -> Size:
     assert (finding.turns, len(crops)) == (TURNS, TURNS), (finding.turns, len(crops))
     text = sum(len(message.text.encode()) for message in trace.messages())
     pictures = sum(blob.stat().st_size for blob in (out / "blobs").glob("*/*"))
-    return Size(disk=path.stat().st_size + pictures, pictures=pictures, text=text)
-
-
-def best(work: Callable[[], object], rounds: int) -> float:
-    """Return the CPU seconds of the fastest of several rounds: what else the machine did is not measured."""
-    times = []
-    for _ in range(rounds):
-        began = time.process_time()
-        work()
-        times.append(time.process_time() - began)
-    return min(times)
+    return path.stat().st_size + pictures, pictures, text
 
 
 if __name__ == "__main__":

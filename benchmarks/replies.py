@@ -16,20 +16,17 @@ from tests.core.test_replies import CORPUS, NAMES, cases, read
 def main() -> None:
     """Print both rates."""
     relabelled = {one["reply"]: one["new"] for one in CORPUS["relabelled"]}
-    outcomes: Counter[str] = Counter()
+    count: Counter[str] = Counter()
     for reply, old in cases():
         wanted, found = relabelled.get(reply, old), read(reply)
-        outcomes["with a label" if wanted in NAMES else "without a label"] += 1
-        if found in NAMES and found != wanted:
-            outcomes["false accepts"] += 1
-            print(f"false accept of {found}: {reply!r}")
-        elif found not in NAMES and wanted in NAMES:
-            outcomes["false rejects"] += 1
-            print(f"false reject ({found}): {reply!r}")
+        count["with" if wanted in NAMES else "without"] += 1
+        wrongly = "accept" if found in NAMES else "reject" if wanted in NAMES else ""
+        if wrongly and found != wanted:
+            count[wrongly] += 1
+            print(f"false {wrongly} ({found}): {reply!r}")
     print(
-        f"{outcomes['with a label'] + outcomes['without a label']} replies, {outcomes['with a label']} with a label, "
-        f"{outcomes['without a label']} without: {outcomes['false accepts']} false accepts, "
-        f"{outcomes['false rejects']} false rejects"
+        f"{count['with'] + count['without']} replies, {count['with']} with a label, {count['without']} without: "
+        f"{count['accept']} false accepts, {count['reject']} false rejects"
     )
 
 

@@ -33,7 +33,7 @@ from benchmarks.load import askers
 from benchmarks.load.data import draw
 from benchmarks.load.processes import Watch
 from benchmarks.load.server import CALLS, Server, serving
-from benchmarks.pages import compiled_once, put
+from benchmarks.pages import compiled_once, options, show, table
 
 NAMES = {
     "lean": "a lean loop",
@@ -46,6 +46,7 @@ NAMES = {
     "langgraph": "LangGraph + langchain-openai",
 }
 
+SHARE = "share of connections ÷ latency"
 ONE_CORE = "editloupe_one_core"
 SPREAD = ("editloupe", "editloupe_threads", ONE_CORE, "editloupe_ray")
 """The ways to spread a run, compared with one core."""
@@ -76,14 +77,13 @@ class Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--latency", type=float, default=0.5, help="seconds (0.5)")
     parser.add_argument("--samples", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default=sys.executable, help="the interpreter that runs LangGraph")
     parser.add_argument("--only", default=",".join(NAMES), help="who asks, by names with commas between them")
-    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     args = parser.parse_args()
     asking = [who for who in NAMES if who in args.only.split(",")]
     rows: dict[str, list[Row]] = {who: [] for who in asking}
@@ -104,46 +104,37 @@ def main() -> None:
     for block, names, make in (("load", beside, report), ("processes", SPREAD, spread_report)):
         text = make({who: rows[who] for who in names if rows.get(who)}, args)
         told = [f"{NAMES[who]} was not measured: {missing[who]} is not installed." for who in names if who in missing]
-        text = "\n\n".join([text, *told])
-        print(f"{text}\n")
-        if args.write and {*names} <= {*asking}:
-            put(block, text)
+        show(block, "\n\n".join([text, *told, ""]), write=args.write and {*names} <= {*asking})
 
 
 def report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
     """The middle of the rounds as a Markdown table, with the ratios to the lean loop of the same round."""
     middle = {who: _middle(found) for who, found in rows.items()}
-    lines = [
-        _conditions(args),
-        "",
-        "| asked by | share of connections ÷ latency | rate ÷ lean | CPU ms a sample | CPU ÷ lean | peak MB | disk MB |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
+    columns = ("asked by", f"{SHARE}:", "rate ÷ lean:", "CPU ms a sample:", "CPU ÷ lean:", "peak MB:", "disk MB:")
+    lines = []
     for who, row in sorted(middle.items(), key=lambda item: item[1].cpu_ms):
         rate, cpu = (_ratio(rows[who], rows.get("lean", []), of) for of in ("rate", "cpu_ms"))
-        figures = f"{row.share:.2f} | {rate} | {row.cpu_ms:.0f} | {cpu} | {row.peak_mb:.0f} | {row.disk_mb:.0f}"
-        lines.append(f"| {NAMES[who]} | {figures} |")
-    return "\n".join(lines)
+        used = f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}"
+        lines.append((NAMES[who], f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", cpu, *used))
+    return f"{_conditions(args)}\n\n{table(columns, lines)}"
 
 
 def spread_report(rows: dict[str, list[Row]], args: argparse.Namespace) -> str:
     """The middle of the rounds of the ways to spread a run, with the ratios to one core in the same round."""
-    lines = [
-        _conditions(args),
-        "",
-        "| spread over | share of connections ÷ latency | rate ÷ one core | CPU ms a sample | of it the parent "
-        "| cores busy | cores busy with others | s to the first call | rate after it ÷ one core | peak MB | disk MB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    columns = (
+        "spread over", f"{SHARE}:", "rate ÷ one core:", "CPU ms a sample:", "of it the parent:", "cores busy:",
+        "cores busy with others:", "s to the first call:", "rate after it ÷ one core:", "peak MB:", "disk MB:",
+    )  # fmt: skip
+    lines = []
     for who, found in rows.items():
         row, (rate, after) = _middle(found), (_ratio(found, rows.get(ONE_CORE, []), of) for of in ("rate", "after"))
         parent = f"{row.parent_ms:.0f}" if who == "editloupe_ray" else ""
         figures = [
-            f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.others:.1f}",
+            NAMES[who], f"{row.share:.2f}", rate, f"{row.cpu_ms:.0f}", parent, f"{row.cores:.1f}", f"{row.others:.1f}",
             f"{row.start:.1f}", after, f"{row.peak_mb:.0f}", f"{row.disk_mb:.0f}",
         ]  # fmt: skip
-        lines.append(f"| {NAMES[who]} | {' | '.join(figures)} |")
-    return "\n".join(lines)
+        lines.append(figures)
+    return f"{_conditions(args)}\n\n{table(columns, lines)}"
 
 
 def _conditions(args: argparse.Namespace) -> str:

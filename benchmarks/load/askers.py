@@ -20,10 +20,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from benchmarks.load.data import CROPS, crop_file
+from benchmarks.load.server import LOOKS
 
 CALLS = CROPS + 1
 GO_ON = "Go on."
@@ -40,30 +42,19 @@ class Pair:
 
 Work = Callable[[Path, str, int, Path], None]
 """Takes the data, the server's URL, the connections and the folder to write into."""
+Dialogue = Callable[[Pair], None]
+"""Asks about one sample, three times."""
 
 
-def editloupe() -> Work:
-    """A whole run: the loop, localize_differences and zoom_in, traces, blobs, findings.
-
-    Its own number of tasks at once: half as many more than connections.
-    """
-    return _run("looks", crops_at_hand=False)
-
-
-def editloupe_threads() -> Work:
-    """The same with threads alone, as `--processes 1` and Python have it."""
-    return _run("looks", crops_at_hand=False, processes=1)
-
-
-def editloupe_one_core() -> Work:
-    """The same on one core, as under `taskset -c 0`."""
+def one_core(model: str) -> Work:
+    """A whole run on one core, as under `taskset -c 0`."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    return _run("looks", crops_at_hand=False)
+    return whole_run(model)
 
 
-def editloupe_ray() -> Work:
-    """The same on a Ray cluster of two nodes with a core each, both on this machine. Its start does not count; that of the
-    processes of its tasks does."""
+def on_ray(model: str) -> Work:
+    """A whole run on a Ray cluster of two nodes with a core each, both on this machine. Its start does not count; that of
+    the processes of its tasks does."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -72,16 +63,16 @@ def editloupe_ray() -> Work:
         cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     os.environ["RAY_ADDRESS"] = cluster.address
-    return _run("looks", crops_at_hand=False, executor="ray")
+    return whole_run(model, executor="ray")
 
 
-def editloupe_alike() -> Work:
-    """The same run with the others' dialogue: the tool that is called answers in two words and shows a crop at hand."""
-    return _run("m", crops_at_hand=True)
+def whole_run(model: str, *, crops_at_hand: bool = False, **spread: Any) -> Work:
+    """A whole run: the loop, the tools, traces, blobs, findings. Its own number of tasks at once: half as many more than
+    connections.
 
-
-def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
-    """spread: `processes` and `executor` of the run."""
+    crops_at_hand: the others' dialogue; the tool that is called answers in two words and shows a crop at hand.
+    spread: `processes` and `executor` of the run.
+    """
     from dataclasses import replace
 
     # Before the clock starts, as all of the others' packages are.
@@ -122,11 +113,11 @@ def _run(model: str, *, crops_at_hand: bool, **spread: Any) -> Work:
     return work
 
 
-def lean() -> Work:
+def lean() -> Callable[[str, int], Dialogue]:
     """The requests alone, by the HTTP library, each picture encoded once: the least that it can cost."""
     import httpx2
 
-    def work(data: Path, url: str, connections: int, out: Path) -> None:
+    def opened(url: str, connections: int) -> Dialogue:
         client = httpx2.Client(limits=httpx2.Limits(max_connections=connections), timeout=120)
 
         def dialogue(pair: Pair) -> None:
@@ -135,16 +126,16 @@ def lean() -> Work:
                 answer = client.post(f"{url}/chat/completions", json={"model": "m", "messages": messages}).json()
                 messages += _goes_on(pair, turn, answer["choices"][0]["message"]["content"])
 
-        _all(dialogue, data, connections)
+        return dialogue
 
-    return work
+    return opened
 
 
-def threads_openai() -> Work:
+def threads_openai() -> Callable[[str, int], Dialogue]:
     """Threads that share a client of the openai SDK, each picture encoded once; no trace, no tool."""
     import openai
 
-    def work(data: Path, url: str, connections: int, out: Path) -> None:
+    def opened(url: str, connections: int) -> Dialogue:
         client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
 
         def dialogue(pair: Pair) -> None:
@@ -153,12 +144,12 @@ def threads_openai() -> Work:
                 answer = client.chat.completions.create(model="m", messages=messages, temperature=0)
                 messages += _goes_on(pair, turn, answer.choices[0].message.content or "")
 
-        _all(dialogue, data, connections)
+        return dialogue
 
-    return work
+    return opened
 
 
-def langgraph() -> Work:
+def langgraph() -> Callable[[str, int], Dialogue]:
     """A plain graph of two nodes around ChatOpenAI, each picture encoded once; no trace, no tool."""
     from langchain_core.messages import AnyMessage, HumanMessage
     from langchain_openai import ChatOpenAI
@@ -171,7 +162,7 @@ def langgraph() -> Work:
     # The annotation is looked up in the module, since annotations are texts here.
     globals()["AnyMessage"] = AnyMessage
 
-    def work(data: Path, url: str, connections: int, out: Path) -> None:
+    def opened(url: str, connections: int) -> Dialogue:
         model = ChatOpenAI(model="m", base_url=url, api_key="none", max_retries=0, temperature=0)  # type: ignore[arg-type]
 
         def act(state: State) -> dict[str, Any]:
@@ -190,18 +181,30 @@ def langgraph() -> Work:
             ended = loop.invoke({"messages": [HumanMessage(_first(pair)[0]["content"])], "pair": pair})
             assert len(ended["messages"]) == 2 * CALLS
 
-        _all(dialogue, data, connections)
+        return dialogue
+
+    return opened
+
+
+def _threads(asker: Callable[[], Callable[[str, int], Dialogue]]) -> Work:
+    """Return what asks about all samples, as many at once as there are connections."""
+    opened = asker()
+
+    def work(data: Path, url: str, connections: int, out: Path) -> None:
+        with ThreadPoolExecutor(connections) as pool:
+            list(pool.map(opened(url, connections), _pairs(data)))
 
     return work
 
 
 ASKERS: dict[str, Callable[[], Work]] = {
-    f.__name__: f
-    for f in (
-        lean, threads_openai, editloupe, editloupe_threads, editloupe_one_core, editloupe_ray,
-        editloupe_alike, langgraph,
-    )
-}  # fmt: skip
+    **{f.__name__: partial(_threads, f) for f in (lean, threads_openai, langgraph)},
+    "editloupe": partial(whole_run, LOOKS),
+    "editloupe_threads": partial(whole_run, LOOKS, processes=1),
+    "editloupe_one_core": partial(one_core, LOOKS),
+    "editloupe_ray": partial(on_ray, LOOKS),
+    "editloupe_alike": partial(whole_run, "m", crops_at_hand=True),
+}
 
 
 def _pairs(data: Path) -> list[Pair]:
@@ -214,11 +217,6 @@ def _pairs(data: Path) -> list[Pair]:
         )
         for row in rows
     ]
-
-
-def _all(dialogue: Callable[[Pair], None], data: Path, connections: int) -> None:
-    with ThreadPoolExecutor(connections) as pool:
-        list(pool.map(dialogue, _pairs(data)))
 
 
 def _first(pair: Pair) -> list[dict[str, Any]]:

@@ -42,11 +42,10 @@ _REPLIES = (b'"role":"assistant"', b'"role": "assistant"')
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a server saw. faults: by kind.   asked: for each request, how often it came; only where there are faults.
+    """What a server saw. asked: for each request, how often it came; only where there are faults.
     first: when the first one came, by the monotonic clock; None for none."""
 
     calls: int
-    faults: dict[str, int]
     asked: list[int]
     first: float | None
 
@@ -89,7 +88,6 @@ class _House:
         self._rng = random.Random(seed)
         self._calls = 0
         self._first: float | None = None
-        self._failed: Counter[str] = Counter()
         self._asked: Counter[bytes] = Counter()
 
     async def serve(self, pipe: Connection) -> None:
@@ -101,9 +99,8 @@ class _House:
     def _tell(self, pipe: Connection) -> None:
         pipe.recv()
         asked = list(self._asked.values())
-        pipe.send(Seen(calls=self._calls, faults=dict(self._failed), asked=asked, first=self._first))
+        pipe.send(Seen(calls=self._calls, asked=asked, first=self._first))
         self._calls, self._first = 0, None
-        self._failed.clear()
         self._asked.clear()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,7 +108,7 @@ class _House:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 lengths = (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-                body = await reader.readexactly(int(next(lengths).split(b":")[1]))
+                body = await reader.readexactly(int(next(lengths, b"content-length:0").split(b":")[1]))
                 turn = sum(body.count(reply) for reply in _REPLIES)
                 looks = turn == 0 and f'"{LOOKS}"'.encode() in body
                 self._calls += 1
@@ -121,8 +118,6 @@ class _House:
                     self._asked[hashlib.blake2b(body).digest()] += 1
                     fault = self._rng.choice(FAULTS) if self._rng.random() < self._faults else None
                 del body
-                if fault is not None:
-                    self._failed[fault] += 1
                 if not await self._answer(writer, turn, fault, first=_LOCALIZE if looks else ""):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):

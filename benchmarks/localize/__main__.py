@@ -16,8 +16,8 @@ from benchmarks.localize.ablations import STAGES, without
 from benchmarks.localize.classes import CLASSES, Class, draw
 from benchmarks.localize.peers import ssim_map
 from benchmarks.localize.scenes import Scene
-from benchmarks.localize.words import said
-from editloupe.data.images import RGB, ImagePolicy, ImageStore, decode
+from benchmarks.pages import table
+from editloupe.data.images import ImagePolicy, ImageStore, decode
 from editloupe.imaging.differences import Differences, localize
 from editloupe.tools.base import ToolContext
 from editloupe.tools.localize_differences import LocalizeDifferences
@@ -68,7 +68,8 @@ def measure(
 
 
 def _count(tally: Tally, kind: Class, scene: Scene, found: Differences) -> None:
-    tally.words.append(bool(said(found) - kind.true))
+    claims = {"regenerated": found.regenerated, "drawn again": found.drifted, "stretched": found.alignment.stretched}
+    tally.words.append(any(made and claim not in kind.true for claim, made in claims.items()))
     if not kind.counts:
         return
     tally.asked += len(scene.boxes)
@@ -80,27 +81,22 @@ def _count(tally: Tally, kind: Class, scene: Scene, found: Differences) -> None:
 def _matched(found: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> list[tuple[float, bool]]:
     free, hits = list(boxes), list[tuple[float, bool]]()
     for box, strength in sorted(found, key=lambda f: -f[1]):
-        best = max(free, key=lambda b: _iou(box, b), default=None)
-        hit = best is not None and _iou(box, best) >= IOU
+        best = max(free, key=box.iou, default=None)
+        hit = best is not None and box.iou(best) >= IOU
         if hit and best is not None:
             free.remove(best)
         hits.append((strength, hit))
     return hits
 
 
-def _iou(a: Box, b: Box) -> float:
-    common = a.intersection(b)
-    return 0.0 if common is None else common.area / (a.area + b.area - common.area)
-
-
 def by_class(tallies: Mapping[str, Tally]) -> str:
     """Return a Markdown table of the classes and their mean."""
-    lines = ["| class | AP50 | false | words |", "|---|---|---|---|"]
+    rows = []
     for name, tally in tallies.items():
         ap50, false, words = tally.cells
-        shown = f"{ap50:.2f} | {false:.2g}" if CLASSES[name].counts else "– | –"
-        lines.append(f"| {name} | {shown} | {100 * words:.0f} % |")
-    return "\n".join([*lines, f"| **mean** | {' | '.join(_means(tallies))} |"])
+        shown = (f"{ap50:.2f}", f"{false:.2g}") if CLASSES[name].counts else ("–", "–")
+        rows.append((name, *shown, f"{100 * words:.0f} %"))
+    return table(("class", "AP50", "false", "words"), [*rows, ("**mean**", *_means(tallies))])
 
 
 def _means(tallies: Mapping[str, Tally]) -> tuple[str, str, str]:
@@ -112,13 +108,12 @@ def _means(tallies: Mapping[str, Tally]) -> tuple[str, str, str]:
 def by_stage(n: int, seed: int, names: Sequence[str], shared: Path | None) -> str:
     """Return a Markdown table of what taking each stage out does, and in which class most."""
     whole, *others = measure(n, seed, names, shared, ("", *STAGES)).values()
-    lines = ["| without | AP50 | false | words | most lost in |", "|---|---|---|---|---|"]
-    lines.append(f"| (nothing) | {' | '.join(_means(whole))} | |")
+    rows = [("(nothing)", *_means(whole), "")]
     for stage, left in zip(STAGES, others, strict=True):
         losses = sorted(((whole[name].ap50 - left[name].ap50, name) for name in names), reverse=True)[:3]
         lost = ", ".join(f"{name} −{loss:.2f}" for loss, name in losses if loss >= 0.01)
-        lines.append(f"| {stage} | {' | '.join(_means(left))} | {lost} |")
-    return "\n".join(lines)
+        rows.append((stage, *_means(left), lost))
+    return table(("without", "AP50", "false", "words", "most lost in"), rows)
 
 
 def whole_call(first: bytes, second: bytes) -> None:
@@ -148,7 +143,7 @@ def times(megapixels: Sequence[float], shared: Path | None, *, pairs: int = 3) -
             first, second = (cv2.resize(v, None, fx=factor, fy=factor) for v in (scene.before, scene.after))
             coded = [cv2.imencode(".jpg", v[..., ::-1])[1].tobytes() for v in (first, second)]
             calls: dict[str, Callable[[], object]] = {
-                "localize": partial(_localized, first, second),
+                "localize": partial(localize, first, second),
                 "SSIM": partial(ssim_map, first, second),
                 "whole call": partial(whole_call, *coded),
                 "SSIM with decoding": partial(ssim_of_files, *coded),
@@ -158,17 +153,12 @@ def times(megapixels: Sequence[float], shared: Path | None, *, pairs: int = 3) -
                 calls[name]()
                 taken.setdefault((size, name), []).append(time.process_time() - start)
     names = ("localize", "SSIM", "whole call", "SSIM with decoding")
-    lines = ["| megapixels | " + " | ".join(names) + " |", "|---" * 5 + "|"]
+    rows = []
     for size in megapixels:
         typical = [float(np.median(taken[size, name])) for name in names]
         ratios = [typical[0] / typical[1], 1.0, typical[2] / typical[3], 1.0]
-        cells = (f"{1000 * t:.0f} ms ({r:.2f})" for t, r in zip(typical, ratios, strict=True))
-        lines.append(f"| {size:g} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _localized(first: RGB, second: RGB) -> None:
-    localize(first, second)
+        rows.append((f"{size:g}", *(f"{1000 * t:.0f} ms ({r:.2f})" for t, r in zip(typical, ratios, strict=True))))
+    return table(("megapixels", *names), rows)
 
 
 def main() -> None:

@@ -57,10 +57,6 @@ def _grainy(photo: RGB, rng: Generator, edits: int) -> Scene:
     return replace(scene, before=by.noisy(scene.before, rng, 10), after=by.noisy(scene.after, rng, 10))
 
 
-def _turned_round(photo: RGB, rng: Generator, edits: int) -> Scene:
-    return by.mirrored_or_turned(edited(photo, rng, edits=edits), rng)
-
-
 def _part(photo: RGB, rng: Generator, zoom: float, aspect: float) -> Box:
     """Return a part of the picture in px: what is left of it at this aspect, divided by `zoom`, anywhere."""
     height, width = photo.shape[:2]
@@ -71,16 +67,12 @@ def _part(photo: RGB, rng: Generator, zoom: float, aspect: float) -> Box:
 
 def _cropped(zoom: tuple[float, float], square: bool, photo: RGB, rng: Generator, edits: int) -> Scene:
     part = _part(photo, rng, float(rng.uniform(*zoom)), 1.0 if square else photo.shape[1] / photo.shape[0])
-    return by.cropped(edited(photo, rng, edits=edits, within=part), part, rng)
+    return by.cropped(edited(photo, rng, edits=edits, within=part), part)
 
 
 def _outpainted(photo: RGB, rng: Generator, edits: int) -> Scene:
     part = _part(photo, rng, float(rng.uniform(1.2, 1.8)), photo.shape[1] / photo.shape[0] * float(rng.uniform(0.7, 1.4)))
     return by.outpainted(edited(photo, rng, edits=edits, within=part), part)
-
-
-def _barred(photo: RGB, rng: Generator, edits: int) -> Scene:
-    return by.with_bars(edited(photo, rng, edits=edits), rng)
 
 
 def _toned_large(photo: RGB, rng: Generator, edits: int) -> Scene:
@@ -93,11 +85,8 @@ def _word(photo: RGB, rng: Generator, edits: int) -> Scene:
 
 
 def _background(photo: RGB, rng: Generator, edits: int) -> Scene:
-    return with_other_background(photo, np.ascontiguousarray(photo[::-1, ::-1]) if edits % 2 else _negative(photo), rng)
-
-
-def _negative(photo: RGB) -> RGB:
-    return np.ascontiguousarray(255 - photo[:, ::-1])
+    other = photo[::-1, ::-1] if edits % 2 else 255 - photo[:, ::-1]
+    return with_other_background(photo, np.ascontiguousarray(other), rng)
 
 
 CLASSES: Mapping[str, Class] = {
@@ -106,7 +95,7 @@ CLASSES: Mapping[str, Class] = {
     "JPEG 30": _delivered(by.jpeg(30)),
     "shift": _delivered(by.shifted),
     "turn of 1° to 6°": _delivered(by.turned),
-    "mirror, quarter turn": Class(draw=_turned_round),
+    "mirror, quarter turn": _delivered(by.mirrored_or_turned),
     "size": _delivered(by.resized),
     "gamma 0.7 to 1.5": _delivered(by.gamma((0.7, 0.9), (1.1, 1.5))),
     "gamma 0.6, 1.7": _delivered(by.gamma((0.6, 0.65), (1.6, 1.7))),
@@ -117,7 +106,7 @@ CLASSES: Mapping[str, Class] = {
     "zoom 1.1 to 1.4": Class(draw=partial(_cropped, (1.1, 1.4), False)),
     "zoom 1.4 to 2": Class(draw=partial(_cropped, (1.4, 2.0), False)),
     "square, zoom to 1.5": Class(draw=partial(_cropped, (1.1, 1.5), True)),
-    "bars and borders": Class(draw=_barred),
+    "bars and borders": _delivered(by.with_bars),
     "outpainting": Class(draw=_outpainted),
     "grain in both": Class(draw=_grainy),
     "autoencoder": _delivered(by.decoded),

@@ -102,14 +102,13 @@ def noisy(rgb: RGB, rng: Generator, sigma: float) -> RGB:
     return _levels(rgb + rng.normal(0, sigma, rgb.shape))
 
 
-def mirrored_or_turned(scene: Scene, rng: Generator) -> Scene:
-    """Mirror the edited picture, or turn it by quarter turns."""
+def mirrored_or_turned(rgb: RGB, rng: Generator) -> RGB:
+    """Mirror it, or turn it by quarter turns."""
     turn = int(rng.integers(4))
-    after = scene.after[:, ::-1] if turn == 0 else np.rot90(scene.after, turn)
-    return replace(scene, after=np.ascontiguousarray(after))
+    return np.ascontiguousarray(rgb[:, ::-1] if turn == 0 else np.rot90(rgb, turn))
 
 
-def cropped(scene: Scene, part: Box, rng: Generator) -> Scene:
+def cropped(scene: Scene, part: Box) -> Scene:
     """Deliver a part of the edited picture, enlarged so that it has about as many px as the whole had."""
     x0, y0, x1, y1 = part.ints()
     factor = (scene.after.shape[0] * scene.after.shape[1] / part.area) ** 0.5
@@ -124,19 +123,19 @@ def outpainted(scene: Scene, part: Box) -> Scene:
     return replace(scene, before=np.ascontiguousarray(scene.before[y0:y1, x0:x1]), boxes=boxes)
 
 
-def with_bars(scene: Scene, rng: Generator) -> Scene:
-    """Put bars of one color, or a mirrored and blurred rim, at two sides or at four of the edited picture."""
-    height, width = scene.after.shape[:2]
+def with_bars(rgb: RGB, rng: Generator) -> RGB:
+    """Put bars of one color, or a mirrored and blurred rim, at two sides or at four of it."""
+    height, width = rgb.shape[:2]
     across, down = (int(rng.uniform(0.06, 0.2) * side) for side in (width, height))
     across, down = ((across, 0), (0, down), (across, down))[int(rng.integers(3))]
     sides = (down, down, across, across)
     if rng.random() < 0.3:
-        soft = cv2.copyMakeBorder(cv2.GaussianBlur(scene.after, (0, 0), 12), *sides, cv2.BORDER_REFLECT)
-        soft[down : down + height, across : across + width] = scene.after
-        return replace(scene, after=np.asarray(soft, dtype=np.uint8))
+        soft = cv2.copyMakeBorder(cv2.GaussianBlur(rgb, (0, 0), 12), *sides, cv2.BORDER_REFLECT)
+        soft[down : down + height, across : across + width] = rgb
+        return np.asarray(soft, dtype=np.uint8)
     color = [0, 255, int(rng.integers(256))][int(rng.integers(3))]
-    framed = cv2.copyMakeBorder(scene.after, *sides, cv2.BORDER_CONSTANT, value=(color, color, color))
-    return replace(scene, after=np.asarray(framed, dtype=np.uint8))
+    framed = cv2.copyMakeBorder(rgb, *sides, cv2.BORDER_CONSTANT, value=(color, color, color))
+    return np.asarray(framed, dtype=np.uint8)
 
 
 def _warped(rgb: RGB, motion: np.ndarray) -> RGB:

@@ -1,4 +1,4 @@
-"""Three common ways of finding where two images differ, each with a threshold and connected components."""
+"""Two common ways of finding where two images differ, each with a threshold and connected components."""
 
 from __future__ import annotations
 
@@ -25,22 +25,6 @@ def ssim_map(first: RGB, second: RGB) -> Found:
     _, similarity = structural_similarity(*grays, full=True, data_range=255)
     low = cv2.morphologyEx((similarity < 0.5).astype(np.uint8), cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     return _components(cv2.dilate(low, np.ones((5, 5), np.uint8)), 1 - similarity)
-
-
-def sift_and_difference(first: RGB, second: RGB) -> Found:
-    sift, second = cv2.SIFT.create(2000), _sized(first, second)
-    (keys_1, marks_1), (keys_2, marks_2) = (sift.detectAndCompute(v, None) for v in (first, second))
-    pairs = cv2.BFMatcher().knnMatch(marks_2, marks_1, k=2) if marks_1 is not None and marks_2 is not None else []
-    near = [p[0] for p in pairs if len(p) == 2 and p[0].distance < 0.75 * p[1].distance]
-    if len(near) >= 8:
-        there = np.array([keys_2[m.queryIdx].pt for m in near])
-        here = np.array([keys_1[m.trainIdx].pt for m in near])
-        matrix, _ = cv2.findHomography(there, here, cv2.RANSAC, 3.0)
-        if matrix is not None:
-            moved = cv2.warpPerspective(second, matrix, first.shape[1::-1])
-            shown = cv2.warpPerspective(np.ones(first.shape[:2], np.uint8), matrix, first.shape[1::-1])
-            second = np.where(cv2.erode(shown, np.ones((5, 5), np.uint8))[..., None] > 0, moved, first)
-    return absolute_difference(first, second)
 
 
 def _sized(first: RGB, second: RGB) -> RGB:

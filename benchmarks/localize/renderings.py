@@ -16,6 +16,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from benchmarks.localize.scenes import around
+from benchmarks.pages import table
 from editloupe.data.images import RGB
 from editloupe.imaging.differences import localize
 from editloupe.values import Box
@@ -77,12 +79,7 @@ def draw(seed: int, kind: str) -> Rendering:
     before, after = pictures
     object_alone = cv2.resize(thing.mask, SIDE, interpolation=cv2.INTER_AREA) > 0.5
     changed = np.abs(after.astype(int) - before).max(axis=2) >= _VISIBLE
-    return Rendering(before=before, after=after, box=_around(object_alone), lit=_around(changed))
-
-
-def _around(mask: NDArray[np.bool_]) -> Box:
-    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)
+    return Rendering(before=before, after=after, box=around(object_alone), lit=around(changed))
 
 
 @cache
@@ -151,7 +148,7 @@ def _reduced(picture: _Picture) -> RGB:
 
 def report(n: int) -> str:
     """Return, for each kind, how often the first box is the object's, its area over the object's, and the boxes a pair."""
-    lines = ["| edit | first box tight | its area over the object's, median | boxes a pair |", "|---" * 4 + "|"]
+    rows = []
     for kind in KINDS:
         tight, ratios, boxes = list[bool](), list[float](), 0
         for seed in range(n):
@@ -161,8 +158,8 @@ def report(n: int) -> str:
             ratios += [r.box.area / scene.box.area for r in found[:1]]
             boxes += len(found)
         ratio = f"{np.median(ratios):.1f}" if ratios else "–"
-        lines.append(f"| {kind} | {np.mean(tight):.2f} | {ratio} | {boxes / n:.1f} |")
-    return "\n".join(lines)
+        rows.append((kind, f"{np.mean(tight):.2f}", ratio, f"{boxes / n:.1f}"))
+    return table(("edit", "first box tight", "its area over the object's, median", "boxes a pair"), rows)
 
 
 def main() -> None:

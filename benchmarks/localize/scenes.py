@@ -95,8 +95,13 @@ def _edit(
         changed &= np.abs(difference).max(axis=2) > 1
     made = np.clip(np.rint(photo[here] + difference), 0, 255)
     after[here] = made.astype(np.uint8)
-    ys, xs = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
-    return Box(x + xs[0], y + ys[0], x + xs[-1] + 1, y + ys[-1] + 1)
+    return around(changed).shifted(x, y)
+
+
+def around(mask: np.ndarray) -> Box:
+    """Return the box of the True pixels, of which there is one at least."""
+    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)
 
 
 def with_word(photo: RGB, rng: Generator, *, same: bool) -> Scene:
@@ -116,11 +121,7 @@ def with_word(photo: RGB, rng: Generator, *, same: bool) -> Scene:
             cv2.putText(picture, letter, (x + i * wide, y), cv2.FONT_HERSHEY_SIMPLEX, size, _INK, thick, cv2.LINE_AA)
         pictures.append(picture)
     changed = np.abs(pictures[0].astype(int) - pictures[1]).max(axis=2) > VISIBLE
-    if not changed.any():
-        return Scene(before=pictures[0], after=pictures[1])
-    ys, xs = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
-    box = Box(xs[0], ys[0], xs[-1] + 1, ys[-1] + 1)
-    return Scene(before=pictures[0], after=pictures[1], boxes=(box,))
+    return Scene(before=pictures[0], after=pictures[1], boxes=(around(changed),) if changed.any() else ())
 
 
 def with_other_background(photo: RGB, other: RGB, rng: Generator) -> Scene:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -15,7 +14,7 @@ import cv2
 import numpy as np
 
 from benchmarks.localize.peers import Found, absolute_difference, ssim_map
-from benchmarks.pages import put
+from benchmarks.pages import options, show, table
 from editloupe.backends.image_tokens import image_tokens_of
 from editloupe.data.images import RGB, ImageStore
 from editloupe.imaging.differences import localize
@@ -165,7 +164,7 @@ def report(pairs: Sequence[Pair], *, verbose: bool) -> str:
         "localize_differences": by_tool,
         **{name: (lambda p, find=find: by_peer(find, p)) for name, find in PEERS.items()},
     }
-    lines = ["| way | shown | stray | magnification | tokens | regenerated | time |", "|---" * 7 + "|"]
+    rows = []
     for way, look in ways.items():
         looks = {pair.id: look(pair) for pair in pairs}
         scales = [
@@ -180,30 +179,26 @@ def report(pairs: Sequence[Pair], *, verbose: bool) -> str:
             print(f"{way}: not shown {[id_ for id_, share in shares.items() if share < SHOWN]}; regenerated {wrongly}")
         crops = sum(len(looks[pair.id].crops) for pair in marked)
         magnified = f"×{statistics.median(scales):.1f} ({len(scales)})" if scales else "–"
-        lines.append(
-            f"| {way} | {sum(share >= SHOWN for share in shares.values())} of {len(marked)} "
-            f"| {sum(stray(pair, looks[pair.id]) for pair in marked)} of {crops} | {magnified} "
-            f"| {sum(one.tokens for one in looks.values()) / given:.2f} "
-            f"| {len(wrongly) if way == 'localize_differences' else '–'} "
-            f"| {1000 * statistics.median(one.seconds for one in looks.values()):.0f} ms |"
-        )
-    lines.append(f"| the pair alone | {len(marked)} of {len(marked)} | – | ×1.0 | 0 | – | – |")
-    return "\n".join(lines)
+        shown_of = f"{sum(share >= SHOWN for share in shares.values())} of {len(marked)}"
+        strays = f"{sum(stray(pair, looks[pair.id]) for pair in marked)} of {crops}"
+        spent = f"{sum(one.tokens for one in looks.values()) / given:.2f}"
+        told = len(wrongly) if way == "localize_differences" else "–"
+        took = f"{1000 * statistics.median(one.seconds for one in looks.values()):.0f} ms"
+        rows.append((way, shown_of, strays, magnified, spent, told, took))
+    rows.append(("the pair alone", f"{len(marked)} of {len(marked)}", "–", "×1.0", "0", "–", "–"))
+    return table(("way", "shown", "stray", "magnification", "tokens", "regenerated", "time"), rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the real edits, with metadata.jsonl")
     parser.add_argument("--pairs", type=int, help="only so many, the first")
     parser.add_argument("--verbose", action="store_true", help="name the pairs that are not shown")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     args = parser.parse_args()
     cv2.setNumThreads(1)
     pairs = read(args.data)[: args.pairs]
-    text = report(pairs, verbose=args.verbose)
-    print(text)
-    if args.write:
-        put("looks", f"{len(pairs)} pairs.\n\n{text}", Path(__file__).with_name("README.md"))
+    text = f"{len(pairs)} pairs.\n\n{report(pairs, verbose=args.verbose)}"
+    show("looks", text, write=args.write, path=Path(__file__).with_name("README.md"))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ A recipe stands behind the entry point group `editloupe.builders`: an `engine.Se
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -41,6 +42,15 @@ class LeftOut(Exception):
     def to_json(self) -> dict[str, Json]:
         """Return it as a line of left_out.jsonl has it."""
         return {"stage": self.at, "why": self.why, "detail": str(self)}
+
+
+@contextmanager
+def leaving_out(why: str, *errors: type[Exception], failed: str = "", at: str = "") -> Iterator[None]:
+    """Turn these errors into a LeftOut for the block."""
+    try:
+        yield
+    except errors as error:
+        raise LeftOut(why, str(error), failed=failed, at=at) from error
 
 
 @dataclass(kw_only=True)

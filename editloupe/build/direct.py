@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from editloupe import files
 from editloupe.build.base import LEFT_OUT, Built, LeftOut
+from editloupe.errors import ConfigError
 from editloupe.measures.base import Models
 from editloupe.protocols.base import Options
 from editloupe.runs.jsonl import appended, values
@@ -91,7 +93,7 @@ class Worked:
         return [one for one in self.made if not one.get("why")]
 
 
-class DirectRecipe:
+class DirectRecipe(ABC):
     """A recipe that asks nobody: what may become rows, and what is written of those that do."""
 
     summary: ClassVar[str]
@@ -117,7 +119,7 @@ class DirectRecipe:
         self.path, self.options, self.models, self.folder = path, options, models, folder
         self.open()
 
-    def open(self) -> None:
+    def open(self) -> None:  # noqa: B027 - nothing to read
         """Read what the path holds, and open the models.
 
         Raises DataError or ConfigError for what cannot be used as a whole: nothing is written by then.
@@ -126,18 +128,20 @@ class DirectRecipe:
     @classmethod
     def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
         """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
+        if lacking := sorted(cls.__abstractmethods__):
+            raise ConfigError(f"recipe {cls.__name__} lacks {', '.join(lacking)}; see docs/protocols.md")
         return cls(path, options, models=models, folder=folder)
 
+    @abstractmethod
     def items(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> Sequence[WorkItem] | None:
         """Return what may become rows; None where it was stopped before that was known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, worked: Worked) -> dict[str, Json]:
         """Write the rows, each file whole, and return what funnel.json counts beside the stages.
 
         The same input and options give the same files.
         """
-        raise NotImplementedError
 
     def notes(self) -> Sequence[str]:
         """Return what a reader should know of a set that is written."""

@@ -7,13 +7,14 @@ was stopped goes on where it was. A row ends kept, left out (at which step, why)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from editloupe.answers import AnswerSpec, Record, RecordOf, Text
+from editloupe.answers import AnswerSpec, Record, RecordOf, Text, closed
 from editloupe.build.base import LeftOut, need
 from editloupe.build.people import REVIEW, Review, RowVerdict, verdicts_of
 from editloupe.build.places import ImagePlace
@@ -27,7 +28,7 @@ from editloupe.measures.base import Models
 from editloupe.protocols.base import BaseProtocol, Group, Known
 from editloupe.scores import NOT_JUDGED, Metric, Real, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Recipe, Task
 from editloupe.values import Box, Json, Sample, digest
 
 T = TypeVar("T")
@@ -95,18 +96,18 @@ class SetRow(Generic[T]):
         views: beside it.   alone: show these alone.   Raises LeftOut while there is no answer, and where it is none.
         """
         shown = views if alone else (image(self.sample), *views)
-        ask = partial(Ask, role=role, prompt=prompt, views=shown, answer=answer, budget=self.recipe.budget)
+        ask = partial(self.recipe.question, prompt=prompt, answer=answer, views=shown, role=role)
         said: Any = self._found(ask, metric, part).answer
         return said.data if isinstance(said, Record) else said.text if isinstance(said, Text) else said.name
 
     def measure(self, metric: str, measure: str, args: Mapping[str, Json], *, part: str | None = None) -> Finding:
         """Measure the image, and return what was found. Raises LeftOut as `ask` does."""
         views = (Recipe(alias="image", origin=self.sample.source),)
-        return self._found(partial(Measure, measure=measure, args=args, views=views), metric, part)
+        return self._found(partial(self.recipe.measurement, measure=measure, args=args, views=views), metric, part)
 
     def _found(self, task: Callable[..., Task], metric: str, part: str | None) -> Finding:
         about = About.of(self.sample, part=self.part if part is None else part)
-        return answered(self.look(task(protocol=self.recipe.name, metric=metric, about=about, rests_on=self.rests_on())))
+        return answered(self.look(task(metric, about, rests_on=self.rests_on())))
 
     def rests_on(self) -> tuple[str, ...]:
         """Return the tasks whose findings it rests on."""
@@ -122,14 +123,9 @@ def corners(boxes: Iterable[Box]) -> list[Json]:
     return [[round(v, 2) for v in box] for box in boxes]
 
 
-def closed(**fields: Json) -> dict[str, Json]:
-    """Return the schema of an object with these fields and no others."""
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
 def record(**fields: Json) -> RecordOf:
     """Return an answer of these fields, each with its schema."""
-    return RecordOf(schema=closed(**fields))
+    return RecordOf(schema=closed(fields))
 
 
 def answered(finding: Finding | None) -> Finding:
@@ -141,10 +137,11 @@ def answered(finding: Finding | None) -> Finding:
     return finding
 
 
-class SetRecipe(BaseProtocol):
+class SetRecipe(BaseProtocol, ABC):
     """A recipe: the rows of an image, their steps, and what a row becomes. It is a protocol, which asks into a run."""
 
     outputs = False
+    offers_tools = False
     metrics = (Metric(id="rows", name="Rows", domain=Real(), better=None),)
     tables = (TableSpec(title="Rows of an image", metrics=("rows",), rows="editor"),)
     deepest = 10_000  # tries, turns and targets have bounds of their own, as options
@@ -167,9 +164,6 @@ class SetRecipe(BaseProtocol):
     aside: ClassVar[tuple[str, ...]] = ()
     """Columns of an ImageFolder that are not read."""
 
-    def __init__(self, options: Any = None, *, tools: Any = (), budget: Budget | None = None) -> None:
-        super().__init__(options, budget=budget)
-
     def needed(self) -> Mapping[str, str]:
         """Return the kinds of models that the options need, each with what to do without it (`base.need`)."""
         return {}
@@ -189,13 +183,13 @@ class SetRecipe(BaseProtocol):
         """Return the images of a path. Raises as `load_images`."""
         return load_images(path, store, checked=partial(self.checked, store=store), aside=(*self.aside, REVIEW))
 
+    @abstractmethod
     def steps(self) -> Sequence[RowStep]:
         """Return the steps of a row, in their order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, image: SetRow[None]) -> list[SetRow[Any]]:
         """Return the rows that an image may become, and add the others. Raises LeftOut for an image without."""
-        raise NotImplementedError
 
     def seen(self, row: SetRow[Any]) -> str:
         """Return a digest of what people see of a row."""
@@ -205,13 +199,13 @@ class SetRecipe(BaseProtocol):
         """Return what left_out.jsonl says of a row beside the reason."""
         return {}
 
+    @abstractmethod
     def columns(self, row: SetRow[Any], place: ImagePlace, number: int) -> dict[str, Json]:
         """Return what a row of the ImageFolder has beside its id and its image.   number: of the row, from 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, row: SetRow[Any], place: ImagePlace, number: int) -> Iterable[dict[str, Json]]:
         """Yield what a row becomes in the benchmark's file; its images are placed."""
-        raise NotImplementedError
 
     def counts(self, rows: Sequence[SetRow[Any]], kept: Sequence[SetRow[Any]]) -> dict[str, Json]:
         """Return what funnel.json counts beside the stages.   rows: all that were under way.   kept: those of the set."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from editloupe import files
-from editloupe.build.base import LeftOut, counted, need
+from editloupe.build.base import LeftOut, counted, leaving_out, need
 from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.build.places import MASKS, ImagePlace
 from editloupe.build.shown import boxes_of, target_name
@@ -106,8 +106,7 @@ class MaskSet(DirectRecipe):
 
     def write(self, worked: Worked) -> dict[str, Json]:
         """Write the data with the masks."""
-        self._place.names.update(self.folder / name for one in worked.written for name in one.get("images", ()))
-        self._place.clean((MASKS,))
+        self._place.keep((name for one in worked.written for name in one.get("images", ())), (MASKS,))
         of_samples = zip(self._loaded.samples, worked.made, strict=False)
         rows = [_row(metadata_row(sample, self._place.image), made) for sample, made in of_samples]
         files.write_whole(self.folder / METADATA, b"".join(map(json_line, rows)), below=self.folder)
@@ -117,10 +116,8 @@ class MaskSet(DirectRecipe):
 def _made(request: MaskRequest, maker: MaskMaker, place: ImagePlace) -> Entry:
     """Make one mask and write it. Raises LeftOut where there is none, as a failure what may end otherwise another time."""
     said: dict[str, Json] = {"how": request.how, "phrase": request.phrase, **maker.versions(request)}
-    try:
+    with leaving_out("failed", ToolError, ImageError, failed="tool_failed", at="made"):
         found = maker(request, place.images.array(request.source))
-    except (ToolError, ImageError) as error:
-        raise LeftOut("failed", str(error), failed="tool_failed", at="made") from error
     if found.mask is None:
         raise LeftOut("not_found", found.reason, told={**said, **found.facts}, at="made")
     share = round(float(found.mask.mean()), 6)

@@ -21,7 +21,7 @@ from editloupe.protocols.base import BaseProtocol, Group, Known, Options
 from editloupe.replies import one_line
 from editloupe.runs.store import RunStore
 from editloupe.scores import Binary, Metric, Score
-from editloupe.tasks import About, Ask, Recipe, Task
+from editloupe.tasks import Recipe, Task
 from editloupe.values import Json, Sample, Serializable
 
 REVIEW: Final = "review"
@@ -106,15 +106,8 @@ class Review(BaseProtocol):
         """Return the questions about each row."""
         for sample in group:
             for one in self._of(sample):
-                yield Ask(
-                    protocol=self.name,
-                    metric=one.id,
-                    about=About.of(sample),
-                    prompt=one.prompt(sample) if one.prompt else self._page(one, sample),
-                    views=tuple(one.views(sample)),
-                    answer=one.answer,
-                    budget=self.budget,
-                )
+                prompt = one.prompt(sample) if one.prompt else self._page(one, sample)
+                yield self.question(one.id, sample, prompt, one.answer, one.views(sample), tools=())
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return 1 for yes and 0 for no, and the value of a label."""

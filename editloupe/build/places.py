@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,12 @@ class ImagePlace:
         name = write_as_is(image, self.folder / folder, stem, store=self.images)
         self.names.add(self.folder / folder / name)
         return name
+
+    def keep(self, names: Iterable[str], folders: Sequence[str] = (IMAGES, MASKS)) -> None:
+        """Keep the images of these names, and remove others from these folders. Raises OSError."""
+        self.names.clear()
+        self.names.update(self.folder / name for name in names)
+        self.clean(folders)
 
     def clean(self, folders: Sequence[str] = (IMAGES, MASKS)) -> None:
         """Remove the images of these folders that were not placed: of rows that are gone, or cut off. Raises OSError."""

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from editloupe import files
 from editloupe.answers import Record
-from editloupe.build.base import LeftOut, counted, need
+from editloupe.build.base import LeftOut, counted, leaving_out, need
 from editloupe.build.direct import DirectRecipe, Worked, WorkItem
 from editloupe.build.places import ImagePlace
 from editloupe.config import Number, Whole
@@ -132,11 +132,9 @@ class TripletSet(DirectRecipe):
         images = self._images
         if sample.edited is None or not images.path(sample.edited) or not images.path(sample.source):
             raise LeftOut("no_image", "the run does not hold both images", at="kept")
-        try:
-            if self._filter is not None:
+        if self._filter is not None:
+            with leaving_out("input_error", ImageError, at="judged"):
                 self._filter(images.array(sample.edited))
-        except ImageError as error:
-            raise LeftOut("input_error", str(error), at="judged") from error
         return sample.edited
 
     def write(self, worked: Worked) -> dict[str, Json]:

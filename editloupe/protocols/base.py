@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from editloupe import plugins
-from editloupe.answers import Answer
+from editloupe.answers import Answer, AnswerSpec
 from editloupe.config import Words, meant_one
 from editloupe.errors import ConfigError, EditLoupeError, ProtocolError, did_you_mean
 from editloupe.findings import Finding
@@ -161,6 +161,23 @@ class NoValue(Exception):
         self.status, self.reason = status, reason
         super().__init__(reason)
 
+    @classmethod
+    def of(cls, finding: Finding | None) -> NoValue:
+        """Return why a finding says nothing; "not judged yet" where there is none."""
+        return cls(NOT_JUDGED) if finding is None else cls(finding.status, finding.reason)
+
+
+def _place(about: About | Sample) -> About:
+    return About.of(about) if isinstance(about, Sample) else about
+
+
+def score_of(metric: str, about: About | Sample, value: float | NoValue, **more: Any) -> Score:
+    """Return a score with a value, or with status and reason why it has none.   more: its other fields."""
+    place = {**vars(_place(about)), "metric": metric}
+    if isinstance(value, NoValue):
+        return Score(**place, value=None, missing=value.status, **{"reason": value.reason, **more})
+    return Score(**place, value=value, **more)
+
 
 def missing_output(sample: Sample) -> tuple[Status, str] | None:
     """Return what blocks a question about an edit that is not there; None where it is."""
@@ -181,6 +198,8 @@ class BaseProtocol:
     roles: ClassVar[Mapping[str, str]] = {"judge": "answers the questions"}
     outputs: ClassVar[bool] = True
     """False for a protocol that looks at no edited image: the data may then have none."""
+    offers_tools: ClassVar[bool] = True
+    """False for a protocol whose questions are answered without tools, whatever the run offers."""
     deepest: ClassVar[int] = 8
     """How many questions may follow one from another's answer. A plan that goes on is taken for one without an end."""
     of_some: ClassVar[frozenset[str]] = frozenset()
@@ -190,7 +209,8 @@ class BaseProtocol:
 
     def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
         self.options: Any = self.Options() if options is None else options
-        self.tools = () if getattr(self.options, "mode", "") == "plain" else tuple(tools)
+        offered = self.offers_tools and getattr(self.options, "mode", "") != "plain"
+        self.tools = tuple(tools) if offered else ()
         """Names of the tools that the run offers. None where the protocol has an option `mode` and it is plain."""
 
         self.budget = budget or Budget()
@@ -198,6 +218,21 @@ class BaseProtocol:
 
     def check(self, samples: Sequence[Sample]) -> None:
         """Accept all samples."""
+
+    def question(
+        self, metric: str, about: About | Sample, prompt: str, answer: AnswerSpec, views: Sequence[Recipe] = (), **more: Any
+    ) -> Ask:
+        """Return a question of this protocol, within the run's budget.
+
+        It offers the run's tools where it shows a picture.   more: other fields of the question.
+        """
+        fields: dict[str, Any] = {"tools": self.tools if views else (), "budget": self.budget, **more}
+        place: dict[str, Any] = {"protocol": self.name, "metric": metric, "about": _place(about)}
+        return Ask(**place, prompt=prompt, answer=answer, views=tuple(views), **fields)
+
+    def measurement(self, metric: str, about: About | Sample, measure: str, **more: Any) -> Measure:
+        """Return a task of this protocol that computes.   measure: its name.   more: other fields of the task."""
+        return Measure(protocol=self.name, metric=metric, about=_place(about), measure=measure, **more)
 
     def measured(
         self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
@@ -209,8 +244,7 @@ class BaseProtocol:
         finding = known.finding(question or metric, about)
         if finding is None or finding.answer is None or finding.answer.value is None:
             return self.missing(metric, about, known, question=question, **more)
-        place = vars(About.of(about) if isinstance(about, Sample) else about)
-        return Score(**place, metric=metric, value=finding.answer.value, findings=(finding.task_id,), **more)
+        return score_of(metric, about, finding.answer.value, findings=(finding.task_id,), **more)
 
     def missing(
         self, metric: str, about: About | Sample, known: Known, *, question: str | None = None, **more: Any
@@ -219,18 +253,11 @@ class BaseProtocol:
 
         question: the metric of that finding, where the metric is made from another question.   more: fields of the score.
         """
-        about = About.of(about) if isinstance(about, Sample) else about
         finding = known.finding(question or metric, about)
-        status = NOT_JUDGED if finding is None else finding.status
-        return Score(
-            **vars(about),
-            metric=metric,
-            value=None,
-            missing="not_defined" if status == "ok" else status,
-            reason="" if finding is None else finding.reason,
-            findings=() if finding is None else (finding.task_id,),
-            **more,
-        )
+        why = NoValue.of(finding)
+        none = NoValue("not_defined", why.reason) if why.status == "ok" else why
+        ids = () if finding is None else (finding.task_id,)
+        return score_of(metric, about, none, findings=ids, **more)
 
 
 class RubricProtocol(BaseProtocol):

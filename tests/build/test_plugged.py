@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.conftest import lines, pictures
+from tests.build.conftest import lines, pictures, unwritten
 from tests.conftest import Cli, refused
 from tests.packages import install
 
@@ -48,6 +48,16 @@ class Lister(SetRecipe):
 
 half = object()
 
+class Listless(SetRecipe):
+    """Says no step, no row and no line."""
+
+    name, summary, first, file, folders = "listless", "Nothing.", "read", "list.jsonl", ()
+
+class Countless(DirectRecipe):
+    """Says nothing that is to be counted."""
+
+    summary, reads = "Nothing.", "A folder."
+
 class Blank(Options):
     name: str = "blank"
     """Name of the file."""
@@ -84,8 +94,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 "half": "toyset:half",
                 "counter": "toyset:Counter",
                 "gone": "toyset:gone",
+                "listless": "toyset:Listless",
+                "countless": "toyset:Countless",
             },
-            "protocols": {"lister": "toyset:Lister"},
+            "protocols": {"lister": "toyset:Lister", "listless": "toyset:Listless"},
         },
     )
 
@@ -133,6 +145,19 @@ def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(e
     # Stopped: no funnel, and the code of an interruption.
     (tmp_path / "things" / "stop").write_text("")
     assert editloupe(*words, "--out", "stopped")[0] == 130 and not Path("stopped/funnel.json").exists()
+
+
+def test_a_recipe_that_leaves_something_out_is_told_what(editloupe: Cli, tmp_path: Path) -> None:
+    pictures(tmp_path / "images")
+    for name, said in (
+        (
+            "listless",
+            "protocol 'listless' (toyset 1.0) cannot be opened: TypeError: Can't instantiate abstract class Listless",
+        ),
+        ("countless", "recipe Countless lacks items, write"),
+    ):
+        assert said in refused(editloupe, "build", name, "images", "--out", "none"), name
+        assert unwritten("none")
 
 
 def test_a_broken_builder_says_why_and_stops_no_other(editloupe: Cli) -> None:

@@ -68,10 +68,11 @@ def picture(name: str, size: tuple[int, int] = (24, 16), kind: str = "PNG") -> b
     return data.getvalue()
 
 
-def put(path: Path, **more: Any) -> Path:
-    """Draw an image that depends on the path."""
+def put(path: Path, data: bytes | None = None) -> Path:
+    """Write an image, by default one that depends on the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture(str(path), kind="JPEG" if path.suffix == ".jpg" else "PNG", **more))
+    kind = "JPEG" if path.suffix == ".jpg" else "PNG"
+    path.write_bytes(picture(str(path), kind=kind) if data is None else data)
     return path
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from editloupe.answers import Answer, Record
+from editloupe.answers import Record
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import MeasureError
 from editloupe.findings import Finding
-from editloupe.measures.base import measured
-from editloupe.protocols.base import Known, make_protocol, planned, scored
+from editloupe.protocols.base import make_protocol, scored
 from editloupe.protocols.edival.chain import Chain, Mode, Pools, columns
 from editloupe.protocols.edival.instructions import Edit
 from editloupe.scores import Score
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.values import Json, Sample, Turn
+from tests.protocols.said import computed, found, played
 
 STORE = ImageStore()
 PICTURES = [STORE.add_array(np.full((100, 200, 3), 30 * n, np.uint8)) for n in range(4)]
@@ -68,19 +67,15 @@ class Play:
     door: Any = None
     """What measures open models by. Then nothing is scripted but what is said."""
     asked: list[Task] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
 
     def scores(self, sample: Sample) -> dict[tuple[str, int, str], Score]:
         """Return (metric, turn, part) → score."""
         protocol = make_protocol("edival", {**VERDICTS_ALONE, **self.options})
         protocol.check([sample])
-        self.asked, self.findings = [], []
-        while new := self._new(planned(protocol, [sample], Known(self.findings))):
-            self.findings += map(self._finding, new)
-            self.asked += new
-        found = scored(protocol, [sample], self.findings)
-        assert {score.metric for score in found} == {metric.id for metric in protocol.metrics}
-        return {(s.metric, s.turn, s.part): s for s in found}
+        self.asked, findings = played(protocol, sample, self._finding)
+        scores = scored(protocol, [sample], findings)
+        assert {score.metric for score in scores} == {metric.id for metric in protocol.metrics}
+        return {(s.metric, s.turn, s.part): s for s in scores}
 
     def verdict(self, sample: Sample) -> tuple[float | None, str | None]:
         """Return value and status of the one edit of a sample."""
@@ -100,31 +95,22 @@ class Play:
         """The tasks of one measure, by turn."""
         return [task for task in self.asked if isinstance(task, Measure) and task.metric == metric]
 
-    def _new(self, tasks: list[Task]) -> list[Task]:
-        known = {task.id for task in self.asked}
-        return [task for task in tasks if task.id not in known]
-
     def _finding(self, task: Task) -> Finding:
-        def made(status: Any, answer: Answer | None = None, reason: str = "because") -> Finding:
-            ending: Any = "measure" if isinstance(task, Measure) else "answer"
-            return Finding.of(task, judge_id="j", repeat=0, status=status, ending=ending, answer=answer, reason=reason)
-
-        if task.blocked is not None:
-            return replace(made(task.blocked[0]), ending="blocked", reason=task.blocked[1])
-        if isinstance(task, Ask):
+        if isinstance(task, Ask) and task.blocked is None:
             reply = self.said.get(task.metric, ("abstained",))
-            return made(reply[0]) if isinstance(reply, tuple) else made("ok", task.answer.parse(reply))
-        if self.door is not None or task.measure == "key":
-            try:
-                found = measured(task.measure, task.args, {v.alias: STORE.array(v.origin) for v in task.views}, self.door)
-            except MeasureError as error:
-                return made(error.status, reason=str(error))
-            return made("ok", found.answer, found.reason)
+            if isinstance(reply, tuple):
+                return found(task, reply[0], reason="because")
+            return found(task, "ok", answer=task.answer.parse(reply), reason="because")
+        if task.blocked is not None or self.door is not None or task.measure == "key":
+            ended = computed(task, STORE, self.door)
+            assert ended is not None
+            return ended
         boxes = self.seen.get((task.about.turn, str(task.args["phrase"])), [])
         if isinstance(boxes, str):
-            return made(boxes)
+            return found(task, boxes, ending="measure", reason="because")
         listed = [one if isinstance(one, tuple) else (one, 0.9) for one in boxes]
         sights: list[Json] = [
             {"box": [b[0] * 5, b[1] * 10, b[2] * 5, b[3] * 10], "score": score, "label": ""} for b, score in listed
         ]
-        return made("ok", Record(data={"phrase": str(task.args["phrase"]), "detections": sights}))
+        answer = Record(data={"phrase": str(task.args["phrase"]), "detections": sights})
+        return found(task, "ok", ending="measure", answer=answer)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from editloupe.answers import Choice
 from editloupe.findings import Finding
 from editloupe.protocols.giebench.tables import EDIT_TYPES
-from editloupe.values import ImageRef, Sample, Turn
+from editloupe.values import Sample
+from tests.protocols.said import edit, finding
 
 Counts: TypeAlias = Mapping[str, tuple[str, int, int]]
 """Edit type, or "Overall" → what is printed, right answers, judged samples."""
@@ -33,18 +33,10 @@ def edits(model: str, counts: Counts) -> Iterator[tuple[Sample, list[Finding]]]:
     for place, name in enumerate(EDIT_TYPES):
         _, right, judged = counts[name]
         for number in range(120):
-            source = ImageRef(sha256=f"{place:032}{number:032}", width=64, height=64, media_type="image/png")
-            there = number < judged
-            sample = Sample(
-                id=f"{place}-{number}",
-                editor=model,
-                source=source,
-                turns=(Turn(instruction="?", edited=source if there else None),),
-                # Both names of the merged type.
-                edit_type=name if "/" not in name else "Scene Change" if number < 74 else "Background Change",
-                extra=columns,
-            )
-            of = partial(Finding, task_id=sample.id, judge_id="j", repeat=0, sample_id=sample.id, editor=model)
-            key = of(metric="key", role="measure", status="ok", answer=Choice(name="Yes"))
-            answer = Choice(name="Yes" if number < right else "No") if there else None
-            yield sample, [key, of(metric="accuracy", status="ok" if there else "missing_output", answer=answer)]
+            there, id_ = number < judged, f"{place}-{number}"
+            # Both names of the merged type.
+            kind = name if "/" not in name else "Scene Change" if number < 74 else "Background Change"
+            sample = edit(id_, edited=there, editor=model, edit_type=kind, extra=columns)
+            key = finding(sample, "key", Choice(name="Yes"), role="measure")
+            answer = Choice(name="Yes" if number < right else "No") if there else "missing_output"
+            yield sample, [key, finding(sample, "accuracy", answer)]

@@ -14,7 +14,6 @@ from editloupe import plugins
 from editloupe.answers import YES_NO
 from editloupe.data.images import ImageStore
 from editloupe.errors import ConfigError, DataError, ProtocolError
-from editloupe.findings import Finding
 from editloupe.protocols.base import BaseProtocol, Known, group_scores, groups, make_protocol, planned, scored
 from editloupe.scores import Binary, Interval, Metric, Score, protocol_faults
 from editloupe.tasks import About, Ask, Measure, Recipe
@@ -58,11 +57,12 @@ def test_every_protocol_that_asks_can_be_asked_without_tools() -> None:
                     offering.add(f"{name} {mode}")
     assert {"dlebench tool", "pairwise tool"} <= offering
     # One without a word on modes, of another package.
-    assert [getattr(make_protocol("stars", {"mode": mode}, tools=tools), "tools", None) for mode in ("tool", "plain")] == [
-        tools,
-        (),
-    ]
+    stars = [make_protocol("stars", {"mode": mode}, tools=tools) for mode in ("tool", "plain")]
+    assert [getattr(protocol, "tools", None) for protocol in stars] == [tools, ()]
     assert not any(one.endswith("plain") for one in offering), offering
+    # Whose questions need no look closer: the tools are no part of their judge's identity.
+    for name in ("targets", "measures", "dlebench-build", "edival-build", "giebench-build"):
+        assert getattr(make_protocol(name, tools=tools), "tools", None) == (), name
     with pytest.raises(ConfigError, match="expected tool or plain, found 'oracle'"):
         make_protocol("stars", {"mode": "oracle"}, tools=tools)
 
@@ -169,13 +169,6 @@ def test_a_wrong_score_is_no_number_and_other_samples_go_on(scores: list[Any], m
     assert {score.missing for score in found if score.key in ("a/one", "b/one")} == {"input_error"}
     assert all(message in score.reason for score in found if score.key in ("a/one", "b/one"))
     assert set(protocol_faults(found)) == {"a/one", "b/one"}
-
-
-def refused(sample: Any, metric: str) -> Finding:
-    return Finding(
-        task_id=f"{sample.key} {metric}", judge_id="j", repeat=0, sample_id=sample.id, editor=sample.editor, metric=metric,
-        status="refused",
-    )  # fmt: skip
 
 
 TWICE = Recipe(alias="Image", origin=drawn_samples(ImageStore())[0].source)

@@ -35,10 +35,7 @@ def picture(array: np.ndarray) -> ImageRef:
     return replace(ref, path=path)
 
 
-SOURCE, EDITED = (
-    picture(np.full((height, width, 3), level, np.uint8))
-    for level, (width, height) in enumerate([(1000, 500), (1000, 500)], start=3)
-)
+SOURCE, EDITED = (picture(np.full((500, 1000, 3), level, np.uint8)) for level in (3, 4))
 OF_SAMPLES = ("correct", "unwanted", "no_change")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +11,15 @@ import pytest
 
 from editloupe.answers import Choice
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import MeasureError
 from editloupe.findings import Finding
 from editloupe.imaging.views import make_view
-from editloupe.measures.base import Models, measured
-from editloupe.protocols.base import Known, make_protocol, planned
+from editloupe.measures.base import Models
+from editloupe.protocols.base import Known, make_protocol
 from editloupe.scores import Score
 from editloupe.tasks import Task
 from editloupe.values import Json, Sample, Turn
 from tests.imaging.drawn import textured, with_square
+from tests.protocols.said import computed, found, played
 
 STORE = ImageStore()
 BASE = textured(160, 120)
@@ -60,37 +60,21 @@ class Asked:
     says: Mapping[str, str] = field(default_factory=lambda: {"cup": "yes", "sky": "no"})
     door: Any = field(default_factory=Means)
     protocol: Any = field(default_factory=lambda: make_protocol("dice", {"detector": "given", "patch": ",".join(PATCHES)}))
-    known: dict[str, Finding] = field(default_factory=dict)
-
-    def waves(self) -> Iterator[dict[str, Task]]:
-        """What each wave adds, by metric."""
-        while new := [task for task in planned(self.protocol, [self.sample], self._known()) if task.id not in self.known]:
-            yield {task.metric: task for task in new}
-            self.known |= {task.id: self._answered(task) for task in new}
 
     def tasks(self) -> dict[str, Task]:
-        return {metric: task for wave in self.waves() for metric, task in wave.items()}
+        return {task.metric: task for task in played(self.protocol, self.sample, self._answered)[0]}
 
     def scores(self) -> dict[str, Score]:
-        list(self.waves())
-        return {s.metric: s for s in self.protocol.score([self.sample], self._known()) if s.metric.startswith("clip")}
-
-    def _known(self) -> Known:
-        return Known(self.known.values())
+        _, findings = played(self.protocol, self.sample, self._answered)
+        scores = self.protocol.score([self.sample], Known(findings))
+        return {score.metric: score for score in scores if score.metric.startswith("clip")}
 
     def _answered(self, task: Task) -> Finding:
-        def of(status: Any, **more: Any) -> Finding:
-            return Finding.of(task, judge_id="j", repeat=0, status=status, ending="x", **more)
-
-        if task.blocked is not None:
-            return of(task.blocked[0], reason=task.blocked[1])
-        if task.kind == "ask":
-            said = next(said for name, said in self.says.items() if f'"{name}"' in task.prompt)
-            return of("ok", answer=Choice(name=said)) if said in ("yes", "no") else of(said, reason="no word")
-        try:
-            return of("ok", answer=measured(task.measure, task.args, pictures(task), self.door).answer)
-        except MeasureError as error:
-            return of(error.status, reason=str(error))
+        if (ended := computed(task, STORE, self.door)) is not None:
+            return ended
+        said = next(said for name, said in self.says.items() if f'"{name}"' in task.prompt)
+        known = said in ("yes", "no")
+        return found(task, "ok", answer=Choice(name=said)) if known else found(task, said, reason="no word")
 
 
 def pictures(task: Task) -> dict[str, RGB]:

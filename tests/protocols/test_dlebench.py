@@ -5,36 +5,26 @@ from __future__ import annotations
 import pytest
 
 from editloupe.answers import Label
-from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, scored
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
-from editloupe.values import ImageRef, Sample, Turn
 from tests.guards.doors import tables
+from tests.protocols.said import edit, found
 
 IF, VC = "instruction_following", "visual_consistency"
-
-
-def image(name: str) -> ImageRef:
-    return ImageRef(sha256=name, width=100, height=100, media_type="image/png")
-
-
-def sample(id: str, edit_type: str | None, *, edited: bool = True) -> Sample:
-    turn = Turn(instruction="Do it.", edited=image("e" + id) if edited else None)
-    return Sample(id=id, source=image("s" + id), turns=(turn,), edit_type=edit_type)
 
 
 def scores_of(labels: dict[str, tuple[str | None, str | None, str | None]]) -> list[Score]:
     """id → (edit type, IF label, VC label); a label of None is a refusal."""
     protocol = make_protocol("dlebench")
-    samples = [sample(id, edit_type) for id, (edit_type, _, _) in labels.items()]
+    samples = [edit(id, edit_type=edit_type) for id, (edit_type, _, _) in labels.items()]
     done = []
     for task in protocol.plan(samples, Known()):
         name = labels[task.about.sample_id][1 if task.metric == IF else 2]
         (metric,) = (m for m in protocol.metrics if m.id == task.metric)
         label = next((Label(name=level.name, value=level.value) for level in metric.levels if level.name == name), None)
         status = "refused" if label is None else "ok"
-        done.append(Finding.of(task, judge_id="j", repeat=0, status=status, ending="answer", answer=label))
+        done.append(found(task, status, answer=label))
     return scored(protocol, samples, done)
 
 

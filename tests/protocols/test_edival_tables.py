@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from editloupe.figures.judged import Judged
-from editloupe.figures.report import tables_of
 from editloupe.protocols.base import BaseProtocol
 from editloupe.protocols.edival.tables import overall, tables
-from editloupe.scores import Binary, Interval, Metric, MetricSet, Real, Score
+from editloupe.scores import Binary, Interval, Metric, Real, Score
 from editloupe.stats.table import Table
+from tests.guards.doors import tables as tables_of
 from tests.protocols.edival_published import MODES, NAMES, WHOLE, counted, models, printed, published
 
 UNIT = Interval(low=0, high=1)
@@ -36,21 +34,7 @@ class Scored(BaseProtocol):
 
 def report(scores: Iterable[Score]) -> dict[str, Table]:
     """The tables of a report on these scores, by name."""
-    judged = Judged(
-        name="j",
-        folder=Path("run"),
-        judge_id="j",
-        backend="j",
-        mode="",
-        ablations=(),
-        metrics=MetricSet(id="edival", metrics=METRICS),
-        protocol=Scored(),
-        criteria=tuple(metric.id for metric in METRICS),
-        samples={},
-        findings=(),
-        scores=tuple(scores),
-    )
-    return {table.name: table for table in tables_of(judged)}
+    return tables_of(Scored(), scores=scores)
 
 
 def figures(table: Table) -> dict[tuple[object, ...], tuple[object, str]]:

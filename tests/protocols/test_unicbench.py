@@ -5,28 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from editloupe.answers import Number
-from editloupe.findings import Finding
 from editloupe.protocols.base import Known, make_protocol, planned, scored
 from editloupe.rubrics import load_rubric
 from editloupe.scores import Score
 from editloupe.tasks import Ask
-from editloupe.values import ImageRef, Sample, Turn
+from editloupe.values import Sample
+from tests.protocols import said
 from tests.protocols.unicbench_published import METRICS
 
 POINTS = ["The trees are gone.", "There is bamboo\nin their place."]
 
 
-def edit(id: str = "k.en", *, task: str = "Object Editing", edited: bool = True, **extra: Any) -> Sample:
-    image = ImageRef(sha256=f"{len(id):064}", width=64, height=64, media_type="image/png")
+def edit(*, task: str = "Object Editing", **extra: Any) -> Sample:
     columns = {"key": "k", "task": task, "subtask": "Subject Removal", "language": "en", **extra}
-    return Sample(
-        id=id,
-        editor="bagel",
-        source=image,
-        turns=(Turn(instruction="Replace the trees\nwith bamboo.", edited=image if edited else None),),
-        edit_type="Subject Removal",
-        extra={name: value for name, value in columns.items() if value is not None},
-    )
+    given = {name: value for name, value in columns.items() if value is not None}
+    words = "Replace the trees\nwith bamboo."
+    return said.edit("k.en", instruction=words, editor="bagel", edit_type="Subject Removal", extra=given)
 
 
 REASONING = edit(task="Reasoning Editing", reasoning_points=POINTS)
@@ -40,18 +34,10 @@ def asked(one: Sample, **options: str) -> dict[str, Ask]:
 def scores_of(one: Sample, given: dict[str, float | str], **options: str) -> dict[str, Score]:
     """Scores of a sample from numbers, or statuses, by short name."""
     findings = [
-        Finding(
-            task_id=short,
-            judge_id="j",
-            repeat=0,
-            sample_id=one.id,
-            editor=one.editor,
-            metric=METRICS[short],
-            status="ok" if isinstance(said, float) else said,  # type: ignore[arg-type]
-            reason="" if isinstance(said, float) else f"{short} was {said}",
-            answer=Number(value=said) if isinstance(said, float) else None,
-        )
-        for short, said in given.items()
+        said.finding(one, METRICS[short], Number(value=it), task_id=short)
+        if isinstance(it, float)
+        else said.finding(one, METRICS[short], it, task_id=short, reason=f"{short} was {it}")
+        for short, it in given.items()
     ]
     return {score.metric: score for score in scored(make_protocol("unicbench", options), [one], findings)}
 

@@ -12,7 +12,8 @@ import pytest
 
 from editloupe.data.images import ImageStore
 from editloupe.data.samples import Loaded, load
-from tests.protocols.unicbench_files import picture, put, row, rows, write
+from tests.protocols.edival_files import picture, put
+from tests.protocols.unicbench_files import row, rows, write
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "unicbench" / "test_data.jsonl"
 

@@ -21,6 +21,7 @@ from editloupe.runs.outcome import Outcome
 from editloupe.runs.store import RunStore
 from editloupe.scores import Score
 from tests.conftest import final
+from tests.imaging.drawn import jpeg, textured, with_square
 from tests.setups import open_with, run_over
 
 Edits = Callable[..., Path]
@@ -67,28 +68,11 @@ def by_metric(outcome: Outcome) -> dict[str, Score]:
     return {score.metric: score for score in outcome.scores}
 
 
-def texture(width: int, height: int, seed: int = 0) -> RGB:
-    rng = np.random.default_rng(seed)
-    coarse = rng.integers(40, 216, (height // 16, width // 16, 3), dtype=np.uint8)
-    fine = rng.integers(-4, 5, (height, width, 3))
-    return np.clip(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC) + fine, 0, 255).astype(np.uint8)
-
-
-def with_square(rgb: RGB) -> RGB:
-    edited = rgb.copy()
-    edited[40:80, 60:100] = (250, 20, 20)
-    return edited
-
-
-def jpeg(rgb: RGB, quality: int) -> RGB:
-    return np.asarray(cv2.imdecode(cv2.imencode(".jpg", rgb, [cv2.IMWRITE_JPEG_QUALITY, quality])[1], cv2.IMREAD_COLOR))
-
-
 PAIRS: dict[str, Callable[[RGB], RGB]] = {
     "identical": lambda rgb: rgb,
     "recompressed": lambda rgb: jpeg(rgb, 75),
     "smaller": lambda rgb: cv2.resize(rgb, (144, 108), interpolation=cv2.INTER_AREA),
-    "square": with_square,
+    "square": lambda rgb: with_square(rgb, (60, 40, 100, 80)),
     "brighter": lambda rgb: np.clip(rgb.astype(int) + 12, 0, 255).astype(np.uint8),
     "moved": lambda rgb: np.roll(rgb, 3, axis=1),
     "cropped": lambda rgb: rgb[:, :120],
@@ -162,7 +146,7 @@ def pairs(tmp_path: Path) -> Path:
     (folder / "images").mkdir(parents=True)
     rows = []
     for number, (name, edit) in enumerate(PAIRS.items()):
-        source = texture(192, 144, seed=number)
+        source = textured(192, 144, seed=number)
         for role, rgb in (("source", source), ("edited", edit(source))):
             cv2.imwrite(str(folder / "images" / f"{name}-{role}.png"), rgb[..., ::-1])
         files = {f"{role}_file_name": f"images/{name}-{role}.png" for role in ("source", "edited")}

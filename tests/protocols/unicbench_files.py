@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+
+from tests.protocols.edival_files import put
 
 SUBTASKS = {
     "Background Change": "Scene Editing",
@@ -43,14 +42,6 @@ def rows(each: int = 2) -> list[dict[str, Any]]:
     return [row(100 * place + n, subtask) for place, subtask in enumerate(SUBTASKS) for n in range(each)]
 
 
-def picture(name: str) -> bytes:
-    """A PNG file of 24×16 px noise that depends on a name."""
-    seed = zlib.crc32(name.encode())
-    data = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (16, 24, 3), dtype=np.uint8)).save(data, "PNG")
-    return data.getvalue()
-
-
 def write(root: Path, given: Rows, *, name: str = "test_data.jsonl") -> Path:
     """Write the file and the image that each row names."""
     root.mkdir(parents=True, exist_ok=True)
@@ -59,13 +50,6 @@ def write(root: Path, given: Rows, *, name: str = "test_data.jsonl") -> Path:
     lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in given]
     (root / name).write_text("".join(lines), encoding="utf-8")
     return root
-
-
-def put(path: Path, data: bytes | None = None) -> Path:
-    """Write a file, by default the picture of its stem."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture(path.parent.name + path.stem) if data is None else data)
-    return path
 
 
 def edit(folder: Path, given: Rows, languages: Iterable[str] = ("en", "cn"), blank: str = "_") -> Path:

@@ -22,7 +22,8 @@ import numpy as np
 from editloupe.answers import Number
 from editloupe.findings import Finding
 from editloupe.protocols.unicbench.tables import TASKS
-from editloupe.values import ImageRef, Sample, Turn
+from editloupe.values import Sample
+from tests.protocols.said import edit, finding
 
 METRICS = {
     "IF": "instruction_following", "NC": "non_edit_consistency", "VQ": "visual_quality", "RA": "reasoning_accuracy",
@@ -83,29 +84,9 @@ def edits(language: str, model: str, judge: str = "scores") -> Iterator[tuple[Sa
         count = int(cells[task]["judged"])
         found = scores([float(cells[task][short]) for short in shorts], target[task], count)
         for place in range(ASKED[task]):
-            source = ImageRef(sha256=f"{number:032}{place:032}", width=64, height=64, media_type="image/png")
-            there = place < count
-            sample = Sample(
-                id=f"{number}-{place}.{language}",
-                editor=model,
-                source=source,
-                turns=(Turn(instruction="?", edited=source if there else None),),
-                edit_type=f"{task} {place // 50}",
-                extra={"task": task, "subtask": f"{task} {place // 50}", "language": language, "reasoning_points": ["?"]},
-            )
-            yield (
-                sample,
-                [
-                    Finding(
-                        task_id=f"{sample.id}-{short}",
-                        judge_id="j",
-                        repeat=0,
-                        sample_id=sample.id,
-                        editor=model,
-                        metric=METRICS[short],
-                        status="ok" if there else "missing_output",
-                        answer=Number(value=float(found[place, k])) if there else None,
-                    )
-                    for k, short in enumerate(shorts)
-                ],
-            )
+            there, subtask = place < count, f"{task} {place // 50}"
+            extra = {"task": task, "subtask": subtask, "language": language, "reasoning_points": ["?"]}
+            about = {"image": f"{number}-{place}", "editor": model, "edit_type": subtask, "extra": extra}
+            sample = edit(f"{number}-{place}.{language}", edited=there, **about)
+            said = [Number(value=float(one)) for one in found[place]] if there else ["missing_output"] * len(shorts)
+            yield sample, [finding(sample, METRICS[short], one) for short, one in zip(shorts, said, strict=True)]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +19,8 @@ from editloupe.data.images import RGB
 from editloupe.protocols.dice.differences import Op, detected
 from examples.training.dice.train_dice import LORA_TARGETS, STAGES, Precision, main, precision
 from examples.training.train_verifier import BadOption
+from tests.training.recipes import needs_train, run, says, training, write_rows
 
-ROOT = Path(__file__).parents[2]
-EXTRA = ("torch", "transformers", "trl", "peft", "datasets")
-needs_train = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in EXTRA), reason="needs the extra `train`: torch, trl, peft"
-)
 Cli = Callable[..., tuple[int, str, str]]
 
 SIDE = 112
@@ -67,31 +60,20 @@ def draw(folder: Path) -> Path:
             Image.fromarray(rgb).save(folder / name)
         asked = "Add a square." if PAIRS[pair][0] == "ADD" else "Leave it as it is."
         rows.append({"id": pair, "instruction": asked, "source_file_name": names[0], "edited_file_name": names[1]})
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_rows(folder / "metadata.jsonl", rows).parent
 
 
 def row(pair: str, *, images: int = 2, answer: str | None = None) -> dict[str, Any]:
     """A row of sft.jsonl beside the images."""
-    question = [*[{"type": "image"}] * images, {"type": "text", "text": "What differs?"}]
-    return {
-        "messages": [
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": [{"type": "text", "text": line_of(pair) if answer is None else answer}]},
-        ],
-        "images": [f"images/{pair}-{which}.png" for which in ("source", "edited")][:images],
-    }
+    names = [f"images/{pair}-{which}.png" for which in ("source", "edited")]
+    messages = [says("user", "What differs?", images), says("assistant", line_of(pair) if answer is None else answer)]
+    return {"messages": messages, "images": names[:images]}
 
 
 @pytest.fixture
 def drawn(tmp_path: Path) -> Path:
     """A file of rows beside the images of the pairs."""
     return write_rows(draw(tmp_path / "data") / "sft.jsonl", [row(pair) for pair in PAIRS])
-
-
-def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
-    file.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
-    return file
 
 
 def test_each_stage_has_the_papers_settings_as_defaults(capsys: pytest.CaptureFixture[str]):
@@ -158,21 +140,16 @@ def test_a_row_without_both_images_is_named(drawn: Path, capsys: pytest.CaptureF
     assert "answer 2: expected two images before it, the source and the edited one; found 1" in capsys.readouterr().err
 
 
-def run(stage: str, data: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A stage in a process of its own, on the CPU and offline."""
+def train(stage: str, data: Path, out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A stage in a process of its own."""
     quick = ("--dropout", "0", *(f"--set={name}" for name in ("use_cpu=true", "gradient_checkpointing=false")))
-    return subprocess.run(
-        [sys.executable, "-m", "examples.training.dice.train_dice", stage, str(data), "--out", str(out), *quick, *words],
-        cwd=ROOT, env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=400, check=False,
-    )  # fmt: skip
+    return run("-m", "examples.training.dice.train_dice", stage, data, "--out", out, *quick, *words)
 
 
 def trained(stage: str, data: Path, out: Path, *words: str) -> dict[str, Any]:
     """training.json of a stage."""
-    done = run(stage, data, out, *words)
-    assert done.returncode == 0, done.stderr
-    told = dict(json.loads((out / "training.json").read_text(encoding="utf-8")))
+    done = train(stage, data, out, *words)
+    told = training(out, done)
     losses = told["losses"]
     assert f"first loss {losses[0]:.4g}, last loss {losses[-1]:.4g}" in done.stdout
     return told
@@ -206,7 +183,7 @@ def test_an_adapter_of_the_papers_rank_trains_the_text_alone_and_goes_on_where_i
     (out / "checkpoints" / "checkpoint-3").rmdir()
     second = trained("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "2", "--learning-rate", "1e-2")
     assert second["updates"] == 3 and second["losses"][:2] == first["losses"][:2]
-    other = run("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "1", "--learning-rate", "1e-2")
+    other = train("pairs", drawn, out, *words, "--steps", "3", "--batch-size", "1", "--learning-rate", "1e-2")
     assert other.returncode == 2
     assert "holds a training with another batch_size 2 (now 1); name another folder" in other.stderr
 
@@ -214,7 +191,7 @@ def test_an_adapter_of_the_papers_rank_trains_the_text_alone_and_goes_on_where_i
 @needs_train
 def test_a_loss_that_is_not_finite_saves_nothing(tiny: Path, drawn: Path):
     out = drawn.parent / "out"
-    done = run("coherence", drawn, out, "--base", str(tiny), "--steps", "3", "--learning-rate", "1e30")
+    done = train("coherence", drawn, out, "--base", str(tiny), "--steps", "3", "--learning-rate", "1e30")
     assert done.returncode == 1
     assert "the loss is not finite" in done.stderr and "Try a lower --learning-rate" in done.stderr
     assert not (out / "adapter_model.safetensors").exists() and not (out / "training.json").exists()
@@ -231,8 +208,8 @@ def test_the_loss_is_on_the_answer_alone(tiny: Path, drawn: Path):
     # Before the first update the adapter does nothing: the loss is the base's own, by hand.
     processor = AutoProcessor.from_pretrained(tiny, backend="pil")
     pictures = [{"type": "image", "image": Image.fromarray(rgb)} for rgb in pictures_of("p0")]
-    asked = {"role": "user", "content": [*pictures, {"type": "text", "text": "What differs?"}]}
-    said = {"role": "assistant", "content": [{"type": "text", "text": line_of("p0")}]}
+    asked, said = says("user", "What differs?"), says("assistant", line_of("p0"))
+    asked["content"][:0] = pictures
     whole, question = (
         processor.apply_chat_template(
             talk, add_generation_prompt=opens, tokenize=True, return_dict=True, return_tensors="pt"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +13,9 @@ import pytest
 from PIL import Image
 
 from examples.training.train_verifier import BadRow, main, read_rows
+from tests.training.recipes import needs_train, run, says, training, write_rows
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "training" / "train_verifier.py"
-EXTRA = ("torch", "transformers", "trl", "peft", "datasets")
-needs_train = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in EXTRA),
-    reason="needs the extra `train`: torch, trl, peft",
-)
-
-
-def says(role: str, text: str, images: int = 0) -> dict[str, Any]:
-    return {"role": role, "content": [*[{"type": "image"}] * images, {"type": "text", "text": text}]}
 
 
 def pair_names(number: int) -> list[str]:
@@ -43,12 +31,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
         for name in pair_names(number):
             Image.fromarray(rng.integers(0, 255, (56, 56, 3), dtype=np.uint8)).save(tmp_path / name)
 
-    def write(name: str, rows: list[Any]) -> Path:
-        file = tmp_path / name
-        file.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8")
-        return file
-
-    return write
+    return lambda name, rows: write_rows(tmp_path / name, rows)
 
 
 def sft_row(number: int) -> dict[str, Any]:
@@ -146,23 +129,8 @@ def test_an_option_that_means_nothing_is_named(
 def trained(stage: str, data: Path, *words: str) -> dict[str, Any]:
     """training.json of a stage in a process of its own, on the CPU and offline; its model is beside the data."""
     out = data.parent / f"{stage}-model"
-    base = (
-        "--max-steps",
-        "3",
-        "--batch-size",
-        "2",
-        "--accumulate",
-        "1",
-        *("--set", "logging_steps=1"),
-        "--set=use_cpu=true",
-    )
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), stage, str(data), "--out", str(out), *base, *words],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads((out / "training.json").read_text(encoding="utf-8")))
+    base = ("--max-steps", "3", "--batch-size", "2", "--accumulate", "1", "--set", "logging_steps=1", "--set=use_cpu=true")
+    return training(out, run(SCRIPT, stage, data, "--out", out, *base, *words))
 
 
 def changed(one: Path, other: Path) -> set[str]:
@@ -229,7 +197,7 @@ def test_what_editloupe_exports_of_a_verifier_can_be_read(
 ):
     folder = edits(2)
     rows = [json.loads(line) | {"human_is_changed": 1} for line in (folder / "metadata.jsonl").read_text().splitlines()]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder / "metadata.jsonl", rows)
     said = {
         "right": '{"is_changed": true, "instruction": "Add a dog."}',
         "wrong": '{"is_changed": false, "instruction": ""}',

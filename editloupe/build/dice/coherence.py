@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from editloupe.answers import Answer, answer_from_json
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, leaving_out
 from editloupe.build.dice.rows import SplitSet, dialogue
 from editloupe.build.direct import WorkItem
 from editloupe.data.samples import load
@@ -80,13 +80,11 @@ class Coherence(SplitSet):
             missing = "it does not say whether the difference was asked for (coherent: true or false)"
             raise LeftOut("no_coherence", missing, at="annotated")
         split, store, names = self.split(sample.source.sha256), self.store, list[str]()
-        try:
+        with leaving_out("unreadable_image", ImageError, at="drawn", failed="input_error"):
             for view in task.views:
                 # Without a box it is the file itself.
                 image = view.origin if view.op == "whole" else store.array(make_view(view, store).image)
                 names.append(self.place(image, split))
-        except ImageError as error:
-            raise LeftOut("unreadable_image", str(error), at="drawn", failed="input_error") from error
         said, answer = one_line(reason) if isinstance(reason, str) else "", "yes" if one.coherent else "no"
         lineage: Json = {"stage": 3, "sample": sample.id, "editor": sample.editor, "difference": part}
         sizes = [(view.origin.width, view.origin.height) for view in task.views]

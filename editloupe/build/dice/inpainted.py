@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from editloupe.build import paint
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, leaving_out
 from editloupe.build.dice.photos import PhotoSet
 from editloupe.build.dice.rows import drawn
 from editloupe.build.direct import WorkItem
@@ -130,10 +130,8 @@ class Inpainted(PhotoSet):
             detail = f"{len(objects):,} objects, none of at least {100 * options.least_area:g} % of the image"
             raise LeftOut("no_large_object", detail, at="objects", told={"faults": faults})
         chosen = [] if by.random() < options.unchanged else [self._drawn(*objects[place], by) for place in taken]
-        try:
+        with leaving_out("inpainter_failed", ToolError, at="inpainted", failed="tool_failed"):
             *pair, how = edited_pair(rgb, chosen, by, self.inpainter)
-        except ToolError as error:
-            raise LeftOut("inpainter_failed", str(error), at="inpainted", failed="tool_failed") from error
         qualities = [by.randint(*_QUALITY) if by.random() < options.jpeg else None for _ in pair]
         # The file itself, where nothing was done to it.
         shown = [self.ref(image) if np.array_equal(pixels, rgb) else pixels for pixels in pair]

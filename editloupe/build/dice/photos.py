@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, leaving_out
 from editloupe.build.dice.rows import SplitSet
 from editloupe.data.coco import AnnotatedImage, CocoAnnotation, Mask, mask_of, read_coco
 from editloupe.data.folders import RowError, open_folder
@@ -49,10 +49,8 @@ class PhotoSet(SplitSet):
 
     def pixels(self, image: AnnotatedImage) -> RGB:
         """Return an image's pixels. Raises LeftOut."""
-        try:
+        with leaving_out("unreadable_image", ImageError, failed="input_error"):
             return self.store.array(self.ref(image))
-        except ImageError as error:
-            raise LeftOut("unreadable_image", str(error), failed="input_error") from error
 
     def mask(self, image: AnnotatedImage, annotation: CocoAnnotation) -> Mask:
         """Return an object's pixels: its segmentation, else its box. Raises LeftOut."""

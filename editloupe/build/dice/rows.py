@@ -143,9 +143,7 @@ class SplitSet(DirectRecipe):
                     files.write_whole(place.folder / name, b"".join(map(json_line, rows)), below=self.folder)
                 else:
                     (place.folder / name).unlink(missing_ok=True)
-            place.names.clear()
-            place.names.update(self.folder / name for one in own for name in one["images"])
-            place.clean()
+            place.keep(name.partition("/")[2] for one in own for name in one["images"])
             tally = Counter[str](rows=len(own))
             for one in own:
                 tally.update(one["tally"])

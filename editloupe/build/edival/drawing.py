@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from editloupe.answers import AnswerSpec, FreeText, OneOf, fold
+from editloupe.answers import AnswerSpec, FreeText, OneOf, closed, fold
 from editloupe.build.base import LeftOut
 from editloupe.build.edival.pools import ADDING, RENAMING, after, brought, start, words
-from editloupe.build.engine import closed, record
+from editloupe.build.engine import record
 from editloupe.build.shown import SIGNS, plain_name
 from editloupe.prompts import render
 from editloupe.protocols.edival import instructions as kinds
@@ -39,12 +39,12 @@ _UNKNOWN: Final = frozenset(("", "none", "null", "unknown", "n/a", "na"))
 
 _MAYBE: Final[Json] = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 _OBJECT: Final = closed(
-    object={"type": "string", "minLength": 1},
-    color=_MAYBE,
-    material=_MAYBE,
-    text=_MAYBE,
-    count={"type": "integer", "minimum": 1},
-    foreground={"type": "boolean"},
+    {
+        "object": {"type": "string", "minLength": 1},
+        **dict.fromkeys(("color", "material", "text"), _MAYBE),
+        "count": {"type": "integer", "minimum": 1},
+        "foreground": {"type": "boolean"},
+    }
 )
 OBJECTS_ANSWER: Final = record(objects={"type": "array", "items": _OBJECT, "maxItems": MOST_OBJECTS})
 

@@ -126,7 +126,7 @@ class EdiValBuild(SetRecipe):
         if self.options.grounding == "none":
             row.data.grounded = objects
             return
-        searches = [replace(detect(self.name, row.sample, 0, one.name), rests_on=rests_on) for one in objects]
+        searches = [replace(detect(self, row.sample, 0, one.name), rests_on=rests_on) for one in objects]
         found = [row.look(search) for search in searches]
         for finding in found:
             if finding is None or (finding.status in PENDING and finding.status != "input_error"):

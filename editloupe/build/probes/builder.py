@@ -148,10 +148,8 @@ class ProbeSet(DirectRecipe):
                 lost: dict[str, Any] = {"why": "made_before", "at": "made", "detail": ""}
                 worked.add(WorkItem(about={"what": first["id"]}, make=dict), lost)
         rows = [row for one in kept.values() for row in one["rows"]]
-        place.names.clear()
-        place.names.update(self.folder / name for one in kept.values() for name in one["images"])
         files.write_whole(self.folder / METADATA, b"".join(map(json_line, rows)), below=self.folder)
-        place.clean()
+        place.keep(name for one in kept.values() for name in one["images"])
         return {"probes": len(rows), "targets": {"read": len(photos.cuts), "left_out": len(photos.lost)}}
 
     def notes(self) -> Sequence[str]:

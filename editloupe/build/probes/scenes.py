@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import cv2
 import numpy as np
 
-from editloupe.build.base import LeftOut
+from editloupe.build.base import LeftOut, leaving_out
 from editloupe.build.paint import Mask, color_of, part_of
 from editloupe.build.shown import plain_name, target_name
 from editloupe.data.folders import RowError
@@ -211,10 +211,8 @@ def _checked(row: DataRow) -> DataRow:
 def _cut(sample: Sample, store: ImageStore) -> Cut:
     """Return the target of a row. Raises LeftOut."""
     name = one_line(target_name(sample))
-    try:
+    with leaving_out("unreadable_image", ImageError):
         rgb, picture = store.array(sample.source), store.array(sample.masks["edit"])
-    except ImageError as error:
-        raise LeftOut("unreadable_image", str(error)) from error
     if picture.shape != rgb.shape:
         sizes = f"is {picture.shape[1]}×{picture.shape[0]} px, its image {rgb.shape[1]}×{rgb.shape[0]} px"
         raise LeftOut("mask_of_another_size", f"the mask {sizes}; make it from the image as it is")

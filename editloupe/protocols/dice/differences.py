@@ -15,6 +15,7 @@ from editloupe.answers import Record
 from editloupe.data.boxes import read_quads, to_px
 from editloupe.errors import DataError
 from editloupe.findings import Finding
+from editloupe.protocols.base import NoValue
 from editloupe.scores import NOT_JUDGED
 from editloupe.values import Box, Json, Sample, box_from_json, finite
 
@@ -107,14 +108,12 @@ class SampleDifferences:
         return next((one for one in self.asked if one.coherent is None), None)
 
     @property
-    def missing(self) -> tuple[str, str]:
-        """Status and reason of what leaves the differences, or the coherence of one, unknown."""
+    def missing(self) -> NoValue:
+        """What leaves the differences, or the coherence of one, unknown."""
         if self.differences is not None and self.failed is not None:
-            return str(self.failed.status), self.failed.reason
-        if self.detection is None:
-            return NOT_JUDGED, ""
-        status = self.detection.status
-        return "input_error" if status == "ok" else status, self.detection.reason
+            return NoValue(str(self.failed.status), self.failed.reason)
+        none = NoValue.of(self.detection)
+        return NoValue("input_error", none.reason) if none.status == "ok" else none
 
     @property
     def detection_id(self) -> tuple[str, ...]:

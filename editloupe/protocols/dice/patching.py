@@ -15,9 +15,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from editloupe.protocols.base import Known, missing_output
+from editloupe.protocols.base import Known, NoValue, missing_output, score_of
 from editloupe.protocols.dice.differences import SampleDifferences
-from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
+from editloupe.scores import Interval, Metric, Score
 from editloupe.tasks import About, Measure, Recipe
 from editloupe.values import Box, ImageRef, Json, Sample, digest
 
@@ -81,18 +81,11 @@ def score_patches(
         for patch in patches:
             finding = known.finding(f"{kind}_{patch}", sample)
             value = None if finding is None or finding.answer is None else finding.answer.value
-            status, reason = (NOT_JUDGED, "") if finding is None else (finding.status, finding.reason)
-            if finding is None and _boxes(patch, sample, listed) is None:
-                status, reason = listed.missing
-            yield Score(
-                **vars(About.of(sample)),
-                metric=f"{kind}_{patch}",
-                value=value,
-                missing=None if value is not None else status,
-                reason="" if value is not None else reason,
-                findings=(*(() if finding is None else (finding.task_id,)), *_rests_on(patch, listed)),
-                dims=dims,
-            )
+            unknown = finding is None and _boxes(patch, sample, listed) is None
+            none = listed.missing if unknown else NoValue.of(finding)
+            ids = (*(() if finding is None else (finding.task_id,)), *_rests_on(patch, listed))
+            found = none if value is None else value
+            yield score_of(f"{kind}_{patch}", sample, found, findings=ids, dims=dims)
 
 
 def _boxes(patch: str, sample: Sample, listed: SampleDifferences) -> list[Box] | None:

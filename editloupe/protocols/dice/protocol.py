@@ -21,7 +21,18 @@ from editloupe.answers import YES_NO, Choice, Number
 from editloupe.config import Words
 from editloupe.imaging.targets import covered_area
 from editloupe.prompts import TemplateOption, render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, some_of, whole
+from editloupe.protocols.base import (
+    BaseProtocol,
+    Group,
+    Known,
+    NoValue,
+    Options,
+    Paper,
+    missing_output,
+    score_of,
+    some_of,
+    whole,
+)
 from editloupe.protocols.dice.differences import (
     DIFFERENCES,
     OPS,
@@ -38,7 +49,7 @@ from editloupe.protocols.dice.tables import rating_dims, tables
 from editloupe.protocols.labeled_boxes import LabeledBoxes
 from editloupe.replies import one_line
 from editloupe.scores import Binary, Interval, Metric, Score
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Budget, Recipe, Task
 from editloupe.values import Box, ImageRef, Json, Sample
 
 DETECTOR: Final = "detector"
@@ -177,15 +188,15 @@ class DICE(BaseProtocol):
     def _detection(self, sample: Sample) -> Task:
         """Return the task that lists what differs."""
         options, blocked = self.options, missing_output(sample)
-        shared: dict[str, Any] = {"protocol": self.name, "metric": DIFFERENCES, "about": About.of(sample)}
+        measured = partial(self.measurement, DIFFERENCES, sample)
         if options.detector == "given":
             listed = given(sample)
             if listed is None and blocked is None:
                 blocked = ("input_error", f"the data gives no column {DIFFERENCES!r} for this sample")
-            return Measure(**shared, measure="key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
+            return measured("key", args={"answer": record(listed or []).to_json()}, blocked=blocked)
         if options.detector == "localize":
             views = whole({"source": sample.source, "edited": sample.edited})
-            return Measure(**shared, measure="difference_regions", views=views, blocked=blocked)
+            return measured("difference_regions", views=views, blocked=blocked)
         answer = LabeledBoxes(
             labels=OPS,
             list_key=DIFFERENCES,
@@ -197,16 +208,9 @@ class DICE(BaseProtocol):
             image=EDITED,
             none="no change",
         )
-        return Ask(
-            **shared,
-            role=DETECTOR,
-            prompt=render(options.detector_prompt or "dice/differences"),
-            views=whole({ORIGINAL: sample.source, EDITED: sample.edited}),
-            answer=answer,
-            tools=self.tools,
-            budget=self.budget,
-            blocked=blocked,
-        )
+        prompt = render(options.detector_prompt or "dice/differences")
+        views = whole({ORIGINAL: sample.source, EDITED: sample.edited})
+        return self.question(DIFFERENCES, sample, prompt, answer, views, role=DETECTOR, blocked=blocked)
 
     def _coherence(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the question whether a difference was asked for."""
@@ -223,27 +227,18 @@ class DICE(BaseProtocol):
             color=color,
             marked=" and ".join(on),
         )
-        return Ask(
-            protocol=self.name,
-            metric=COHERENCE,
-            about=About.of(sample, part=one.part),
-            role=COHERENCE,
-            prompt=prompt,
-            views=tuple(_view(alias, image, difference.box, rgb, drawn=alias in on) for alias, image in images.items()),
-            answer=YES_NO,
-            tools=self.tools,
-            budget=self.budget,
-            rests_on=(first.id,),
-        )
+        view = partial(_view, box=difference.box, rgb=rgb)
+        views = [view(alias, image, drawn=alias in on) for alias, image in images.items()]
+        about, more = About.of(sample, part=one.part), {"role": COHERENCE, "rests_on": (first.id,)}
+        return self.question(COHERENCE, about, prompt, YES_NO, views, **more)
 
     def _in_mask(self, sample: Sample, one: JudgedDifference, first: Task) -> Task:
         """Return the measure of how much of a difference lies where change was allowed."""
         mask, box = sample.masks.get("edit"), one.difference.box
-        return Measure(
-            protocol=self.name,
-            metric=IN_MASK,
-            about=About.of(sample, part=one.part),
-            measure="mask_share",
+        return self.measurement(
+            IN_MASK,
+            About.of(sample, part=one.part),
+            "mask_share",
             args={"box": [round(v * 1000, 3) for v in box], "of": "changed"},
             views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
             rests_on=(first.id,),
@@ -283,35 +278,26 @@ class DICE(BaseProtocol):
 
     def _of_sample(self, sample: Sample, listed: SampleDifferences, dims: Mapping[str, Any]) -> Iterator[Score]:
         """Return the three figures of Table 3 for one sample."""
-        about: dict[str, Any] = {**vars(About.of(sample)), "findings": (*listed.detection_id, *listed.coherence_ids)}
+        ids = (*listed.detection_id, *listed.coherence_ids)
         if listed.differences is None:
-            status, reason = listed.missing
-            more: dict[str, Any] = {"value": None, "missing": status, "reason": reason, "dims": dims}
-            yield from (Score(**about, metric=metric.id, **more) for metric in OF_SAMPLES)
+            for metric in OF_SAMPLES:
+                yield score_of(metric.id, sample, listed.missing, findings=ids, dims=dims)
             return
         asked, failed, count = listed.asked, listed.failed, len(listed.differences)
+        none = failed and NoValue(str(failed.status), f"{failed.part}: {failed.reason}".rstrip(": "))
         unwanted = [one.difference.box for one in asked if not one.coherent]
-        values = {
-            "correct": 1.0 if any(one.coherent for one in asked) else 0.0 if failed is None else None,
-            "unwanted": min(1.0, covered_area(unwanted)) if failed is None else None,
+        values: dict[str, float | NoValue] = {
+            "correct": 1.0 if any(one.coherent for one in asked) else none or 0.0,
+            "unwanted": none or min(1.0, covered_area(unwanted)),
             "no_change": float(not count),
         }
-        out = count - len(asked)
-        note = (
-            f"{out} of {count} differences were left out by max_differences={self.options.max_differences}" if out else ""
-        )
-        notes = {"correct": "" if values["correct"] else note, "unwanted": note, "no_change": ""}
-        for metric, value in values.items():
-            why = failed if value is None else None
-            yield Score(
-                **about,
-                metric=metric,
-                value=value,
-                missing=None if why is None else why.status,
-                reason=notes[metric] if why is None else f"{why.part}: {why.reason}".rstrip(": "),
-                parts=tuple(one.said for one in asked),
-                dims={**dims, "left_out": out},
-            )
+        out, most = count - len(asked), self.options.max_differences
+        note = f"{out} of {count} differences were left out by max_differences={most}" if out else ""
+        notes = {"correct": note if values["correct"] == 0 else "", "unwanted": note}
+        shared: dict[str, Any] = {"findings": ids, "parts": tuple(one.said for one in asked)}
+        for id_, value in values.items():
+            reason = value.reason if isinstance(value, NoValue) else notes.get(id_, "")
+            yield score_of(id_, sample, value, reason=reason, dims={**dims, "left_out": out}, **shared)
 
 
 def _of_difference(

@@ -170,8 +170,7 @@ class DLEBench(RubricProtocol):
                 answers = [f.answer for f in found if f is not None and isinstance(f.answer, Label)]
                 worst = None if missing else min(answers, key=attrgetter("value"))
                 yield Score(
-                    sample_id=sample.id,
-                    editor=sample.editor,
+                    **vars(About.of(sample)),
                     metric=criterion.id,
                     value=None if worst is None else worst.value,
                     label=None if worst is None else worst.name,
@@ -227,18 +226,11 @@ class DLEBench(RubricProtocol):
             views = (views[0], *_further(sample), *views[1:])
         focus = None if shown == "whole" else _focus(views[0], sample, targets, together=not number)
         asked = {"criterion": criterion, "instruction": one_line(sample.instruction), "images": list(names), "focus": focus}
-        return Ask(
-            protocol=self.name,
-            metric=criterion.id,
-            about=_about(sample, number),
-            prompt=render(self.options.prompt or PROMPT, **asked),
-            views=views,
-            # A crop is as close as one can look: tools would show the rest again, which is left out on purpose.
-            tools=() if shown == "crop" else self.tools,
-            answer=criterion.answer(),
-            budget=self.budget,
-            blocked=blocked,
-        )
+        prompt = render(self.options.prompt or PROMPT, **asked)
+        about, answer = _about(sample, number), criterion.answer()
+        # A crop is as close as one can look: tools would show the rest again, left out on purpose.
+        tools = () if shown == "crop" else self.tools
+        return self.question(criterion.id, about, prompt, answer, views, tools=tools, blocked=blocked)
 
     def _try_prompt(self) -> None:
         """Raise ConfigError for a prompt that cannot be rendered, before anything is asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from editloupe.answers import YES_NO, Answer, AnswerSpec, Choice, FreeText, Number, Text
@@ -14,7 +15,7 @@ from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Eyes, Sight, picture_of, spelled
 from editloupe.replies import one_line
 from editloupe.scores import NOT_JUDGED
-from editloupe.tasks import About, Ask, Budget, Recipe, Task
+from editloupe.tasks import About, Recipe, Task
 from editloupe.values import Box
 
 SHORTEN: Final = "shorten"
@@ -41,16 +42,22 @@ class Case(Eyes):
     chain: Chain
     index: int
     """Which edit, from 0."""
-    rules: Rules
-    tools: tuple[str, ...] = ()
-    """Names of the tools that a model is offered."""
-    budget: Budget
-    """Of one question."""
+
+    @property
+    def rules(self) -> Rules:
+        """By which it is judged."""
+        rules: Rules = self.protocol.options.rules
+        return rules
 
     @property
     def edit(self) -> Edit:
         """The edit itself."""
         return self.chain.edits[self.index]
+
+    @property
+    def about(self) -> About:
+        """What is said of it is about this."""
+        return about_edit(self.sample, self.chain, self.index)
 
     @property
     def after(self) -> int:
@@ -90,17 +97,13 @@ class Case(Eyes):
 
     def short_names(self, target: str, reference: str) -> tuple[str, str]:
         """Return names without color and material. A name is asked for once in a chain. Raises NoValue."""
+        ask = partial(self.protocol.question, SHORT_NAME, answer=FreeText(max_words=10), role=SHORTEN)
         tasks = [
-            Ask(
-                protocol=self.protocol,
-                metric=SHORT_NAME,
-                about=About.of(self.sample, part=f"name: {spelled(name)}"),
-                role=SHORTEN,
-                prompt=render(f"edival/{SHORT_NAME}", object=one_line(spelled(name))),
-                answer=FreeText(max_words=10),
-                budget=self.budget,
+            ask(
+                About.of(self.sample, part=f"name: {name}"),
+                render(f"edival/{SHORT_NAME}", object=one_line(name)),
             )
-            for name in (target, reference)
+            for name in map(spelled, (target, reference))
         ]
         one, other = (str(answer).strip("\"'[]“”‘’`., ") for answer in self._answers(*tasks))
         return one, other
@@ -120,17 +123,8 @@ class Case(Eyes):
 
     def _ask(self, question: str, views: tuple[Recipe, ...], answer: AnswerSpec, words: dict[str, Any]) -> Answer:
         in_one_line = {name: one_line(word) if isinstance(word, str) else word for name, word in words.items()}
-        task = Ask(
-            protocol=self.protocol,
-            metric=question,
-            about=about_edit(self.sample, self.chain, self.index),
-            prompt=render(f"edival/{_TEMPLATES[question]}", **in_one_line),
-            views=views,
-            tools=self.tools,
-            answer=answer,
-            budget=self.budget,
-            rests_on=tuple(self.found),
-        )
+        about, prompt = self.about, render(f"edival/{_TEMPLATES[question]}", **in_one_line)
+        task = self.protocol.question(question, about, prompt, answer, views, rests_on=tuple(self.found))
         return self._answers(task)[0]
 
     def _answers(self, *tasks: Task) -> list[Answer]:

@@ -22,13 +22,13 @@ from typing import Final, TypeAlias
 
 from editloupe.findings import Finding
 from editloupe.measures.pixels import residual_left
-from editloupe.protocols.base import Known, NoValue, whole
+from editloupe.protocols.base import BaseProtocol, Known, NoValue, score_of, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.instructions import TEXT_CHANGE
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import Eyes, Sight, picture_of, spelled
-from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
-from editloupe.tasks import About, Measure, Task
+from editloupe.scores import Interval, Metric, Score
+from editloupe.tasks import About, Task
 from editloupe.values import Json, Sample
 
 FOUND_AT: Final = 0.35
@@ -70,10 +70,11 @@ _Look: TypeAlias = tuple[tuple[str, ...], Eyes, Mapping[str, Json] | NoValue]
 """Measures, what is seen for them, and the boxes that they compare, or why there are none."""
 
 
-def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known, cc: str, rules: Rules) -> Iterator[_Look]:
+def _looks(protocol: BaseProtocol, sample: Sample, chain: Chain, turn: int, known: Known) -> Iterator[_Look]:
     """Yield what is known of the unchanged objects and of the background after a turn."""
+    rules: Rules = protocol.options.rules
     blocked = gap(sample, turn, rules)
-    for names, places in zip(_ASKED[cc], (_of_objects, _of_background), strict=True):
+    for names, places in zip(_ASKED[protocol.options.cc], (_of_objects, _of_background), strict=True):
         eyes = Eyes(protocol=protocol, sample=sample, known=known)
         try:
             if blocked is not None:
@@ -83,27 +84,36 @@ def _looks(protocol: str, sample: Sample, chain: Chain, turn: int, known: Known,
             yield names, eyes, nothing
 
 
-def plan_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Task]:
+def plan_consistency(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Task]:
     """Return the detections that are needed and, where they are there, the measures of each turn."""
-    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
-        blocked, views = gap(sample, turn, rules), whole({"source": sample.source, "edited": picture_of(sample, turn)})
-        measure = partial(Measure, protocol=protocol, about=About.of(sample, turn=turn), views=views, blocked=blocked)
-        yield measure(metric=ALIGNMENT, measure=ALIGNMENT, args={"mask": "none"})
+    rules: Rules = protocol.options.rules
+    for turn in _turns(protocol, sample):
+        views = whole({"source": sample.source, "edited": picture_of(sample, turn)})
+        about, blocked = About.of(sample, turn=turn), gap(sample, turn, rules)
+        measure = partial(protocol.measurement, about=about, views=views, blocked=blocked)
+        yield measure(ALIGNMENT, measure=ALIGNMENT, args={"mask": "none"})
         tokens: dict[str, Json] = {} if rules.cc_tokens == "paper" else {"tokens": rules.cc_tokens}
-        for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules):
+        for names, eyes, places in _looks(protocol, sample, chain, turn, known):
             yield from eyes.tasks.values()
             boxes = {} if isinstance(places, NoValue) else places
             for name in names if blocked or places is boxes else ():
                 own = tokens if name in (OBJECTS, BACKGROUND) else {}
-                yield measure(metric=name, measure=name, args={**boxes, **own}, rests_on=tuple(eyes.found))
+                yield measure(name, measure=name, args={**boxes, **own}, rests_on=tuple(eyes.found))
+
+
+def _turns(protocol: BaseProtocol, sample: Sample) -> range:
+    """Return the turns that are compared: all, or none."""
+    return range(1, len(sample.turns) + 1 if protocol.options.cc != "none" else 1)
 
 
 class _Nothing(NoValue):
-    """There is nothing to compare. The content is then what else is compared."""
+    """There is nothing to compare. The content is then what else is compared.
 
-    def __init__(self, reason: str, value: float | None = None) -> None:
-        self.value = value
-        """What nothing counts."""
+    counts: what nothing counts, if it counts.
+    """
+
+    def __init__(self, reason: str, counts: float | None = None) -> None:
+        self.counts = counts
         super().__init__("not_defined", reason)
 
 
@@ -121,7 +131,7 @@ def _of_objects(eyes: Eyes, chain: Chain, turn: int, rules: Rules) -> dict[str, 
     count = "the one unchanged object was not found" if one else f"none of the {len(names)} unchanged objects was found"
     why = f"{count} in the base image with a score of {FOUND_AT:g} or more: {', '.join(names)}"
     if rules.cc_no_box == "zero":
-        raise _Nothing(f"{why}; it counts 0 by cc_no_box=zero", value=0.0)
+        raise _Nothing(f"{why}; it counts 0 by cc_no_box=zero", counts=0.0)
     raise _Nothing(why)
 
 
@@ -147,40 +157,29 @@ def _phrases(names: Iterable[str]) -> list[str]:
     return [phrase for phrase in dict.fromkeys(map(spelled, names)) if phrase]
 
 
-def score_consistency(protocol: str, sample: Sample, chain: Chain, known: Known, cc: str, rules: Rules) -> Iterator[Score]:
+def score_consistency(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
     """Return the scores of each turn. A cosine below 0 counts as 0; the finding keeps it."""
-    for turn in range(1, len(sample.turns) + 1) if cc != "none" else ():
+    for turn in _turns(protocol, sample):
         about, dims = About.of(sample, turn=turn), chain.dims_at(turn)
         parts = {
             name: _part(known.finding(name, about), places if isinstance(places, NoValue) else None, tuple(eyes.found))
-            for names, eyes, places in _looks(protocol, sample, chain, turn, known, cc, rules)
+            for names, eyes, places in _looks(protocol, sample, chain, turn, known)
             for name in names
         }
         if OBJECTS in parts:
             parts[CONTENT] = _content(parts[OBJECTS], parts[BACKGROUND])
         parts[ALIGNMENT] = _aligned(known.finding(ALIGNMENT, about))
         for name, part in parts.items():
-            yield Score(
-                **vars(about),
-                metric=name,
-                value=part.value,
-                missing=part.missing,
-                reason=part.reason,
-                findings=part.findings,
-                dims={**dims, "compared": part.compared} if part.compared else dims,
-            )
+            shown = {**dims, "compared": part.compared} if part.compared else dims
+            yield score_of(name, about, part.value, reason=part.reason, findings=part.findings, dims=shown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What is known of one kind of consistency of one turn: a value, or why there is none."""
+    """What is known of one kind of consistency of one turn."""
 
-    value: float | None = None
-    missing: str | None = None
-    """The status where there is no value."""
+    value: float | NoValue
     reason: str = ""
-    undefined: bool = False
-    """Whether there is nothing to compare. The content is then what else is compared."""
     findings: tuple[str, ...] = ()
     compared: str = ""
     """What a content is the mean of."""
@@ -192,31 +191,29 @@ def _part(finding: Finding | None, nothing: NoValue | None, seen: tuple[str, ...
         # What a result file says is taken as it is, also where its image is not here.
         nothing, seen = None, ()
     if nothing is not None:
-        value, undefined = (nothing.value, True) if isinstance(nothing, _Nothing) else (None, False)
-        missing = nothing.status if value is None else None
-        return _Part(value=value, missing=missing, reason=nothing.reason, undefined=undefined, findings=seen)
-    if finding is None:
-        return _Part(missing=NOT_JUDGED, findings=seen)
-    ids = (finding.task_id, *seen)
-    if finding.answer is None or finding.answer.value is None:
-        status = "not_defined" if finding.answer is not None else finding.status
-        return _Part(missing=status, reason=finding.reason, undefined=status == "not_defined", findings=ids)
+        counts = nothing.counts if isinstance(nothing, _Nothing) else None
+        return _Part(value=nothing if counts is None else counts, reason=nothing.reason, findings=seen)
+    ids = seen if finding is None else (finding.task_id, *seen)
+    if finding is None or finding.answer is None or finding.answer.value is None:
+        none = NoValue.of(finding)
+        undefined = finding is not None and (finding.answer is not None or finding.status == "not_defined")
+        return _Part(value=_Nothing(none.reason) if undefined else none, reason=none.reason, findings=ids)
     cosine = finding.answer.value
-    return _Part(
-        value=max(cosine, 0.0), reason=f"the cosine is {cosine:.3f} and counts 0" if cosine < 0 else "", findings=ids
-    )
+    reason = f"the cosine is {cosine:.3f} and counts 0" if cosine < 0 else ""
+    return _Part(value=max(cosine, 0.0), reason=reason, findings=ids)
 
 
 def _content(objects: _Part, background: _Part) -> _Part:
     """Return the mean of objects and background; one of them where the other has nothing to compare."""
     named = {"objects": objects, "background": background}
     ids = tuple(dict.fromkeys((*objects.findings, *background.findings)))
-    if failed := next((part for part in named.values() if part.missing and not part.undefined), None):
+    lost = {name: part for name, part in named.items() if isinstance(part.value, NoValue)}
+    if failed := next((part for part in lost.values() if not isinstance(part.value, _Nothing)), None):
         return replace(failed, findings=ids)
-    left_out = "; ".join(f"no {name}: {part.reason}" for name, part in named.items() if part.missing)
-    values = {name: part.value for name, part in named.items() if part.value is not None}
+    left_out = "; ".join(f"no {name}: {part.reason}" for name, part in lost.items())
+    values = {name: part.value for name, part in named.items() if not isinstance(part.value, NoValue)}
     if not values:
-        return _Part(missing="not_defined", reason=left_out, findings=ids)
+        return _Part(value=NoValue("not_defined"), reason=left_out, findings=ids)
     return _Part(value=fmean(values.values()), reason=left_out, findings=ids, compared=" and ".join(values))
 
 
@@ -225,4 +222,4 @@ def _aligned(finding: Finding | None) -> _Part:
     if finding is None or finding.answer is None:
         return _part(finding, None, ())
     left, why = residual_left(finding.answer)
-    return _Part(value=left, missing=None if left is not None else "not_defined", reason=why, findings=(finding.task_id,))
+    return _Part(value=NoValue("not_defined") if left is None else left, reason=why, findings=(finding.task_id,))

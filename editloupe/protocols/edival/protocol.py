@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options
+from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options, score_of
 from editloupe.protocols.edival.case import SHORTEN, Case, truth
 from editloupe.protocols.edival.chain import PAPER, Chain, Dims, about_edit, gap, read_chain
 from editloupe.protocols.edival.consistency import consistency_metrics, plan_consistency, score_consistency
@@ -28,7 +28,7 @@ from editloupe.protocols.edival.sights import given_boxes
 from editloupe.protocols.edival.tables import FOLLOWING, SUCCESS, tables
 from editloupe.protocols.edival.verdicts import TurnVerdict, followed
 from editloupe.scores import NOT_JUDGED, Binary, Metric, Score
-from editloupe.tasks import About, Budget, Measure, Task
+from editloupe.tasks import About, Budget, Task
 from editloupe.values import Json, Sample
 
 NAME: Final = "edival"
@@ -85,14 +85,13 @@ class EdiVal(BaseProtocol):
 
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return what the verdicts rest on, and what is to be found out next."""
-        given: EdiValOptions = self.options
         for sample in group:
             chain, planned = read_chain(sample), dict[str, Task]()
             for index in range(len(chain.edits)):
                 planned |= self._judged(sample, chain, index, known)[1]
             measures: list[Task] = [
-                *plan_consistency(self.name, sample, chain, known, given.cc, given.rules),
-                *plan_quality(self.name, sample, given.quality, given.rules),
+                *plan_consistency(self, sample, chain, known),
+                *plan_quality(self, sample),
             ]
             # Rules and consistency look for some of the same objects.
             planned |= {task.id: task for task in measures}
@@ -100,12 +99,11 @@ class EdiVal(BaseProtocol):
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return for each edit whether it was followed, whether all edits up to it were, and what was measured."""
-        given: EdiValOptions = self.options
         for sample in group:
             chain = read_chain(sample)
             yield from self._scores(sample, chain, known)
-            yield from score_consistency(self.name, sample, chain, known, given.cc, given.rules)
-            yield from score_quality(sample, chain, known, given.quality)
+            yield from score_consistency(self, sample, chain, known)
+            yield from score_quality(self, sample, chain, known)
 
     def _scores(self, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
         success = TurnVerdict(done=True, reason="")
@@ -130,14 +128,10 @@ class EdiVal(BaseProtocol):
             done = truth(given.answer)
             status = None if done is not None else "not_defined" if given.status == "ok" else given.status
             return TurnVerdict(done=done, status=status, reason=given.reason), {}, own
-        options: EdiValOptions = self.options
-        if (blocked := gap(sample, about.turn, options.rules)) is not None:
-            task = Measure(protocol=self.name, metric=FOLLOWING, about=about, measure="key", blocked=blocked)
+        if (blocked := gap(sample, about.turn, self.options.rules)) is not None:
+            task = self.measurement(FOLLOWING, about, "key", blocked=blocked)
             return TurnVerdict(done=None, status=blocked[0], reason=blocked[1]), {task.id: task}, own
-        case = Case(
-            protocol=self.name, sample=sample, known=known, chain=chain, index=index, rules=options.rules, tools=self.tools,
-            budget=self.budget,
-        )  # fmt: skip
+        case = Case(protocol=self, sample=sample, known=known, chain=chain, index=index)
         try:
             verdict = followed(case)
         except NoValue as unsettled:
@@ -158,12 +152,6 @@ def _both(before: TurnVerdict, edit: TurnVerdict, number: int) -> TurnVerdict:
 
 
 def _score(metric: str, about: About, dims: Dims, verdict: TurnVerdict, findings: Iterable[str]) -> Score:
-    return Score(
-        **vars(about),
-        metric=metric,
-        value=float(verdict.done) if verdict.done is not None else None,
-        missing=None if verdict.done is not None else verdict.status or NOT_JUDGED,
-        reason=verdict.reason,
-        findings=tuple(findings),
-        dims=dims,
-    )
+    none = NoValue(verdict.status or NOT_JUDGED)
+    value = none if verdict.done is None else float(verdict.done)
+    return score_of(metric, about, value, reason=verdict.reason, findings=tuple(findings), dims=dims)

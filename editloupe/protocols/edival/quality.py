@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from editloupe.answers import Record
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known, whole
+from editloupe.protocols.base import BaseProtocol, Known, NoValue, score_of, whole
 from editloupe.protocols.edival.chain import Chain, gap
 from editloupe.protocols.edival.rules import Rules
 from editloupe.protocols.edival.sights import picture_of
-from editloupe.scores import NOT_JUDGED, Interval, Metric, Real, Score
+from editloupe.scores import Interval, Metric, Real, Score
 from editloupe.tasks import About, Measure
 from editloupe.values import Json, Sample
 
@@ -62,19 +62,15 @@ def _change(metric: Metric) -> Metric:
     return replace(metric, id=metric.id + CHANGE, name=name, short=short, better=None)
 
 
-def plan_quality(protocol: str, sample: Sample, quality: str, rules: Rules) -> Iterator[Measure]:
+def plan_quality(protocol: BaseProtocol, sample: Sample) -> Iterator[Measure]:
     """Return the measures of the base image and of the image after each turn."""
+    rules: Rules = protocol.options.rules
     for turn in range(len(sample.turns) + 1):
-        for question in _ASKED[quality]:
-            yield Measure(
-                protocol=protocol,
-                metric=question,
-                about=About.of(sample, turn=turn),
-                measure=question,
-                args=_light(sample, turn, rules) if question == STATISTICS else _prompt(sample, turn, rules),
-                views=whole({"image": picture_of(sample, turn)}),
-                blocked=gap(sample, turn, rules),
-            )
+        about, views = About.of(sample, turn=turn), whole({"image": picture_of(sample, turn)})
+        for question in _ASKED[protocol.options.quality]:
+            args = (_light if question == STATISTICS else _prompt)(sample, turn, rules)
+            more = {"args": args, "views": views, "blocked": gap(sample, turn, rules)}
+            yield protocol.measurement(question, about, question, **more)
 
 
 def _light(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:
@@ -88,32 +84,31 @@ def _prompt(sample: Sample, turn: int, rules: Rules) -> dict[str, Json]:
     return {"prompt": sample.turns[turn - 1].instruction if asked else ""}
 
 
-def score_quality(sample: Sample, chain: Chain, known: Known, quality: str) -> Iterator[Score]:
+def score_quality(protocol: BaseProtocol, sample: Sample, chain: Chain, known: Known) -> Iterator[Score]:
     """Return the scores of the image after each turn: a value, and its change from the base image's."""
     for turn in range(1, len(sample.turns) + 1):
-        score = partial(Score, **vars(About.of(sample, turn=turn)), dims=chain.dims_at(turn))
-        for question in _ASKED[quality]:
+        score = partial(score_of, about=About.of(sample, turn=turn), dims=chain.dims_at(turn))
+        for question in _ASKED[protocol.options.quality]:
             base, after = (known.finding(question, About.of(sample, turn=number)) for number in (0, turn))
             ids = tuple(finding.task_id for finding in (base, after) if finding is not None)
             own = () if after is None else (after.task_id,)
             for metric in _METRICS[question]:
-                value, missing, reason = _value(metric.id, after)
-                yield score(metric=metric.id, value=value, missing=missing, reason=reason, findings=own)
-                first, lost, why = _value(metric.id, base)
-                if first is None:
-                    missing, reason = lost, f"the base image: {why}" if why else ""
-                change = None if value is None or first is None else abs(value - first)
-                yield score(metric=metric.id + CHANGE, value=change, missing=missing, reason=reason, findings=ids)
+                value, first = _value(metric.id, after), _value(metric.id, base)
+                yield score(metric.id, value=value, findings=own)
+                if isinstance(first, NoValue):
+                    value = NoValue(first.status, first.reason and f"the base image: {first.reason}")
+                change = value if isinstance(value, NoValue) else abs(value - first)
+                yield score(metric.id + CHANGE, value=change, findings=ids)
 
 
-def _value(metric: str, finding: Finding | None) -> tuple[float | None, str | None, str]:
-    """Return the value of a metric, or None with status and reason."""
+def _value(metric: str, finding: Finding | None) -> Any:
+    """Return the value of a metric, a float, or a NoValue."""
     if finding is None or finding.answer is None:
-        return None, NOT_JUDGED if finding is None else finding.status, "" if finding is None else finding.reason
+        return NoValue.of(finding)
     data = finding.answer.data if isinstance(finding.answer, Record) else None
     value = data.get(metric) if isinstance(data, Mapping) else finding.answer.value
     if isinstance(value, int | float):
-        return float(value), None, ""
+        return float(value)
     # What ends in an answer comes from a result file.
     why = "the file has none on its scale" if finding.ending == "answer" else "an image that is dark all over has none"
-    return None, "not_defined", f"no {metric} is known: {why}"
+    return NoValue("not_defined", f"no {metric} is known: {why}")

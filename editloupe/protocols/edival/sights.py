@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from editloupe.answers import Record
@@ -19,7 +20,7 @@ from editloupe.data.boxes import inside, read_quads, to_px
 from editloupe.data.tables import shown
 from editloupe.errors import DataError
 from editloupe.findings import Finding
-from editloupe.protocols.base import Known, NoValue, whole
+from editloupe.protocols.base import BaseProtocol, Known, NoValue, whole
 from editloupe.scores import NOT_JUDGED
 from editloupe.tasks import About, Measure, Status, Task
 from editloupe.values import Box, ImageRef, Json, Sample, box_from_json
@@ -46,7 +47,8 @@ class Sight:
 class Eyes:
     """What is seen in the pictures of a sample. What is not known is noted as a task, and ends the way there."""
 
-    protocol: str
+    protocol: BaseProtocol
+    """Who asks, with its rules."""
     sample: Sample
     known: Known
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -88,32 +90,25 @@ def _named(turn: int) -> str:
     return f"the image after turn {turn}" if turn else "the base image"
 
 
-def detect(protocol: str, sample: Sample, turn: int, phrase: str) -> Measure:
+def detect(protocol: BaseProtocol, sample: Sample, turn: int, phrase: str) -> Measure:
     """Return the task that finds a phrase in a picture: by the detector or, where boxes are given, by those.
 
     turn: 0 for the base image.   Raises DataError for given boxes that cannot be read.
     """
     text, picture = spelled(phrase), picture_of(sample, turn)
     boxes = given_boxes(sample, turn).get(text)
-    about = about_picture(sample, turn, text)
+    measure = partial(protocol.measurement, DETECTIONS, about_picture(sample, turn, text))
     if boxes is not None and picture is not None:
         sizes = {"width": picture.width, "height": picture.height}
         seen: list[Json] = [
             {"box": [round(v * 1000, 3) for v in box.to_unit(**sizes)], "score": 1.0, "label": text} for box in boxes
         ]
         answer = Record(data={"phrase": text, "detections": seen}).to_json()
-        return Measure(protocol=protocol, metric=DETECTIONS, about=about, measure="key", args={"answer": answer})
+        return measure("key", args={"answer": answer})
     args: dict[str, Json] = {"phrase": text, "box_threshold": RECORDED, "text_threshold": RECORDED}
     blocked: tuple[Status, str] = "missing_output", f"{_named(turn)} is missing"
-    return Measure(
-        protocol=protocol,
-        metric=DETECTIONS,
-        about=about,
-        measure=DETECTIONS,
-        args=args,
-        views=whole({"image": picture}),
-        blocked=None if picture else blocked,
-    )
+    views = whole({"image": picture})
+    return measure(DETECTIONS, args=args, views=views, blocked=None if picture else blocked)
 
 
 def sights_of(finding: Finding) -> list[Sight] | None:

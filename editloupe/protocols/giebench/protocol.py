@@ -33,11 +33,20 @@ from editloupe.answers import YES_NO, Choice
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Options, Paper, missing_output, whole
+from editloupe.protocols.base import (
+    BaseProtocol,
+    Group,
+    Known,
+    Options,
+    Paper,
+    missing_output,
+    score_of,
+    whole,
+)
 from editloupe.protocols.giebench.questions import MultipleChoice, QuestionError, read_question, shown
 from editloupe.protocols.giebench.tables import edit_type_name, tables
 from editloupe.scores import Binary, Metric, Real, Score
-from editloupe.tasks import About, Ask, Budget, Measure, Status, Task
+from editloupe.tasks import Budget, Measure, Status, Task
 from editloupe.values import Sample
 
 PROMPT: Final = "giebench/question"
@@ -146,13 +155,13 @@ class GIEBench(BaseProtocol):
 
     def _asked(self, sample: Sample) -> Iterable[Task]:
         """Return the key of a question, and the question. Neither is asked where the key decides nothing."""
-        known = partial(Measure, protocol=self.name, metric=KEY, about=About.of(sample), measure="key")
-        ask = partial(Ask, protocol=self.name, metric=ACCURACY, about=About.of(sample), budget=self.budget)
+        known = partial(self.measurement, KEY, sample, "key")
+        ask = partial(self.question, ACCURACY, sample)
         question = _question(sample)
         if isinstance(question, str):
             blocked: _Blocked = ("input_error", question)
             yield known(blocked=blocked)
-            yield ask(prompt="", answer=YES_NO, blocked=blocked)
+            yield ask("", YES_NO, blocked=blocked)
             return
         seed = None if self.options.shuffle_options == "no" else int(self.options.shuffle_options)
         order = question.order(seed, about=sample.instruction)
@@ -173,13 +182,8 @@ class GIEBench(BaseProtocol):
         # "Cannot Judge" is no option, and never counts as wrong.
         answer = form.answer if self.options.abstain == "missing" else replace(form.answer, abstain=None)
         yield known(args={"answer": form.key.to_json()})
-        yield ask(
-            prompt=prompt,
-            views=whole(images),
-            tools=self.tools,
-            answer=answer,
-            blocked=missing_output(sample),
-        )
+        more = {"tools": self.tools, "blocked": missing_output(sample)}
+        yield ask(prompt, answer, whole(images), **more)
 
     def _measure(self, sample: Sample, name: str) -> Measure:
         """Return a measure of the edit. Arguments are given where they differ from the measure's own."""
@@ -187,15 +191,12 @@ class GIEBench(BaseProtocol):
         masked = name in _TAKES
         mask = sample.masks.get("edit") if masked else None
         no_mask: _Blocked = ("input_error", "the sample has no mask of the edited object")
-        return Measure(
-            protocol=self.name,
-            metric=PRESERVATION[name].id,
-            about=About.of(sample),
-            measure=name.removeprefix("unmasked_"),
-            args={n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
-            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
-            blocked=missing_output(sample) or (no_mask if masked and mask is None else None),
-        )
+        given = {
+            "args": {n: v for n, v in options.items() if v != _OF_MEASURES[n]} if masked else {"mask": "none"},
+            "views": whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
+            "blocked": missing_output(sample) or (no_mask if masked and mask is None else None),
+        }
+        return self.measurement(PRESERVATION[name].id, sample, name.removeprefix("unmasked_"), **given)
 
     def _accuracy(self, sample: Sample, known: Known) -> Score:
         """Return 1 where the answer is the key's, 0 where it is another."""
@@ -206,7 +207,7 @@ class GIEBench(BaseProtocol):
             # What is missing is the key, or else the answer.
             return self.missing(ACCURACY, sample, known, question=ACCURACY if said is None else KEY, dims=dims)
         value, findings = float(said.name == right.name), (given.task_id, key.task_id)
-        return Score(**vars(About.of(sample)), metric=ACCURACY, value=value, findings=findings, dims=dims)
+        return score_of(ACCURACY, sample, value, findings=findings, dims=dims)
 
 
 def _question(sample: Sample) -> MultipleChoice | str:

@@ -21,7 +21,7 @@ from editloupe.measures.pixels import residual_left
 from editloupe.protocols.base import BaseProtocol, Group, Known, Options, missing_output, whole
 from editloupe.scores import Metric, Real, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import About, Budget, Measure, Task
+from editloupe.tasks import Budget, Measure, Task
 from editloupe.values import Json, Sample, is_empty
 
 MASK: Final = "edit"
@@ -130,15 +130,9 @@ class Measures(BaseProtocol):
     def _measure(self, sample: Sample, name: str) -> Measure:
         use = self._mask(sample)
         mask = sample.masks.get(MASK) if use != "none" else None
-        return Measure(
-            protocol=self.name,
-            metric=name,
-            about=About.of(sample),
-            measure=name,
-            args=self._args(name, use),
-            views=whole({"source": sample.source, "edited": sample.edited, "mask": mask}),
-            blocked=missing_output(sample),
-        )
+        views = whole({"source": sample.source, "edited": sample.edited, "mask": mask})
+        given = {"args": self._args(name, use), "views": views, "blocked": missing_output(sample)}
+        return self.measurement(name, sample, name, **given)
 
 
 def _metric(name: str) -> Metric:

@@ -16,7 +16,16 @@ from editloupe.answers import LabelRule, Labels
 from editloupe.errors import ConfigError
 from editloupe.findings import Finding
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, RubricOptions, RubricProtocol, groups, whole
+from editloupe.protocols.base import (
+    Group,
+    Known,
+    NoValue,
+    RubricOptions,
+    RubricProtocol,
+    groups,
+    score_of,
+    whole,
+)
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion
 from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
@@ -89,29 +98,15 @@ class Pairwise(RubricProtocol):
                 elif None in points:
                     open_ = next(f for f in found if f is None or f.status != "ok")
                     missing = NOT_JUDGED if open_ is None else open_.status
-                yield Score(
-                    sample_id=sample.id,
-                    editor=sample.editor,
-                    metric=criterion.id,
-                    value=None if missing else sum(won or 0.0 for won in points) / len(points),
-                    missing=missing,
-                    findings=tuple(f.task_id for f in found if f is not None),
-                )
+                won = NoValue(missing) if missing else sum(one or 0.0 for one in points) / len(points)
+                ids = tuple(finding.task_id for finding in found if finding is not None)
+                yield score_of(criterion.id, sample, won, findings=ids)
 
     def _task(self, first: Sample, second: Sample, criterion: Criterion) -> Ask:
         assert first.edited is not None and second.edited is not None
         images = {**first.originals, FIRST: first.edited, SECOND: second.edited}
         prompt = render(PROMPT, criterion=criterion, instruction=one_line(first.instruction), images=list(images))
-        return Ask(
-            protocol=self.name,
-            metric=criterion.id,
-            about=About.pair(first, second),
-            prompt=prompt,
-            views=whole(images),
-            tools=self.tools,
-            answer=ANSWER,
-            budget=self.budget,
-        )
+        return self.question(criterion.id, About.pair(first, second), prompt, ANSWER, whole(images))
 
 
 def pair(known: Known, metric: str, first: Sample, second: Sample) -> tuple[Finding | None, Finding | None]:

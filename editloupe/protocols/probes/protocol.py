@@ -138,14 +138,10 @@ class Probes(BaseProtocol):
             if band is None:
                 return
             answer = Record(data={"low": band[0], "high": band[1]})
-        yield Measure(
-            protocol=self.name,
-            metric=KEY + metric.id,
-            about=About(sample_id=about.sample_id, editor=about.editor),
-            measure="key",
-            args={} if answer is None else {"answer": answer.to_json()},
-            blocked=blocked,
-        )
+        whole, args = About(sample_id=about.sample_id, editor=about.editor), dict[str, Json]()
+        if answer is not None:
+            args["answer"] = answer.to_json()
+        yield self.measurement(KEY + metric.id, whole, "key", args=args, blocked=blocked)
 
     def _right(self, score: Score, sample: Sample, known: Known) -> Score:
         """Return 1 where the verdict is the truth, 0 where it is not, and why there is neither."""

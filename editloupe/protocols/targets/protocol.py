@@ -18,7 +18,7 @@ Not covered:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -26,11 +26,11 @@ from editloupe.answers import Boxes, FreeText, Text
 from editloupe.findings import Finding
 from editloupe.models.detect.search import means_whole_image
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, Paper
+from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Paper, score_of, whole
 from editloupe.replies import one_line
-from editloupe.scores import NOT_JUDGED, Interval, Metric, Score
+from editloupe.scores import Interval, Metric, Score
 from editloupe.stats.spec import TableSpec
-from editloupe.tasks import About, Ask, Budget, Measure, Recipe, Task
+from editloupe.tasks import About, Task
 from editloupe.values import Box, Sample
 
 PROMPT: Final = "targets/name"
@@ -49,6 +49,7 @@ class Targets(BaseProtocol):
     paper = Paper(title="DLEBench: evaluating small-scale object editing", url="https://arxiv.org/abs/2602.23622")
     roles: ClassVar[Mapping[str, str]] = {"judge": "names the object of an instruction"}
     outputs = False
+    offers_tools = False
     metrics = (
         Metric(
             id=AREA,
@@ -61,34 +62,19 @@ class Targets(BaseProtocol):
     )
     tables = (TableSpec(title="Target objects by their share of the image", rows="how", overall=True),)
 
-    def __init__(self, options: Any = None, *, tools: Sequence[str] = (), budget: Budget | None = None) -> None:
-        super().__init__(options, budget=budget)
-
     def plan(self, group: Group, known: Known) -> Iterable[Task]:
         """Return the question for the object's name and, once it is known, the search for the object."""
         sample = _asked(group)
         if _boxes(sample):
             return
-        ask = Ask(
-            protocol=self.name,
-            metric=NAME,
-            about=About.of(sample),
-            prompt=render(PROMPT, instruction=one_line(sample.instruction)),
-            answer=FreeText(max_words=12),
-            budget=self.budget,
-        )
+        prompt = render(PROMPT, instruction=one_line(sample.instruction))
+        ask = self.question(NAME, sample, prompt, FreeText(max_words=12))
         yield ask
         name = known.answer(NAME, sample)
         if isinstance(name, Text) and (phrase := _bare(name)) != WHOLE_IMAGE:
-            yield Measure(
-                protocol=self.name,
-                metric=PLACE,
-                about=About.of(sample),
-                views=(Recipe(alias="Original Image", origin=sample.source),),
-                measure="detect_target",
-                args={"phrase": phrase},
-                rests_on=(ask.id,),
-            )
+            views = whole({"Original Image": sample.source})
+            given = {"views": views, "args": {"phrase": phrase}, "rests_on": (ask.id,)}
+            yield self.measurement(PLACE, sample, "detect_target", **given)
 
     def score(self, group: Group, known: Known) -> Iterable[Score]:
         """Return the area of each target, with its name, its box in px and where they come from as dimensions."""
@@ -111,37 +97,26 @@ def _found(sample: Sample, named: Finding | None, placed: Finding | None) -> Sco
         return score(Box.whole(width=sample.source.width, height=sample.source.height), how="whole image")
     last = named if phrase is None else placed
     if last is None or not isinstance(last.answer, Text | Boxes):
-        return score((NOT_JUDGED, "") if last is None else (last.status, last.reason))
+        return score(NoValue.of(last))
     if not isinstance(last.answer, Boxes) or not last.answer.boxes:
-        return score(("not_defined", "no box reached the detector's least score, in the image or its tiles"), detections=0)
+        why = "no box reached the detector's least score, in the image or its tiles"
+        return score(NoValue("not_defined", why), detections=0)
     boxes = last.answer.boxes
     box = boxes[0].scaled(sample.source.width / 1000, sample.source.height / 1000)
     sure = None if last.answer.confidence is None else round(last.answer.confidence.value, 4)
     return score(box, how="detector", score=sure, detections=len(boxes))
 
 
-def _score(
-    sample: Sample, found: Box | tuple[str, str], *, part: str = "", findings: tuple[str, ...] = (), **dims: Any
-) -> Score:
-    """Return the share of the source image that a box takes, as far as it lies inside.
-
-    found: the box, or status and reason where there is none.
-    """
-    size, value, missing, reason = {"width": sample.source.width, "height": sample.source.height}, None, None, ""
-    if isinstance(found, Box):
+def _score(sample: Sample, found: Box | NoValue, *, part: str = "", findings: tuple[str, ...] = (), **dims: Any) -> Score:
+    """Return the share of the source image that a box takes, as far as it lies inside."""
+    size = {"width": sample.source.width, "height": sample.source.height}
+    value: float | NoValue
+    if isinstance(found, NoValue):
+        value = found
+    else:
         value = found.clipped(**size).area / Box.whole(**size).area
         dims |= {name: round(v, 2) for name, v in zip(("x0", "y0", "x1", "y1"), found, strict=True)}
-    else:
-        missing, reason = found
-    return Score(
-        **vars(About.of(sample, part=part)),
-        metric=AREA,
-        value=value,
-        missing=missing,
-        reason=reason,
-        findings=findings,
-        dims=dims,
-    )
+    return score_of(AREA, About.of(sample, part=part), value, findings=findings, dims=dims)
 
 
 def _asked(group: Group) -> Sample:

@@ -30,12 +30,22 @@ from pydantic import Field
 from editloupe.config import Words
 from editloupe.errors import ConfigError, DataError
 from editloupe.prompts import render
-from editloupe.protocols.base import Group, Known, Paper, RubricOptions, RubricProtocol, missing_output, some_of, whole
+from editloupe.protocols.base import (
+    Group,
+    Known,
+    Paper,
+    RubricOptions,
+    RubricProtocol,
+    missing_output,
+    score_of,
+    some_of,
+    whole,
+)
 from editloupe.protocols.unicbench.tables import OVERALL, REASONING, tables
 from editloupe.replies import one_line
 from editloupe.rubrics import Criterion, Rubric, RubricOption, load_rubric
 from editloupe.scores import Interval, Metric, Score
-from editloupe.tasks import About, Ask, Budget, Task
+from editloupe.tasks import Ask, Budget, Task
 from editloupe.values import Json, Sample
 
 LANGUAGES: Final = ("en", "cn")
@@ -117,13 +127,9 @@ class UnicBench(RubricProtocol):
             if failed := next((score.metric for score in found if score.value is None), None):
                 yield self.missing(OVERALL, sample, known, question=failed, dims=dims)
                 continue
-            yield Score(
-                **vars(About.of(sample)),
-                metric=OVERALL,
-                value=geometric_mean([score.value for score in found if score.value is not None]),
-                findings=tuple(id_ for score in found for id_ in score.findings),
-                dims=dims,
-            )
+            value = geometric_mean([score.value for score in found if score.value is not None])
+            ids = tuple(id_ for score in found for id_ in score.findings)
+            yield score_of(OVERALL, sample, value, findings=ids, dims=dims)
 
     def _asks_about(self, sample: Sample) -> bool:
         return _language(sample) in (None, *self.options.language)
@@ -151,17 +157,8 @@ class UnicBench(RubricProtocol):
             points=[one_line(point) for point in points],
             images=[*sample.originals, "Edited Image"],
         )
-        return Ask(
-            protocol=self.name,
-            metric=criterion.id,
-            about=About.of(sample),
-            prompt=prompt,
-            views=whole(images),
-            tools=self.tools,
-            answer=criterion.answer(),
-            budget=self.budget,
-            blocked=blocked,
-        )
+        answer, views = criterion.answer(), whole(images)
+        return self.question(criterion.id, sample, prompt, answer, views, blocked=blocked)
 
 
 def _points(value: Json) -> tuple[str, ...]:

@@ -26,12 +26,23 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from editloupe.answers import LabelRule, Record, RecordOf, fold
+from editloupe.answers import LabelRule, Record, RecordOf, closed, fold
 from editloupe.config import Words
 from editloupe.errors import DataError
 from editloupe.measures.base import open_measure
 from editloupe.prompts import render
-from editloupe.protocols.base import BaseProtocol, Group, Known, NoValue, Options, Paper, missing_output, some_of, whole
+from editloupe.protocols.base import (
+    BaseProtocol,
+    Group,
+    Known,
+    NoValue,
+    Options,
+    Paper,
+    missing_output,
+    score_of,
+    some_of,
+    whole,
+)
 from editloupe.protocols.unicverify.alignment import WEIGHT, PairsError, TaskMatch, by_pairs, strictly
 from editloupe.protocols.unicverify.tables import CLASSES, HALLUCINATION, NO_EDIT, NORMAL, tables
 from editloupe.replies import one_line
@@ -61,22 +72,16 @@ REFERENCE: Final = "reference_instruction"
 """Column with what people say was really done."""
 
 
-def _object(required: Mapping[str, Json], **optional: Json) -> dict[str, Json]:
-    properties: dict[str, Json] = {**required, **optional}
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 _TEXT: Final[dict[str, Json]] = {"type": "string", "minLength": 1}
-_TASKS: Final[dict[str, Json]] = {"type": "array", "items": _object({"object": _TEXT, "action": _TEXT})}
+_TASKS: Final[dict[str, Json]] = {"type": "array", "items": closed({"object": _TEXT, "action": _TEXT})}
 _PAIR: Final[dict[str, Json]] = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
 
-VERIFICATION_ANSWER: Final = RecordOf(
-    schema=_object({CHANGED: {"type": "boolean"}, "instruction": {"type": "string"}}, reason={"type": "string"})
-)
-TASKS_ANSWER: Final = RecordOf(schema=_object({"reference": _TASKS, "restated": _TASKS}))
-PAIRS_ANSWER: Final = RecordOf(
-    schema=_object({"reference": _TASKS, "restated": _TASKS, "pairs": {"type": "array", "items": _PAIR}})
-)
+_WORDS: Final[dict[str, Json]] = {"type": "string"}
+_SAID: Final = closed({CHANGED: {"type": "boolean"}, "instruction": _WORDS, "reason": _WORDS})
+VERIFICATION_ANSWER: Final = RecordOf(schema={**_SAID, "required": [CHANGED, "instruction"]})
+_LISTS: Final[dict[str, Json]] = {"reference": _TASKS, "restated": _TASKS}
+TASKS_ANSWER: Final = RecordOf(schema=closed(_LISTS))
+PAIRS_ANSWER: Final = RecordOf(schema=closed({**_LISTS, "pairs": {"type": "array", "items": _PAIR}}))
 
 
 class UnicVerifyOptions(Options):
@@ -157,12 +162,13 @@ class UnicVerify(BaseProtocol):
         """Return for each edit whether it changed anything, its class, how well the texts match, and what was measured."""
         for sample in group:
             said = _said(sample, known)
-            label, no_label = _tried(self._class, sample, said, known)
+            label = _tried(self._class, sample, said, known)
+            name = label if isinstance(label, str) else None
             people, reference = human_class(sample), reference_of(sample)
             written = "people" if reference == sample.extra.get(REFERENCE) else "instruction"
             dims = {
                 "edit_type": sample.edit_type,
-                "class": people or label,
+                "class": people or name,
                 "human_class": people,
                 "reference": None if reference is None else written,
             }
@@ -172,13 +178,13 @@ class UnicVerify(BaseProtocol):
             else:
                 parsed = [known.finding(ATOMIC_TASKS, About.of(sample, part=part)) for part in ("", AS_ASKED)]
                 rest = (said.task_id, *(finding.task_id for finding in parsed if finding is not None))
-                score = partial(Score, sample_id=sample.id, editor=sample.editor, dims=dims)
-                yield score(metric=CHANGED, value=float(said.changed), findings=rest[:1])
-                place = None if label is None else float(_ORDER.index(label))
-                yield score(metric=EDIT_CLASS, value=place, label=label, findings=rest, **no_label)
+                score = partial(score_of, about=sample, dims=dims)
+                yield score(CHANGED, value=float(said.changed), findings=rest[:1])
+                place = label if name is None else float(_ORDER.index(name))
+                yield score(EDIT_CLASS, value=place, label=name, findings=rest)
                 if self.parses:
-                    accuracy, none = _tried(self._accuracy, sample, said, known)
-                    yield score(metric=ALIGNMENT, value=accuracy, findings=rest, **none)
+                    accuracy = _tried(self._accuracy, sample, said, known)
+                    yield score(ALIGNMENT, value=accuracy, findings=rest)
             yield from (self.measured(name, sample, known, dims=dims) for name in self.beside)
 
     def _class(self, sample: Sample, said: _Said | None, known: Known) -> str:
@@ -230,44 +236,24 @@ class UnicVerify(BaseProtocol):
         return found if reference == sample.instruction else {**found, AS_ASKED: sample.instruction}
 
     def _verification(self, sample: Sample) -> Ask:
-        return Ask(
-            protocol=self.name,
-            metric=VERIFICATION,
-            about=About.of(sample),
-            role=VERIFY,
-            prompt=render("unicverify/verify", instruction=one_line(sample.instruction)),
-            views=whole({"Original Image": sample.source, "Edited Image": sample.edited}),
-            tools=self.tools,
-            answer=VERIFICATION_ANSWER,
-            budget=self.budget,
-            blocked=missing_output(sample),
-        )
+        prompt = render("unicverify/verify", instruction=one_line(sample.instruction))
+        views = whole({"Original Image": sample.source, "Edited Image": sample.edited})
+        more = {"role": VERIFY, "blocked": missing_output(sample)}
+        return self.question(VERIFICATION, sample, prompt, VERIFICATION_ANSWER, views, **more)
 
     def _parse(self, sample: Sample, part: str, reference: str, said: _Said) -> Ask:
         pairs = self.options.matching == "lmm"
         texts = {"reference": one_line(reference), "restated": one_line(said.restated)}
-        return Ask(
-            protocol=self.name,
-            metric=ATOMIC_TASKS,
-            about=About.of(sample, part=part),
-            role=PARSE,
-            prompt=render("unicverify/parse", pairs=pairs, **texts),
-            answer=PAIRS_ANSWER if pairs else TASKS_ANSWER,
-            budget=self.budget,
-            rests_on=(said.task_id,),
-        )
+        about, prompt = About.of(sample, part=part), render("unicverify/parse", pairs=pairs, **texts)
+        more: dict[str, Any] = {"role": PARSE, "rests_on": (said.task_id,)}
+        return self.question(ATOMIC_TASKS, about, prompt, PAIRS_ANSWER if pairs else TASKS_ANSWER, **more)
 
     def _measure(self, sample: Sample, name: str) -> Measure:
-        return Measure(
-            protocol=self.name,
-            metric=name,
-            about=About.of(sample),
-            measure=name,
-            # SSIM as such: of the whole image, at the source's own size.
-            args={"mask": "none", "side": 0} if name == SSIM else {},
-            views=whole({"source": sample.source, "edited": sample.edited}),
-            blocked=missing_output(sample),
-        )
+        # SSIM as such: of the whole image, at the source's own size.
+        args = {"mask": "none", "side": 0} if name == SSIM else {}
+        views = whole({"source": sample.source, "edited": sample.edited})
+        more = {"args": args, "views": views, "blocked": missing_output(sample)}
+        return self.measurement(name, sample, name, **more)
 
 
 def _said(sample: Sample, known: Known) -> _Said | None:
@@ -280,12 +266,12 @@ def _said(sample: Sample, known: Known) -> _Said | None:
     return _Said(bool(changed), str(restated or "").strip(), finding.task_id) if isinstance(changed, bool) else None
 
 
-def _tried(of: Callable[..., Any], *args: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a value, or None with the fields by which a score says why there is none."""
+def _tried(of: Callable[..., Any], *args: Any) -> Any:
+    """Return a value, or the NoValue that says why there is none."""
     try:
-        return of(*args), {}
+        return of(*args)
     except NoValue as none:
-        return None, {"missing": none.status, "reason": none.reason}
+        return none
 
 
 def human_class(sample: Sample) -> str | None:
