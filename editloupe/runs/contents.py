@@ -15,9 +15,9 @@ from editloupe.data.run_file import NAME, check_contents, read_run_file
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock, people
-from editloupe.runs.differences import RunSpec
 from editloupe.runs.index import FINDINGS, SAMPLES, RunIndex, is_large
-from editloupe.runs.judges import JudgeEntry, names_of
+from editloupe.runs.jsonl import list_of, object_of
+from editloupe.runs.judges import JudgeEntry, RunSpec, names_of
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import End
@@ -313,13 +313,3 @@ def _ends_in(path: Path, finding: Finding) -> bool:
         return last_finding(read_trace(path).events) == finding
     except TraceError:
         return False
-
-
-def list_of(value: Json) -> list[Json]:
-    """Return a list; an empty one for anything else, as a file of strangers may hold."""
-    return value if isinstance(value, list) else []
-
-
-def object_of(value: Json) -> Mapping[str, Json]:
-    """Return an object; an empty one for anything else."""
-    return value if isinstance(value, Mapping) else {}

@@ -83,3 +83,13 @@ def appended(path: Path, *, below: Path) -> BinaryIO:
             file.seek(0)
             file.truncate(complete_lines(file.read())[1])
     return file
+
+
+def list_of(value: Json) -> list[Json]:
+    """Return a list; an empty one for anything else, as a file of strangers may hold."""
+    return value if isinstance(value, list) else []
+
+
+def object_of(value: Json) -> Mapping[str, Json]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}

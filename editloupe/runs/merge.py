@@ -13,8 +13,8 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
-from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring
+from editloupe.runs.judges import differences
 from editloupe.runs.lineage import set_aside
 from editloupe.runs.store import RunStore
 

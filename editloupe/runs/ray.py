@@ -40,7 +40,7 @@ from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.differences import RunSpec, differences
+from editloupe.runs.judges import RunSpec, differences
 from editloupe.runs.pool import Raised, keep_all, written
 from editloupe.runs.setup import Setup, open_setup, weights_of
 from editloupe.runs.worker import Worker, tool_cache_of

@@ -20,11 +20,10 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
-from editloupe.runs.config_file import read_config, write_config
-from editloupe.runs.contents import RunContents, list_of, object_of
-from editloupe.runs.differences import RunSpec, differences
+from editloupe.runs.contents import RunContents
 from editloupe.runs.index import FINDINGS, SAMPLES
-from editloupe.runs.judges import JudgeEntry, joined
+from editloupe.runs.jsonl import list_of, object_of
+from editloupe.runs.judges import JudgeEntry, RunSpec, differences, joined, read_config, write_config
 from editloupe.values import Json, Sample
 
 
