@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,6 @@ from editloupe.values import Json, Sample
 if TYPE_CHECKING:
     from editloupe.agent.graph import Loop
     from editloupe.runs.ray import Cluster
-
 
 RunTask: TypeAlias = Callable[..., Finding]
 """Who answers one question: `Worker.run_task`, or one like it in another process."""
@@ -128,12 +127,7 @@ class Driver:
 
     def planned(self, samples: Sequence[Sample]) -> Schedule:
         """Return what is to be asked about samples; what stands from before has arrived."""
-        return Schedule(self.setup.protocol, samples, self.setup.repeats, self.standing)
-
-    def standing(self, task: Task, repeat: int) -> Finding | None:
-        """Return the finding of a question that the run holds and that is not to be asked again."""
-        found = self._known(task, repeat)
-        return None if found is None or found.status in self.redo else found
+        return Schedule(self.setup.protocol, samples, self.setup.repeats, self._standing)
 
     def worker(self, samples: Iterable[Sample], images: ImageStore, stop: threading.Event | None = None) -> Worker:
         """Return who answers single questions about these samples."""
@@ -142,13 +136,15 @@ class Driver:
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
         if self.store is not None and not self.goes_on(place):
-            set_aside(self._trace(place), below=self.store.folder)
+            set_aside(self._trace(place.task, place.repeat), below=self.store.folder)
         return run_task(place.task, repeat=place.repeat)
 
     def goes_on(self, place: ScheduledTask) -> bool:
         """Return whether a question goes on from its earlier trace: there is one, and it could end in another way."""
+        if self.store is None or not self._trace(place.task, place.repeat).exists():
+            return False
         before = self._known(place.task, place.repeat)
-        return self.store is not None and self._trace(place).exists() and not (before and ends_the_same(before))
+        return before is None or not ends_the_same(before)
 
     def add(self, loaded: Loaded) -> None:
         """List samples, and rows that cannot be judged, in the run. Raises RunMismatch for a sample that has changed."""
@@ -191,8 +187,8 @@ class Driver:
 
         Raises Interrupted once the worker is to stop, or the budget is used up.
         """
-        with self._alone(place.task, place.repeat):
-            if (standing := self.standing(place.task, place.repeat)) is not None:
+        with self._turn(place):
+            if (standing := self._standing(place.task, place.repeat)) is not None:
                 return standing, True
             try:
                 finding = self.answer(place, worker.run_task)
@@ -223,9 +219,14 @@ class Driver:
             "is shown with it, has changed. The answers of before stay in findings.jsonl and count no more."
         )
 
-    def _trace(self, place: ScheduledTask) -> Path:
+    def _trace(self, task: Task, repeat: int) -> Path:
         assert self.store is not None
-        return trace_path(self.store.folder, self.setup.judge_of(place.task).id, place.task.id, place.repeat)
+        return trace_path(self.store.folder, self.setup.judge_of(task).id, task.id, repeat)
+
+    def _standing(self, task: Task, repeat: int) -> Finding | None:
+        """Return the finding of a question that the run holds and that is not to be asked again."""
+        found = self._known(task, repeat)
+        return None if found is None or found.status in self.redo else found
 
     def _known(self, task: Task, repeat: int) -> Finding | None:
         if self.store is None:
@@ -233,7 +234,7 @@ class Driver:
         if not self._forgets:
             return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
         try:
-            recorded = read_trace(self._trace(ScheduledTask(task=task, repeat=repeat)))
+            recorded = read_trace(self._trace(task, repeat))
         except TraceError:
             return None  # no file, or the worker says what is wrong with it and begins anew
         return None if recorded.tampering else last_finding(recorded.events)
@@ -248,16 +249,12 @@ class Driver:
             if self._forgets and self.store is not None:
                 self.store.forget()
 
-    @contextmanager
-    def _alone(self, task: Task, repeat: int) -> Iterator[None]:
-        """Hold off others that ask the same question: they take the answer from the run, where there is one."""
+    def _turn(self, place: ScheduledTask) -> AbstractContextManager[object]:
+        """Return what holds off others that ask the same question: they take the answer from the run, if any."""
         if self.store is None:
-            yield
-            return
+            return nullcontext()
         with self._lock:
-            busy = self._busy.setdefault((task.id, repeat), threading.Lock())
-        with busy:
-            yield
+            return self._busy.setdefault((place.task.id, place.repeat), threading.Lock())
 
 
 class _Invocation:
@@ -293,9 +290,11 @@ class _Invocation:
         # Samples at hand may be none.
         self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
         self._setup.protocol.check(self._loaded.samples)
-        self._cluster = _cluster(self._setup)
-        if self._cluster is not None:
-            self._left.enter_context(closing(self._cluster))
+        self._cluster: Cluster | None = None
+        if self._setup.config.executor == "ray":
+            from editloupe.runs.ray import Cluster
+
+            self._cluster = self._left.enter_context(closing(Cluster(self._setup)))
         self._setup = settled_tools(self._setup)
         if self._setup.config.batch:
             self._batches = RunBatches(self._setup, self._out)
@@ -323,8 +322,7 @@ class _Invocation:
                 self._images.keep(mask)
         self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
         pool = pool_of(self._setup.config, unasked=spreads)
-        if pool is not None:
-            self._left.enter_context(pool)
+        self._left.enter_context(pool or nullcontext())
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
         self._plan()
 
@@ -374,20 +372,19 @@ class _Invocation:
             left.enter_context(self._limit.fixed(plan.max_connections))
             left.enter_context(_one_opencv_thread(width))
 
-            def ask(place: ScheduledTask) -> tuple[ScheduledTask, Finding | None]:
+            def ask(place: ScheduledTask) -> tuple[Task, Finding] | None:
                 if self._stop.is_set() or self._ledger.refused:
-                    return place, None
+                    return None
                 try:
-                    return place, self._driver.answer(place, run_task)
+                    return place.task, self._driver.answer(place, run_task)
                 except Parked:
-                    return place, self._waits(place)
+                    waits = partial(Finding.of, place.task, judge_id=self._setup.judge_of(place.task).id)
+                    return place.task, waits(repeat=place.repeat, status="waiting", ending="batch", reason=REASON)
                 except Interrupted:
-                    return place, None
+                    return None
 
             for ended in together(ask, self._schedule.next, width=width, stop=self._stop):
-                found = [(place.task, finding) for place, finding in ended if finding is not None]
-                self._parked([(task, finding) for task, finding in found if finding.status == "waiting"])
-                self._arrived([(task, finding) for task, finding in found if finding.status != "waiting"])
+                self._arrived([found for found in ended if found is not None])
                 self._ledger.check_time()
             if cluster is not None:
                 cluster.look()
@@ -396,19 +393,6 @@ class _Invocation:
                 self._tools = self._driver.cache.ran, self._driver.cache.hits
 
         self._send()
-
-    def _waits(self, place: ScheduledTask) -> Finding:
-        judge_id = self._setup.judge_of(place.task).id
-        return Finding.of(
-            place.task, judge_id=judge_id, repeat=place.repeat, status="waiting", ending="batch", reason=REASON
-        )
-
-    def _parked(self, findings: Sequence[tuple[Task, Finding]]) -> None:
-        """Write that questions wait. Nothing follows from that: the schedule is not told."""
-        self._waiting += len(findings)
-        new = [(task, finding) for task, finding in findings if self._store.findings.get(finding.key) != finding]
-        if new:
-            self._driver.keep(new)
 
     def _send(self) -> None:
         """Send the questions that wait, unless the invocation was ended."""
@@ -422,11 +406,14 @@ class _Invocation:
                 self._ledger.refused = str(error)
         self._notes += self._batches.remarks
 
-    def _arrived(self, findings: Sequence[tuple[Task, Finding]]) -> None:
-        if not findings:
-            return
-        self._driver.keep(findings)
-        for _, finding in findings:
+    def _arrived(self, found: Sequence[tuple[Task, Finding]]) -> None:
+        """Write findings, and tell the schedule of them, but of those that wait: nothing follows from these."""
+        waiting = [finding for _, finding in found if finding.status == "waiting"]
+        self._waiting += len(waiting)
+        told = {finding.key for finding in waiting if self._store.findings.get(finding.key) == finding}
+        if new := [(task, finding) for task, finding in found if finding.key not in told]:
+            self._driver.keep(new)
+        for finding in (finding for _, finding in found if finding.status != "waiting"):
             self._schedule.arrived(finding)
             self._done += 1
             self._failures.update([finding.status] if finding.status != "ok" else [])
@@ -501,15 +488,6 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(before)
-
-
-def _cluster(setup: Setup) -> Cluster | None:
-    """Return where a run's tasks go; None for this process. Raises ConfigError."""
-    if setup.config.executor == "local":
-        return None
-    from editloupe.runs.ray import Cluster
-
-    return Cluster(setup)
 
 
 def default_concurrency(setup: Setup, connections: int | None = None, *, cores: int | None = None) -> int:
