@@ -104,7 +104,7 @@ class RunBatches:
         self._asked: dict[str, Batched] = {}
         self.records: list[Batch] = []
         self._fate: dict[str, str] = {}
-        """Question → "open", "live", or the half of a rejected file that it goes into."""
+        """Question → "open", "live", or the half of a rejected file that it goes into. A new one is not among them."""
         self._answers: dict[str, tuple[Batch, int, int]] = {}
         """Question → its batch, and where its answer stands in the file of answers."""
         self._fresh: set[int] = set()
@@ -257,10 +257,6 @@ class RunBatches:
 
     # For the backends
 
-    def fate(self, id_: str) -> str:
-        """Return what is to be done with a question: "open", "live", or a part of a rejected file; "" for a new one."""
-        return self._fate.get(id_, "")
-
     def answer(self, backend: str, id_: str) -> tuple[Batch, BatchAnswer] | None:
         """Return the answer to a question; None where there is none."""
         found = self._answers.get(id_)
@@ -278,7 +274,7 @@ class RunBatches:
     def asks_live(self, request: Request, id_: str) -> bool:
         """Return whether a question is beyond the waves, or its file was rejected twice."""
         step = sum(message.role == "assistant" for message in request.messages)
-        return not self.offline and (step >= self._waves or self.fate(id_) == "live")
+        return not self.offline and (step >= self._waves or self._fate.get(id_) == "live")
 
     def began(self, backend: str) -> bool:
         """Return whether a wave of questions to this backend was sent before."""
@@ -287,14 +283,14 @@ class RunBatches:
     def park(self, backend: str, id_: str, request: Request, images: ImageStore) -> None:
         """Keep a question for the next wave, once. Raises BackendError for one that can never be sent, and ImageError."""
         lmm, door = self._doors[backend]
-        if self.fate(id_) == "open" or id_ in self._parked:
+        if self._fate.get(id_) == "open" or id_ in self._parked:
             return
         line = door.line(id_, request, images)
         guess = estimate_usage(request, Reply(text=""), lmm.traits)
         with self._lock, files.writing(self._run):
             if id_ not in self._parked:
                 self._parked.add(id_)
-                spool = self._spool(backend, self.fate(id_), len(line), (guess and guess.input_tokens) or 0)
+                spool = self._spool(backend, self._fate.get(id_, ""), len(line), (guess and guess.input_tokens) or 0)
                 spool.file.write(line)
                 spool.ids.append(id_)
 

@@ -230,7 +230,10 @@ class RunContents:
         self.findings[finding.key] = finding
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
-        """Read the run. part: file → those of its lines that are wanted; None reads the files."""
+        """Read the run, the traces where there is no findings.jsonl.
+
+        part: file → those of its lines that are wanted; None reads the files.
+        """
         self._load_info()
         try:
             metrics = self.metrics()
@@ -245,22 +248,18 @@ class RunContents:
                 self.rejected.pop(sample.key, None)
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
-        self._load_findings(part, metrics)
-        said = people.read(self.folder, metrics, self.problems)
-        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
-        for given in self.people.values():
-            if given.finding.metric in metrics:
-                key = given.finding.sample_key
-                self.samples[key] = people.rated(self.samples[key], [given])
-
-    def _load_findings(self, part: Mapping[str, bytes] | None, metrics: Mapping[str, Metric]) -> None:
-        """Read findings.jsonl, or the traces where there is none."""
         if not (self.folder / FINDINGS).exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
         before = len(self.problems)
         for finding in self._parsed(FINDINGS, partial(_finding, self.folder, metrics), part):
             self._keep(finding)
         self.invalid = [problem for problem in self.problems[before:] if jsonl.CUT_OFF not in problem]
+        said = people.read(self.folder, metrics, self.problems)
+        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
+        for given in self.people.values():
+            if given.finding.metric in metrics:
+                key = given.finding.sample_key
+                self.samples[key] = people.rated(self.samples[key], [given])
 
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None

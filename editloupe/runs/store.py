@@ -128,7 +128,9 @@ class RunStore(RunContents):
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
         with files.writing(self.folder):
             self._write_info(self._visited(spec, judges))
-            self._write_config(config)
+            # config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay.
+            if options := config or read_config(self.folder):
+                write_config(self.folder, options, self.info["judges"])
             self._appended(SAMPLES).close()
             self._findings_file = self._appended(FINDINGS)
         self._append_samples(loaded)
@@ -149,11 +151,6 @@ class RunStore(RunContents):
     def _write_info(self, info: dict[str, Json]) -> None:
         self.info = info
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
-
-    def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay."""
-        if options := config or read_config(self.folder):
-            write_config(self.folder, options, self.info["judges"])
 
     def config(self) -> dict[str, Json]:
         """Return the options of config.yaml; empty without one, or where it cannot be read."""
@@ -179,15 +176,13 @@ class RunStore(RunContents):
             if known is None or known == sample or not any(turn.edited for turn in known.turns):
                 continue  # without an output nothing was judged
             # An output that was missing and is there now was never judged, nor was a picture that could not be read.
-            if known.content != _without_new(known, sample).content and not self._failed_to_read(sample.key):
+            if known.content != _without_new(known, sample).content and (
+                {f.status for f in self.findings.values() if f.sample_key == sample.key} != {"input_error"}
+            ):
                 raise RunMismatch(
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)} changed; "
                     "choose another --out, or put the old file back"
                 )
-
-    def _failed_to_read(self, key: str) -> bool:
-        """Return whether all that was found of a sample is that its pictures cannot be read."""
-        return {f.status for f in self.findings.values() if f.sample_key == key} == {"input_error"}
 
     def _append_samples(self, loaded: Loaded) -> None:
         """Append the samples and rejected rows that are new. Raises StorageError."""
@@ -196,9 +191,8 @@ class RunStore(RunContents):
             known = self.samples.get(sample.key)
             if known == sample:
                 self.samples[sample.key] = sample  # one that is held anyway
-            elif known is None or known.content != sample.content:
-                known = None
-            if known is None or sample.key in self.rejected:
+            new = known is None or (known != sample and known.content != sample.content)
+            if new or sample.key in self.rejected:
                 lines.append(jsonl.line(sample.to_json()))
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)

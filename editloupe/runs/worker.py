@@ -67,20 +67,17 @@ class Worker:
         Raises Interrupted when asked to stop, StorageError if the run cannot be written, ConfigError for a
         measure that cannot be opened.
         """
-        judge_id, trace, name = self.setup.judge_of(task).id, None, None
-        if self.run is not None:
-            trace = trace_path(self.run, judge_id, task.id, repeat)
-            name = str(trace.relative_to(self.run))
+        judge_id = self.setup.judge_of(task).id
+        trace = None if self.run is None else trace_path(self.run, judge_id, task.id, repeat)
         end = partial(Finding.of, task, judge_id=judge_id, repeat=repeat)
         if task.blocked is not None:
             return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
         # A measure may have its own way to share cores and devices.
         with stopping(self.stop), computing() if task.kind == "ask" else nullcontext():
-            return self._ended(task, end, trace, name, repeat, anew)
+            return self._ended(task, end, trace, repeat, anew)
 
-    def _ended(
-        self, task: Task, end: Callable[..., Finding], trace: Path | None, name: str | None, repeat: int, anew: str
-    ) -> Finding:
+    def _ended(self, task: Task, end: Callable[..., Finding], trace: Path | None, repeat: int, anew: str) -> Finding:
+        name = None if trace is None or self.run is None else str(trace.relative_to(self.run))
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
@@ -93,8 +90,8 @@ class Worker:
                 reason = f"{described(self.setup.protocol)} planned {task.metric}, {task.about}: {error}"
                 return end(status="input_error", reason=reason, ending="protocol")
             if task.kind == "measure":
-                return self._measured(task, views, trace, name)
-            return self._answered(task, views, trace, name, repeat, anew)
+                return self._measured(task, views, partial(end, ending="measure", trace=name), trace)
+            return self._answered(task, views, trace, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
             if trace is None or anew or not _recorded_calls(trace, self.run):
@@ -112,21 +109,20 @@ class Worker:
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
-    def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
-        began = self.clock()
-        judge_id = self.setup.judge_of(task).id
-        made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
-        events: list[Event] = [self._header(task, 0)]
+    def _measured(
+        self, task: Measure, views: Mapping[str, View], end: Callable[..., Finding], trace: Path | None
+    ) -> Finding:
+        began, events = self.clock(), list[Event]([self._header(task, 0)])
         try:
             compute = measured_here if self.pool is None else self.pool.measured
             found = compute(task.measure, task.args, views, self.images, self.setup.models)
             for data in found.pictures:
                 self.images.add_bytes(data)
-            finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
+            finding = end(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
             if found.data:
                 events.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
         except MeasureError as error:
-            finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
+            finding = end(status=error.status, reason=str(error), seconds=self.clock() - began)
         if trace is not None:
             set_aside(trace, below=self.run)
         with TraceWriter(trace, below=self.run) as writer:
@@ -135,18 +131,17 @@ class Worker:
             writer.finish(finding)
         return finding
 
-    def _answered(
-        self, task: Ask, views: dict[str, View], trace: Path | None, name: str | None, repeat: int, anew: str
-    ) -> Finding:
+    def _answered(self, task: Ask, views: dict[str, View], trace: Path | None, repeat: int, anew: str) -> Finding:
         respondent = self.setup.respondents[task.role]
         with TraceWriter(trace, below=self.run) as writer:
-            ended = bool(writer.events) and isinstance(writer.events[-1], End)
-            recorded = last_finding(writer.events) if ended else None
+            first, last = (writer.events[0], writer.events[-1]) if writer.events else (None, None)
+            recorded = last_finding(writer.events) if isinstance(last, End) else None
+            ours = (task.id, respondent.spec.id, repeat)
             if writer.tampering:
                 raise ReplayMiss(f"the trace was changed: {'; '.join(writer.tampering)}")
-            if writer.events and not _begins(writer.events[0], task, respondent.spec.id, repeat):
+            if first and not (isinstance(first, Header) and (first.task_id, first.judge_id, first.repeat) == ours):
                 raise ReplayMiss("the trace has no header of this task")
-            if recorded is not None and recorded.key != (task.id, respondent.spec.id, repeat):
+            if recorded is not None and recorded.key != ours:
                 raise ReplayMiss("the trace ends in the finding of another task")
             if recorded is not None and recorded.status not in PENDING:
                 return recorded
@@ -170,7 +165,7 @@ class Worker:
                 langsmith=self.setup.config.langsmith if self.graph is None else None,
             )
             state = run_loop(initial_state(context, views), context, graph=self.graph)
-            finding = finding_of(state, context, trace=name)
+            finding = finding_of(state, context, trace=writer.name)
             writer.finish(finding)
             return finding
 
@@ -222,11 +217,6 @@ def ends_the_same(finding: Finding) -> bool:
     if finding.status == "over_budget":
         return finding.ending in ("turns", "tokens")
     return finding.status not in PENDING or finding.status == "tool_failed"
-
-
-def _begins(event: Event, task: Task, judge_id: str, repeat: int) -> bool:
-    """Return whether a trace that begins with this event is that of a task."""
-    return isinstance(event, Header) and (event.task_id, event.judge_id, event.repeat) == (task.id, judge_id, repeat)
 
 
 def _recorded_calls(trace: Path, run: Path | None) -> bool:
