@@ -85,7 +85,7 @@ def serve(
     )
     listening = listen(host, port)
     hanging: list[int] = []
-    at_once = run.concurrency or default_concurrency(setup, run.max_connections)
+    at_once = default_concurrency(setup)
     try:
         service = Service(
             setup, out_dir, sources=sources, max_pixels=MAX_PIXELS, concurrency=at_once, waiting=max_queue,

@@ -356,10 +356,8 @@ class _Invocation:
 
     def answer(self) -> None:
         """Answer all that is planned, and what follows from the answers."""
-        plan = self._setup.config
         cluster = self._cluster if self._schedule.ready else None
-        places = self._cluster.places if self._cluster else None
-        width = plan.concurrency or default_concurrency(self._setup, plan.max_connections, cores=places)
+        width = default_concurrency(self._setup, cores=self._cluster.places if self._cluster else None)
         samples = {sample.key: sample for sample in self._loaded.samples}
         run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
         with ExitStack() as left:
@@ -369,7 +367,7 @@ class _Invocation:
                 cluster.open(self._setup, self._out, self._ledger, samples, width=width, tools=self._calls_tools)
                 self._seen, self._before = cluster.seen, cluster.seen()
             self._report()
-            left.enter_context(self._limit.fixed(plan.max_connections))
+            left.enter_context(self._limit.fixed(self._setup.config.max_connections))
             left.enter_context(_one_opencv_thread(width))
 
             def ask(place: ScheduledTask) -> tuple[Task, Finding] | None:
@@ -490,13 +488,15 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def default_concurrency(setup: Setup, connections: int | None = None, *, cores: int | None = None) -> int:
-    """Return how many tasks run at once.
+def default_concurrency(setup: Setup, *, cores: int | None = None) -> int:
+    """Return how many tasks run at once: as many as the config says, if it does.
 
     In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
     half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
-    connections: at once at the endpoint; None for as many as it takes.   cores: None for those of this machine.
+    cores: None for those of this machine.
     """
+    if setup.config.concurrency is not None:
+        return setup.config.concurrency
     if setup.backend.endpoint == "in process":
         return cores or usable_cores()
-    return math.ceil(1.5 * (connections or MOST))
+    return math.ceil(1.5 * (setup.config.max_connections or MOST))

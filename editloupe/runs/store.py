@@ -126,8 +126,17 @@ class RunStore(RunContents):
     ) -> None:
         """Write what an invocation adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
+        before = self.spec.record
+        # The rule for repeats stays if the new judge is asked once.
+        kept = {"repeats": before["repeats"]} if "repeats" in before else {}
+        # An invocation may ask for some of the metrics only.
+        listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
+        metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
+        record = {**kept, **spec.record, "metrics": metrics}
         with files.writing(self.folder):
-            self._write_info(self._visited(spec, judges))
+            self._write_info(
+                {"schema": RUN_SCHEMA, "identity": dict(spec.identity), "record": record, "judges": dict(judges)}
+            )
             # config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay.
             if options := config or read_config(self.folder):
                 write_config(self.folder, options, self.info["judges"])
@@ -136,17 +145,6 @@ class RunStore(RunContents):
         self._append_samples(loaded)
         if rebuilt:
             self.add_findings(rebuilt)
-
-    def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return run.json as it is with an invocation."""
-        before = self.spec.record
-        # The rule for repeats stays if the new judge is asked once.
-        kept = {"repeats": before["repeats"]} if "repeats" in before else {}
-        # An invocation may ask for some of the metrics only.
-        listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
-        metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
-        record = {**kept, **spec.record, "metrics": metrics}
-        return {"schema": RUN_SCHEMA, "identity": dict(spec.identity), "record": record, "judges": dict(judges)}
 
     def _write_info(self, info: dict[str, Json]) -> None:
         self.info = info
