@@ -323,12 +323,9 @@ def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
         return reply.empty_because
     if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
-    return f"it held neither a tool call nor a {noun}: {neutralise(_begins(reply.text))}"
-
-
-def _begins(reply: str) -> str:
-    words = " ".join(reply[: 10 * _QUOTED].split())
-    return f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
+    words = " ".join(reply.text[: 10 * _QUOTED].split())
+    begins = f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
+    return f"it held neither a tool call nor a {noun}: {neutralise(begins)}"
 
 
 def _over(status: Status, ending: Ending, reason: str, answer: Answer | None = None) -> dict[str, Any]:
