@@ -155,9 +155,8 @@ class RunBatches:
                 if underway and ours:
                     self._fresh.add(batch.number)
                 elif underway:
-                    ways = (
-                        "--set batch_answers=DIR reads them" if batch.offline else "leave batch_file and batch_answers out"
-                    )
+                    live = "leave batch_file and batch_answers out"
+                    ways = "--set batch_answers=DIR reads them" if batch.offline else live
                     self.remarks.append(
                         f"{len(batch.ids):,} questions wait for the answers to {batch.id}: {ways}. To send them anew, "
                         f"delete {self._folder / f'{batch.number}.json'}."
@@ -284,9 +283,8 @@ class RunBatches:
     def _spool(self, asked: Batched, half_of: str, size: int, tokens: int) -> _Spool:
         """Return the file that a line goes into, with its size added."""
         alike = [one for one in self._spools if (one.backend, one.half_of) == (asked.uri, half_of)]
-        if not alike or not asked.door.limits.hold(
-            len(alike[-1].ids) + 1, alike[-1].bytes + size, alike[-1].tokens + tokens
-        ):
+        holds = asked.door.limits.hold
+        if not alike or not holds(len(alike[-1].ids) + 1, alike[-1].bytes + size, alike[-1].tokens + tokens):
             path = self._folder / f"{secrets.token_hex(8)}.questions.jsonl"
             file = files.append(path, below=self._run, new=True)
             alike.append(_Spool(path=path, file=file, backend=asked.uri, half_of=half_of))
