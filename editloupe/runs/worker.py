@@ -90,7 +90,7 @@ class Worker:
                 reason = f"{described(self.setup.protocol)} planned {task.metric}, {task.about}: {error}"
                 return end(status="input_error", reason=reason, ending="protocol")
             if task.kind == "measure":
-                return self._measured(task, views, partial(end, ending="measure", trace=name), trace)
+                return self._measured(task, views, trace, name)
             return self._answered(task, views, trace, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
@@ -109,20 +109,21 @@ class Worker:
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
 
-    def _measured(
-        self, task: Measure, views: Mapping[str, View], end: Callable[..., Finding], trace: Path | None
-    ) -> Finding:
-        began, events = self.clock(), list[Event]([self._header(task, 0)])
+    def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
+        began = self.clock()
+        judge_id = self.setup.judge_of(task).id
+        made = partial(Finding.of, task, judge_id=judge_id, repeat=0, ending="measure", trace=name)
+        events: list[Event] = [self._header(task, 0)]
         try:
             compute = measured_here if self.pool is None else self.pool.measured
             found = compute(task.measure, task.args, views, self.images, self.setup.models)
             for data in found.pictures:
                 self.images.add_bytes(data)
-            finding = end(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
+            finding = made(status="ok", answer=found.answer, reason=found.reason, seconds=self.clock() - began)
             if found.data:
                 events.append(Note(text=found.reason or "how it was measured", data=dict(found.data)))
         except MeasureError as error:
-            finding = end(status=error.status, reason=str(error), seconds=self.clock() - began)
+            finding = made(status=error.status, reason=str(error), seconds=self.clock() - began)  # type: ignore[arg-type]
         if trace is not None:
             set_aside(trace, below=self.run)
         with TraceWriter(trace, below=self.run) as writer:

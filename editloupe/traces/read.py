@@ -87,8 +87,8 @@ class Step:
 class Trace:
     """The record of one task."""
 
-    path: Path | None
-    """The file; None for a trace in memory."""
+    path: Path
+    """The file."""
     header: Header
     events: tuple[Event, ...]
     """All events in order, the header included."""
