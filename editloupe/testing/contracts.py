@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import Any, cast, get_args
 from urllib.parse import urlsplit
 
@@ -191,7 +191,7 @@ def check_measure(
 
     Raises AssertionError, which names the measure and what it broke.
     """
-    opened = import_module("editloupe.models") if models is None else models
+    opened = importlib.import_module("editloupe.models") if models is None else models
     made = measure() if isinstance(measure, type) else measure
     name = getattr(made, "name", type(made).__name__)
     require = requirement(f"measure {name!r}")
