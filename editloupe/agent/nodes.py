@@ -173,7 +173,8 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     A model that repeats its last reply word for word is not reminded again. The reply to a reminder is held to the schema
     of the answer, unless a tool call was malformed: that call may come again.
     """
-    reminders, repeated, noun = state["reminders"], _repeats_itself(state, context), context.task.answer.noun
+    reminders, noun = state["reminders"], context.task.answer.noun
+    repeated = _repeats_itself(state, context)
     last_word = state["last"] and not context.judge.remind_answers
     if repeated or last_word or reminders >= context.task.budget.max_reminders:
         if state["last"] and state["answer"] is None:

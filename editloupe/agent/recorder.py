@@ -145,7 +145,8 @@ class TraceRecorder:
         else:
             outcome = ToolOutcome.from_json(dict(recorded))
             if not self._shared:
-                self._write(recorded.model_copy(update={"ordinal": self.tools_answered, "call": call.to_json()}))
+                place = {"ordinal": self.tools_answered, "call": call.to_json()}
+                self._write(recorded.model_copy(update=place))
         self.tools_answered += 1
         images = outcome.observation.images
         self._image_names |= dict(zip(outcome.aliases, (image.sha256 for image in images), strict=True))

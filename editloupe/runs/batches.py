@@ -104,7 +104,7 @@ class RunBatches:
         """By URI: a backend that has several roles is one."""
         self.records: list[Batch] = []
         self._fate: dict[str, str] = {}
-        """Question → "open", "live", or the half of a rejected file that it goes into. A new one is not among them."""
+        """Question → "open", "live", or the half of a rejected file that it goes into."""
         self._answers: dict[str, tuple[Batch, int, int]] = {}
         """Question → its batch, and where its answer stands in the file of answers."""
         self._fresh: set[int] = set()

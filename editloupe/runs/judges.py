@@ -1,4 +1,4 @@
-"""What makes a run the same run, who its judges are, and config.yaml, by which all of them can be asked again.
+"""What makes a run the same run, who its judges are, and config.yaml, which asks them all again.
 
 What a judge of a run may have for itself is what its JudgeSpec holds and the run's identity does not. The rest (mode,
 rubric, prompt, tools, budget) is the run's: judges that differ in it answer another question.

@@ -69,7 +69,8 @@ def _joined(shard: RunStore, target: RunStore) -> Merged:
     target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
     final = {key for key, ours in target.findings.items() if ours.status not in PENDING}
     # A final finding wins over a pending one; of two alike the first stays.
-    stay = final | {key for key, f in shard.findings.items() if f.status in PENDING and key in target.findings}
+    pending = {key for key, finding in shard.findings.items() if finding.status in PENDING}
+    stay = final | (pending & target.findings.keys())
     taken = [finding for key, finding in shard.findings.items() if key not in stay]
     for finding in taken:
         _bring_trace(finding, shard.folder, target.folder)

@@ -158,7 +158,7 @@ def reopened(
 ) -> Iterator[Context]:
     """Open the loop of a recorded task. Where a model is live, the recorder writes what is new to a trace in `forks/`.
 
-    changes: as in `Parent`, the backend aside.   forks: whether all is recorded until the recorder goes live, for a fork.
+    changes: as in `Parent`, the backend aside.   forks: whether all is recorded until the recorder goes live.
     """
     cassette, left_out = recording.cassette, ""
     other = live.backend is not None and parse_uri(live.backend.uri).provider != parse_uri(recording.judge.backend).provider

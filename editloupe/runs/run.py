@@ -250,7 +250,7 @@ class Driver:
                 self.store.forget()
 
     def _turn(self, place: ScheduledTask) -> AbstractContextManager[object]:
-        """Return what holds off others that ask the same question: they take the answer from the run, if any."""
+        """Return what holds off others that ask the same: they take the answer from the run."""
         if self.store is None:
             return nullcontext()
         with self._lock:
@@ -405,10 +405,10 @@ class _Invocation:
         self._notes += self._batches.remarks
 
     def _arrived(self, found: Sequence[tuple[Task, Finding]]) -> None:
-        """Write findings, and tell the schedule of them, but of those that wait: nothing follows from these."""
+        """Write findings, and tell the schedule of all but those that wait: nothing follows from these."""
         waiting = [finding for _, finding in found if finding.status == "waiting"]
         self._waiting += len(waiting)
-        told = {finding.key for finding in waiting if self._store.findings.get(finding.key) == finding}
+        told = {f.key for f in waiting if self._store.findings.get(f.key) == f}
         if new := [(task, finding) for task, finding in found if finding.key not in told]:
             self._driver.keep(new)
         for finding in (finding for _, finding in found if finding.status != "waiting"):

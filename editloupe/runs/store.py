@@ -137,7 +137,7 @@ class RunStore(RunContents):
             self._write_info(
                 {"schema": RUN_SCHEMA, "identity": dict(spec.identity), "record": record, "judges": dict(judges)}
             )
-            # config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay.
+            # config.yaml: this invocation, asked of every judge. Without `config`, its options stay.
             if options := config or read_config(self.folder):
                 write_config(self.folder, options, self.info["judges"])
             self._appended(SAMPLES).close()
