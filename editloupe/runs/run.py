@@ -38,11 +38,10 @@ from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, added, no
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
-from editloupe.runs.setup import Setup, settled_tools, weights_of
+from editloupe.runs.setup import Setup, settled_tools
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, ends_the_same, tool_cache, trace_path
 from editloupe.tasks import Task
-from editloupe.tools.cache import ToolCache
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Json, Sample
 
@@ -118,7 +117,7 @@ class Driver:
             self.setup = replace(self.setup, toolbox=pool.tools(setup.toolbox))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         folder = None if store is None else store.folder
-        self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
+        self.cache = None if folder is None else tool_cache(setup, folder)
         self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
         self._ledger, self._forgets = ledger, forgets
         self._blobs = store.blobs if store is not None else pool.folder if pool is not None else None

@@ -26,7 +26,7 @@ from editloupe.runs.lineage import seconds_spent, set_aside
 from editloupe.runs.pool import Pool, measured_here
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.selection import keep_pictures
-from editloupe.runs.setup import Respondent, Setup
+from editloupe.runs.setup import Respondent, Setup, weights_of
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolResult
@@ -205,9 +205,9 @@ def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:
     return run / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
 
 
-def tool_cache_of(run: Path) -> Path:
-    """Return where a run keeps what its tools have said; it may be deleted at any time."""
-    return run / "cache" / "tools"
+def tool_cache(setup: Setup, run: Path) -> ToolCache:
+    """Return what a run's tools have said; the folder in which it lies may be deleted at any time."""
+    return ToolCache(run / "cache" / "tools", device=weights_of(setup.config).device)
 
 
 def ends_the_same(finding: Finding) -> bool:
