@@ -223,13 +223,9 @@ class Reply(Serializable):
     @property
     def empty_because(self) -> str:
         """Why there is neither a text nor a call, in words: the reason to stop, and whether only thought came."""
-        told = at_finish(self.raw) or self.finish
+        match self.raw:  # a provider's own payload
+            case {"choices": [{"finish_reason": str(told)}, *_]} if told:
+                pass
+            case _:
+                told = self.finish
         return f"it is empty (finish reason {told}{'; only reasoning came' if self.reasoning.strip() else ''})"
-
-
-def at_finish(raw: Json) -> str:
-    """Return the finish reason in a provider's own payload; "" where there is none."""
-    choices = raw.get("choices") if isinstance(raw, Mapping) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    found = first.get("finish_reason") if isinstance(first, Mapping) else None
-    return found if isinstance(found, str) else ""

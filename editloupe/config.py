@@ -1,6 +1,6 @@
 """RunConfig: the one value that says what a run does. The command line, config.yaml, Python and HTTP all make one.
 
-Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `runs.differences.RunSpec`), and how
+Two parts: what makes a run the same run (protocol, options, tools, budget of a task: `runs.judges.RunSpec`), and how
 this invocation is made (limits, concurrency, paths). The docstrings of the fields are the help texts of the command line.
 """
 

@@ -251,18 +251,10 @@ def _opened(name: str, flags: int, folder: int, path: Path) -> int:
 
 def _plain(descriptor: int, mode: str, path: Path) -> BinaryIO:
     """Return the file of a descriptor. Raises OSError unless it is a file as such."""
-    try:
-        _check_plain(os.fstat(descriptor).st_mode, path)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return cast(BinaryIO, os.fdopen(descriptor, mode))
-
-
-def _check_plain(kind: int, path: Path | str) -> None:
-    """Raise OSError for anything but a file as such. kind: the mode that the system tells of it."""
+    kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
-        return
+        return cast(BinaryIO, os.fdopen(descriptor, mode))
+    os.close(descriptor)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, "it is a folder; expected a file", str(path))
     raise OSError(errno.EINVAL, "it is a pipe or a device; put its content into a file", str(path))

@@ -64,13 +64,7 @@ class Reward:
                 values[metric.id] = 1 - mean if metric.better == "lower" else mean
             elif metric.id in self._used:
                 reasons.append(f"{metric.id}: {reason}")
-        value: float | None = None
-        if not reasons:
-            value = (
-                fmean(v for v in values.values() if v is not None)
-                if self._code is None
-                else self._value(self._code, values)
-            )
+        value = None if reasons else self._value(values)
         if value is not None and not 0 <= value <= 1:
             reasons.append(f"{self.expression} gives {value:.4g}; expected 0 to 1")
             value = None
@@ -98,10 +92,12 @@ class Reward:
         for one in inner:
             self._read(one)
 
-    def _value(self, code: CodeType, values: Mapping[str, float | None]) -> float:
+    def _value(self, values: Mapping[str, float | None]) -> float:
+        if self._code is None:
+            return fmean(value for value in values.values() if value is not None)
         known = {name: values[id_] for name, id_ in self._names.items()}
         try:
-            return float(eval(code, {"__builtins__": {}, "min": min, "max": max}, known))
+            return float(eval(self._code, {"__builtins__": {}, "min": min, "max": max}, known))
         except (ZeroDivisionError, OverflowError):
             return math.nan
 

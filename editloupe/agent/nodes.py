@@ -62,7 +62,11 @@ def think(state: LoopState, context: Context) -> dict[str, Any]:
         parsed = parse_bare(reply, last_line=context.task.answer.choices() is not None)
     else:
         parsed = parse_reply(reply, turn=state["turns"] + 1, native=context.native)
-    message = _reply_message(reply, native=context.native)
+    # A reply of calls alone has no text, and some servers refuse an empty text.
+    parts = (TextPart(text=reply.text),) if reply.text or not context.native else ()
+    message = Message(role="assistant", parts=parts)
+    if context.native:
+        message = replace(message, tool_calls=reply.tool_calls, carry=reply.carry)
     in_schema = state["held"] and (parsed.answer or "").startswith("{") and "answer_schema" not in reply.dropped
     update: dict[str, Any] = {
         "history": [*state["history"], context.recorder.add(message, state["history"][-1])],
@@ -172,13 +176,15 @@ def remind(state: LoopState, context: Context) -> dict[str, Any]:
     A model that repeats its last reply word for word is not reminded again. The reply to a reminder is held to the schema
     of the answer, unless a tool call was malformed: that call may come again.
     """
-    reminders, repeated = state["reminders"], _repeats_itself(state, context)
+    reminders, noun = state["reminders"], context.task.answer.noun
+    repeated = _repeats_itself(state, context)
     last_word = state["last"] and not context.judge.remind_answers
     if repeated or last_word or reminders >= context.task.budget.max_reminders:
         if state["last"] and state["answer"] is None:
-            noun = context.task.answer.noun
             return _over("over_budget", "turns", f"turns: no {noun} after {state['turns']} turns and a last word")
-        return _over("unparsed", "reminders", _unheard(state, context, repeated=repeated))
+        after = f" after {reminders} reminder{'' if reminders == 1 else 's'}"
+        why = ": the reply to a reminder repeats the reply before it word for word" if repeated else after
+        return _over("unparsed", "reminders", f"no {noun}{why}: {state['problem']}")
     held = context.holds and (state["last"] or not context.task.tools or not state["malformed"])
     text = render(
         "agent/remind",
@@ -258,15 +264,6 @@ def _observation_parts(call: ToolCall, outcome: ToolOutcome) -> list[Part]:
     return parts
 
 
-def _reply_message(reply: Reply, *, native: bool) -> Message:
-    """Return the assistant message of a reply; with its calls only if tool messages will answer them."""
-    text = (TextPart(text=reply.text),)
-    if not native:
-        return Message(role="assistant", parts=text)
-    # A reply of calls alone has no text, and some servers refuse an empty text.
-    return Message(role="assistant", parts=text if reply.text else (), tool_calls=reply.tool_calls, carry=reply.carry)
-
-
 def _observed(answers: list[tuple[ToolCall, list[Part]]], closing: list[Part], *, native: bool) -> list[Message]:
     """Return the observations as one user message, or as one tool message per call and a user message after them."""
     if not native:
@@ -330,20 +327,9 @@ def _problem(parsed: Parsed, reply: Reply, noun: str) -> str:
         return reply.empty_because
     if reply.finish == "length":
         return f"it was cut off before a tool call or a {noun}"
-    return f"it held neither a tool call nor a {noun}: {neutralise(_begins(reply.text))}"
-
-
-def _unheard(state: LoopState, context: Context, *, repeated: bool) -> str:
-    """Return in words that no reply could be used, and what was wrong with the last one."""
-    noun, reminders = context.task.answer.noun, state["reminders"]
-    if repeated:
-        return f"no {noun}: the reply to a reminder repeats the reply before it word for word: {state['problem']}"
-    return f"no {noun} after {reminders} reminder{'' if reminders == 1 else 's'}: {state['problem']}"
-
-
-def _begins(reply: str) -> str:
-    words = " ".join(reply[: 10 * _QUOTED].split())
-    return f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
+    words = " ".join(reply.text[: 10 * _QUOTED].split())
+    begins = f"“{words[:_QUOTED].rstrip()}{'…' if len(words) > _QUOTED else ''}”"
+    return f"it held neither a tool call nor a {noun}: {neutralise(begins)}"
 
 
 def _over(status: Status, ending: Ending, reason: str, answer: Answer | None = None) -> dict[str, Any]:

@@ -140,7 +140,13 @@ class TraceRecorder:
                 recorded = None
             else:
                 self.compare_tool(self.cassette.tool_steps[self.tools_answered], recorded, live)
-        outcome = self._run_tool(call, live) if recorded is None else self._reuse_result(recorded, call)
+        if recorded is None:
+            outcome = self._run_tool(call, live)
+        else:
+            outcome = ToolOutcome.from_json(dict(recorded))
+            if not self._shared:
+                place = {"ordinal": self.tools_answered, "call": call.to_json()}
+                self._write(recorded.model_copy(update=place))
         self.tools_answered += 1
         images = outcome.observation.images
         self._image_names |= dict(zip(outcome.aliases, (image.sha256 for image in images), strict=True))
@@ -173,12 +179,6 @@ class TraceRecorder:
         key = content_key(call, self._image_names)
         self._asked[key] += 1
         return next(iter(self.cassette.tools_by_content.get(key, [])[self._asked[key] - 1 :]), None)
-
-    def _reuse_result(self, recorded: ToolResult, call: ToolCall) -> ToolOutcome:
-        outcome, ordinal = ToolOutcome.from_json(dict(recorded)), self.tools_answered
-        if not self._shared:
-            self._write(recorded.model_copy(update={"ordinal": ordinal, "call": call.to_json()}))
-        return outcome
 
     def _run_tool(self, call: ToolCall, live: Callable[[], ToolOutcome]) -> ToolOutcome:
         self._begin_live()

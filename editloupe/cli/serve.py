@@ -85,7 +85,7 @@ def serve(
         max_bytes=int(max_body_mb * 1_000_000),
         max_pixels=MAX_PIXELS,
     )
-    at_once = run.concurrency or default_concurrency(setup, run.max_connections)
+    at_once = default_concurrency(setup)
     with listen(host, port) as listening:
         service = Service(
             setup, out_dir, sources=sources, concurrency=at_once, waiting=max_queue, timeout_s=TIMEOUT_S, reward=reward

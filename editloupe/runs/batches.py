@@ -100,8 +100,8 @@ class RunBatches:
     def __init__(self, setup: Setup, run: Path) -> None:
         self._config, self._folder, self._run = setup.config, run / FOLDER, run
         self._lock = threading.Lock()
-        self._doors: dict[str, tuple[InBatches, Batches]] = {}
-        self._asked: dict[str, Batched] = {}
+        self.asked: dict[str, Batched] = {}
+        """By URI: a backend that has several roles is one."""
         self.records: list[Batch] = []
         self._fate: dict[str, str] = {}
         """Question → "open", "live", or the half of a rejected file that it goes into."""
@@ -122,9 +122,9 @@ class RunBatches:
         return bool(self._config.batch_file or self._config.batch_answers)
 
     def _wrapped(self, backend: LMM) -> LMM:
-        """Return a backend that is asked by batches, one for all roles. Raises ConfigError for one that has none."""
-        if backend.uri in self._asked:
-            return self._asked[backend.uri]
+        """Return a backend that is asked by batches. Raises ConfigError for one that has none."""
+        if backend.uri in self.asked:
+            return self.asked[backend.uri]
         if not isinstance(backend, InBatches):
             raise ConfigError(
                 f"--batch: {backend.uri} has no batch endpoint; openai, google and vllm have. Leave --batch out"
@@ -136,13 +136,8 @@ class RunBatches:
                 raise DataError(f"--set batch_answers: {error}") from error
         else:
             door = backend.batches(self._folder)
-        self._doors[backend.uri] = backend, door
-        self._asked[backend.uri] = Batched(backend, self)
-        return self._asked[backend.uri]
-
-    def door(self, backend: LMM) -> Batches:
-        """Return the batch endpoint of a backend of the setup."""
-        return self._doors[backend.uri][1]
+        self.asked[backend.uri] = Batched(backend, door, self)
+        return self.asked[backend.uri]
 
     # What is known from before
 
@@ -154,33 +149,30 @@ class RunBatches:
             self.records = records_of(self._folder)
         self._check_answers()
         for batch in self.records:
-            if batch.backend in self._doors:
-                backend, door = self._doors[batch.backend]
-                backend.leave_off(frozenset(batch.left_off))
+            if (asked := self.asked.get(batch.backend)) is not None:
+                asked.backend.leave_off(frozenset(batch.left_off))
                 underway, ours = batch.state in ("sending", "open"), batch.offline == self.offline
                 if underway and ours:
                     self._fresh.add(batch.number)
                 elif underway:
-                    self._elsewhere(batch)
+                    live = "leave batch_file and batch_answers out"
+                    ways = "--set batch_answers=DIR reads them" if batch.offline else live
+                    self.remarks.append(
+                        f"{len(batch.ids):,} questions wait for the answers to {batch.id}: {ways}. To send them anew, "
+                        f"delete {self._folder / f'{batch.number}.json'}."
+                    )
                 # A folder may have got more answers since the first, and a file of answers may have been lost here.
                 again = batch.state == "ended" and batch.id is not None
                 again = again and (batch.offline or not self._answers_of(batch).exists())
                 if ours and (underway or again):
-                    self._look(batch, door)
-                self._settle(batch, door)
-
-    def _elsewhere(self, batch: Batch) -> None:
-        ways = "--set batch_answers=DIR reads them" if batch.offline else "leave batch_file and batch_answers out"
-        record = self._folder / f"{batch.number}.json"
-        self.remarks.append(
-            f"{len(batch.ids):,} questions wait for the answers to {batch.id}: {ways}. To send them anew, delete {record}."
-        )
+                    self._look(batch, asked.door)
+                self._settle(batch, asked.door)
 
     def _check_answers(self) -> None:
-        for _, door in self._doors.values():
-            if isinstance(door, RunBatchFiles):
+        for asked in self.asked.values():
+            if isinstance(asked.door, RunBatchFiles):
                 try:
-                    strange = door.check({id_ for batch in self.records for id_ in batch.ids})
+                    strange = asked.door.check({id_ for batch in self.records for id_ in batch.ids})
                 except ValueError as error:
                     raise DataError(str(error)) from error
                 if strange:
@@ -257,19 +249,14 @@ class RunBatches:
 
     # For the backends
 
-    def fate(self, id_: str) -> str:
-        """Return what is to be done with a question: "open", "live", or a part of a rejected file; "" for a new one."""
-        return self._fate.get(id_, "")
-
-    def answer(self, backend: str, id_: str) -> tuple[Batch, BatchAnswer] | None:
+    def answer(self, door: Batches, id_: str) -> tuple[Batch, BatchAnswer] | None:
         """Return the answer to a question; None where there is none."""
-        found = self._answers.get(id_)
-        if found is None:
+        if id_ not in self._answers:
             return None
-        batch, start, length = found
+        batch, start, length = self._answers[id_]
         with files.open_plain(self._answers_of(batch)) as file:
             file.seek(start)
-            return batch, self._doors[backend][1].answer(file.read(length))
+            return batch, door.answer(file.read(length))
 
     def is_fresh(self, batch: Batch) -> bool:
         """Return whether a batch was under way as this invocation began, so that its answers came at it."""
@@ -278,34 +265,29 @@ class RunBatches:
     def asks_live(self, request: Request, id_: str) -> bool:
         """Return whether a question is beyond the waves, or its file was rejected twice."""
         step = sum(message.role == "assistant" for message in request.messages)
-        return not self.offline and (step >= self._waves or self.fate(id_) == "live")
+        return not self.offline and (step >= self._waves or self._fate.get(id_) == "live")
 
-    def began(self, backend: str) -> bool:
-        """Return whether a wave of questions to this backend was sent before."""
-        return any(batch.backend == backend and batch.id is not None for batch in self.records)
-
-    def park(self, backend: str, id_: str, request: Request, images: ImageStore) -> None:
+    def park(self, asked: Batched, id_: str, request: Request, images: ImageStore) -> None:
         """Keep a question for the next wave, once. Raises BackendError for one that can never be sent, and ImageError."""
-        lmm, door = self._doors[backend]
-        if self.fate(id_) == "open" or id_ in self._parked:
+        if self._fate.get(id_) == "open" or id_ in self._parked:
             return
-        line = door.line(id_, request, images)
-        guess = estimate_usage(request, Reply(text=""), lmm.traits)
+        line = asked.door.line(id_, request, images)
+        guess = estimate_usage(request, Reply(text=""), asked.traits)
         with self._lock, files.writing(self._run):
             if id_ not in self._parked:
                 self._parked.add(id_)
-                spool = self._spool(backend, self.fate(id_), len(line), (guess and guess.input_tokens) or 0)
+                spool = self._spool(asked, self._fate.get(id_, ""), len(line), (guess and guess.input_tokens) or 0)
                 spool.file.write(line)
                 spool.ids.append(id_)
 
-    def _spool(self, backend: str, half_of: str, size: int, tokens: int) -> _Spool:
+    def _spool(self, asked: Batched, half_of: str, size: int, tokens: int) -> _Spool:
         """Return the file that a line goes into, with its size added."""
-        alike = [one for one in self._spools if (one.backend, one.half_of) == (backend, half_of)]
-        limits = self._doors[backend][1].limits
-        if not alike or not limits.hold(len(alike[-1].ids) + 1, alike[-1].bytes + size, alike[-1].tokens + tokens):
+        alike = [one for one in self._spools if (one.backend, one.half_of) == (asked.uri, half_of)]
+        holds = asked.door.limits.hold
+        if not alike or not holds(len(alike[-1].ids) + 1, alike[-1].bytes + size, alike[-1].tokens + tokens):
             path = self._folder / f"{secrets.token_hex(8)}.questions.jsonl"
             file = files.append(path, below=self._run, new=True)
-            alike.append(_Spool(path=path, file=file, backend=backend, half_of=half_of))
+            alike.append(_Spool(path=path, file=file, backend=asked.uri, half_of=half_of))
             self._spools.append(alike[-1])
         alike[-1].bytes += size
         alike[-1].tokens += tokens
@@ -322,7 +304,7 @@ class RunBatches:
                 self.remarks.append(f"{len(self._parked):,} more questions: --set batch_file=DIR writes them.")
             return
         for spool in self._spools:
-            lmm, door = self._doors[spool.backend]
+            asked = self.asked[spool.backend]
             batch = Batch(
                 number=1 + max((one.number for one in self.records), default=0),
                 backend=spool.backend,
@@ -332,11 +314,11 @@ class RunBatches:
                 sent_at=time.time(),
                 offline=self.offline,
                 half_of=spool.half_of,
-                left_off=sorted(lmm.refused),
+                left_off=sorted(asked.backend.refused),
             )
             self._write(batch)
             self.records.append(batch)
-            self._sent(batch, door, spool.path)
+            self._sent(batch, asked.door, spool.path)
 
     def _sent(self, batch: Batch, door: Batches, path: Path) -> None:
         try:
@@ -370,8 +352,8 @@ class RunBatches:
 class Batched:
     """A backend that gives the answers that batches have given, and parks what none has answered."""
 
-    def __init__(self, backend: InBatches, batches: RunBatches) -> None:
-        self._backend, self._batches = backend, batches
+    def __init__(self, backend: InBatches, door: Batches, batches: RunBatches) -> None:
+        self.backend, self.door, self._batches = backend, door, batches
         self.uri, self.endpoint, self.version, self.traits = backend.uri, backend.endpoint, backend.version, backend.traits
         self._first = threading.Lock()
         self._checked: bool | None = None
@@ -379,14 +361,14 @@ class Batched:
     def reach(self) -> None:
         """Try the address, unless nobody is called. Raises Unavailable."""
         if not self._batches.offline:
-            reach(self._backend)
+            reach(self.backend)
 
     def complete(self, request: Request, images: ImageStore) -> Reply:
         """Return the answer of a batch. Raises Parked where there is none yet, and as the backend does."""
         id_ = question_id(self.uri, request)
-        found = self._batches.answer(self.uri, id_)
+        found = self._batches.answer(self.door, id_)
         try:
-            reply = None if found is None else self._backend.reply_of(request, found[1], frozenset(found[0].left_off))
+            reply = None if found is None else self.backend.reply_of(request, found[1], frozenset(found[0].left_off))
         except BackendError:
             # As a line that failed: told at the invocation at which it came, and asked anew at a later one.
             if found is not None and self._batches.is_fresh(found[0]):
@@ -395,20 +377,22 @@ class Batched:
         if found is not None and reply is not None:
             return self._recorded(reply, found[0])
         if self._batches.asks_live(request, id_):
-            return self._backend.complete(request, images)
+            return self.backend.complete(request, images)
         if not self._batches.offline and (first := self._first_reply(request, images)) is not None:
             return first
-        self._batches.park(self.uri, id_, request, images)
+        self._batches.park(self, id_, request, images)
         raise Parked(REASON)
 
     def _first_reply(self, request: Request, images: ImageStore) -> Reply | None:
         """Ask the first question of a run live: a refused key or parameter is met before a wave is sent."""
         with self._first:
             if self._checked is None:
-                self._checked = self._batches.began(self.uri)
+                # A wave was sent before.
+                sent = (batch.id for batch in self._batches.records if batch.backend == self.uri)
+                self._checked = any(id_ is not None for id_ in sent)
             if self._checked:
                 return None
-            reply = self._backend.complete(request, images)
+            reply = self.backend.complete(request, images)
             self._checked = True
             return reply
 

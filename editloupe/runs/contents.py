@@ -16,9 +16,9 @@ from editloupe.data.run_file import NAME, check_contents, read_run_file
 from editloupe.errors import ConfigError, TraceError
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock, people
-from editloupe.runs.differences import RunSpec
 from editloupe.runs.index import FINDINGS, SAMPLES, RunIndex, is_large
-from editloupe.runs.judges import JudgeEntry, names_of
+from editloupe.runs.jsonl import list_of, object_of
+from editloupe.runs.judges import JudgeEntry, RunSpec, names_of
 from editloupe.runs.trust import names_file
 from editloupe.scores import Metric, MetricSet
 from editloupe.traces.events import End
@@ -231,7 +231,10 @@ class RunContents:
         self.findings[finding.key] = finding
 
     def _load(self, part: Mapping[str, bytes] | None = None) -> None:
-        """Read the run. part: file → those of its lines that are wanted; None reads the files."""
+        """Read the run, the traces where there is no findings.jsonl.
+
+        part: file → those of its lines that are wanted; None reads the files.
+        """
         self._load_info()
         try:
             metrics = self.metrics()
@@ -246,22 +249,18 @@ class RunContents:
                 self.rejected.pop(sample.key, None)
             else:
                 self.rejected[sample_key(str(sample["editor"]), str(sample["id"]))] = sample
-        self._load_findings(part, metrics)
-        said = people.read(self.folder, metrics, self.problems)
-        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
-        for given in self.people.values():
-            if given.finding.metric in metrics:
-                key = given.finding.sample_key
-                self.samples[key] = people.rated(self.samples[key], [given])
-
-    def _load_findings(self, part: Mapping[str, bytes] | None, metrics: Mapping[str, Metric]) -> None:
-        """Read findings.jsonl, or the traces where there is none."""
         if not (self.folder / FINDINGS).exists():
             self.findings = {f.key: f for f in self.findings_from_traces()}
         before = len(self.problems)
         for finding in self._parsed(FINDINGS, partial(_finding, self.folder, metrics), part):
             self._keep(finding)
         self.invalid = [problem for problem in self.problems[before:] if jsonl.CUT_OFF not in problem]
+        said = people.read(self.folder, metrics, self.problems)
+        self.people = {place: given for place, given in said.items() if given.finding.sample_key in self.samples}
+        for given in self.people.values():
+            if given.finding.metric in metrics:
+                key = given.finding.sample_key
+                self.samples[key] = people.rated(self.samples[key], [given])
 
     def _parsed(
         self, name: str, parse: Callable[[Mapping[str, Json]], Parsed], part: Mapping[str, bytes] | None
@@ -314,13 +313,3 @@ def _ends_in(path: Path, finding: Finding) -> bool:
         return last_finding(read_trace(path).events) == finding
     except TraceError:
         return False
-
-
-def list_of(value: Json) -> list[Json]:
-    """Return a list; an empty one for anything else, as a file of strangers may hold."""
-    return value if isinstance(value, list) else []
-
-
-def object_of(value: Json) -> Mapping[str, Json]:
-    """Return an object; an empty one for anything else."""
-    return value if isinstance(value, Mapping) else {}

@@ -129,7 +129,7 @@ def _wave(batches: RunBatches, asked: Sequence[Ask], ends: Sequence[tuple[CostBo
     """Return the files of the first wave, those of each role by themselves."""
     files = size = 0
     for role in {task.role for task in asked}:
-        door = batches.door(batches.setup.respondents[role].backend)
+        door = batches.asked[batches.setup.respondents[role].backend.uri].door
         own = [(task, least.input_tokens or 0) for task, (least, _) in zip(asked, ends, strict=True) if task.role == role]
         images, some = ImageStore(), own[:: max(1, len(own) // WEIGHED)]
         requests = [Request(messages=(_first_message(batches.setup, task, images),)) for task, _ in some]

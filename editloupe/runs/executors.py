@@ -33,18 +33,6 @@ class Stop(threading.Event):
         return time.monotonic() < self._until_s
 
 
-def at_once(
-    work: Callable[[Item], Result],
-    take: Callable[[], Item | None],
-    *,
-    width: int,
-    stop: threading.Event | None = None,
-) -> Iterator[Result]:
-    """Return `work` of every item, in the order of completion. Arguments and errors as of `together`."""
-    for results in together(work, take, width=width, stop=stop):
-        yield from results
-
-
 def together(
     work: Callable[[Item], Result],
     take: Callable[[], Item | None],

@@ -37,16 +37,9 @@ class Listed:
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON for programs."""
-        return {
-            "run": str(self.folder),
-            "judges": list(self.judges.values()),
-            "mode": self.mode,
-            "samples": self.samples,
-            "asked": self.asked,
-            "statuses": dict(self.statuses),
-            "written": self.written,
-            "problem": self.problem,
-        }
+        own: dict[str, Json] = {name: value for name, value in vars(self).items() if name != "folder"}
+        judges, statuses = list(self.judges.values()), dict(self.statuses)
+        return {"run": str(self.folder), **own, "judges": judges, "statuses": statuses}
 
 
 def runs_below(folder: Path) -> Iterator[Listed]:

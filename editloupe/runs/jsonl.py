@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -82,12 +83,27 @@ def line(data: Mapping[str, Json]) -> bytes:
     return _ENCODER.encode(data).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def appended(path: Path, *, below: Path) -> BinaryIO:
-    """Open a file to append lines to; a last line that is cut off goes. below: as in `files.append`. Raises OSError."""
+def appended(path: Path, *, below: Path, alone: bool = False) -> BinaryIO:
+    """Open a file to append lines to; a last line that is cut off goes. Raises OSError.
+
+    below: as in `files.append`.   alone: wait until no other process that asks so has it open.
+    """
     file = files.append(path, below=below)
+    if alone:
+        fcntl.flock(file, fcntl.LOCK_EX)
     if size := file.seek(0, 2):
         file.seek(size - 1)
         if file.read(1) != b"\n":
             file.seek(0)
             file.truncate(complete_lines(file.read())[1])
     return file
+
+
+def list_of(value: Json) -> list[Json]:
+    """Return a list; an empty one for anything else, as a file of strangers may hold."""
+    return value if isinstance(value, list) else []
+
+
+def object_of(value: Json) -> Mapping[str, Json]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}

@@ -165,13 +165,12 @@ class Judge:
             total = len(samples)
             # All at once and before any thread starts, so that the run lists them in their order.
             self._opened().add(samples if isinstance(samples, Loaded) else _of_python(samples))
-        config, lost = self._setup.config, 0
-        failed: Counter[str] = Counter()
-        with limit_of(self._setup.backend.endpoint).fixed(config.max_connections):
+        lost, failed = 0, Counter[str]()
+        with limit_of(self._setup.backend.endpoint).fixed(self._setup.config.max_connections):
             ended = together(
                 lambda job: (*job, self._within_budget(job[1])),
                 lambda: next(waiting, None),
-                width=concurrency or config.concurrency or default_concurrency(self._setup, config.max_connections),
+                width=concurrency or default_concurrency(self._setup),
                 stop=self._stop,
             )
             try:

@@ -86,7 +86,7 @@ def mismatches(trace: Trace, listed: Finding | None, run: str | None = None) -> 
 
     run: digest of the run's identity; None does not check it.
     """
-    header, name = trace.header, "" if trace.path is None else trace.path.name
+    header, name = trace.header, trace.path.name
     if listed is not None and (header.task_id, header.judge_id) != (listed.task_id, listed.judge_id):
         return [
             f"{name}: this is the trace of another task or judge (task {header.task_id[:12]}, judge {header.judge_id}; the "

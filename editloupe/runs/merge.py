@@ -13,8 +13,8 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import PENDING, Finding
 from editloupe.runs import people
-from editloupe.runs.differences import differences
 from editloupe.runs.folders import bring
+from editloupe.runs.judges import differences
 from editloupe.runs.lineage import set_aside
 from editloupe.runs.store import RunStore
 
@@ -67,7 +67,11 @@ def _joined(shard: RunStore, target: RunStore) -> Merged:
     before = len(target.samples)
     rejected = tuple(RejectedRow.from_json(row) for row in shard.rejected.values())
     target.add_samples(Loaded(format="merged", samples=tuple(shard.samples.values()), rejected=rejected))
-    taken = [finding for finding in shard.findings.values() if _wins(target.findings.get(finding.key), finding)]
+    final = {key for key, ours in target.findings.items() if ours.status not in PENDING}
+    # A final finding wins over a pending one; of two alike the first stays.
+    pending = {key for key, finding in shard.findings.items() if finding.status in PENDING}
+    stay = final | (pending & target.findings.keys())
+    taken = [finding for key, finding in shard.findings.items() if key not in stay]
     for finding in taken:
         _bring_trace(finding, shard.folder, target.folder)
     target.add_findings(taken)
@@ -79,10 +83,6 @@ def _joined(shard: RunStore, target: RunStore) -> Merged:
         # A trace may be continued later; an image never changes.
         pictures=bring(shard.blobs, target.blobs, link=True),
     )
-
-
-def _wins(ours: Finding | None, finding: Finding) -> bool:
-    return ours is None or (ours.status in PENDING and finding.status not in PENDING)
 
 
 def _bring_trace(finding: Finding, shard: Path, target: Path) -> None:

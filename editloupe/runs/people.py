@@ -7,7 +7,6 @@ stands wherever people are read: in `compare`, `gate`, the exports and the pages
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -150,13 +149,8 @@ def _lines(folder: Path) -> list[bytes]:
 
 def _append(folder: Path, lines: Iterable[bytes]) -> tuple[int, int]:
     try:
-        with files.append(folder / FILE, below=folder) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            # A line that was cut off when its writer was killed.
-            begin = complete_lines(file.read())[1]
-            file.truncate(begin)
-            file.seek(begin)
+        with jsonl.appended(folder / FILE, below=folder, alone=True) as file:
+            begin = file.seek(0, os.SEEK_END)
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())

@@ -101,11 +101,12 @@ class Pool:
 
     def tools(self, box: Toolbox) -> Toolbox:
         """Return the same tools, those that compute called in processes where they can be."""
-        return replace(box, tools={name: self._crossing(tool) for name, tool in box.tools.items()})
-
-    def _crossing(self, tool: Tool) -> Tool:
-        crosses = getattr(tool, "computes", False) and _portable((tool, tool.Args))
-        return cast(Tool, _Crossing(tool, self)) if crosses else tool
+        crossing = {
+            name: cast(Tool, _Crossing(tool, self))
+            for name, tool in box.tools.items()
+            if getattr(tool, "computes", False) and _portable((tool, tool.Args))
+        }
+        return replace(box, tools={**box.tools, **crossing})
 
     def measured(
         self, name: str, args: Mapping[str, Json], views: Mapping[str, View], images: ImageStore, models: Models

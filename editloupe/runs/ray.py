@@ -40,12 +40,11 @@ from editloupe.data.images import CACHE_BYTES, ImageStore
 from editloupe.errors import ConfigError, EditLoupeError, Interrupted, MissingExtra, first_words
 from editloupe.findings import Finding
 from editloupe.runs.budget import Ledger, Metered, RunBudget
-from editloupe.runs.differences import RunSpec, differences
+from editloupe.runs.judges import RunSpec, differences
 from editloupe.runs.pool import Raised, keep_all, written
-from editloupe.runs.setup import Setup, open_setup, weights_of
-from editloupe.runs.worker import Worker, tool_cache_of
+from editloupe.runs.setup import Setup, open_setup
+from editloupe.runs.worker import Worker, tool_cache
 from editloupe.tasks import Task
-from editloupe.tools.cache import ToolCache
 from editloupe.values import Json, Sample
 from editloupe.version import VERSION
 
@@ -397,7 +396,7 @@ class Answerer:
         try:
             worker = self._opened()
             assert worker.run is not None
-            cache = ToolCache(tool_cache_of(worker.run), device=weights_of(worker.setup.config).device)
+            cache = tool_cache(worker.setup, worker.run)
             worker = replace(worker, samples={} if sample is None else {sample.key: sample}, cache=cache)
             finding = worker.run_task(task, repeat=repeat)
         except EditLoupeError as error:

@@ -102,11 +102,9 @@ def _offered_tools(recording: Recording) -> Toolbox:
     No weights are loaded and no device is opened. A tool that is no longer installed is left out.
     """
     tools: dict[str, Tool] = {}
-    for offered in recording.trace.header.tools:
-        try:
-            tools[str(offered["name"])] = cast(Any, plugins.load("tools", str(offered["name"])))
-        except UnknownPlugin:
-            continue
+    for name in (str(offered["name"]) for offered in recording.trace.header.tools):
+        with suppress(UnknownPlugin):
+            tools[name] = cast(Any, plugins.load("tools", name))
     return Toolbox(tools=tools)
 
 
@@ -156,17 +154,11 @@ class Live:
 
 @contextmanager
 def reopened(
-    folder: Path,
-    recording: Recording,
-    live: Live,
-    *,
-    why: str,
-    changes: Mapping[str, str] | None = None,
-    **settings: Any,
+    folder: Path, recording: Recording, live: Live, *, changes: Mapping[str, str] | None = None, forks: bool = False
 ) -> Iterator[Context]:
     """Open the loop of a recorded task. Where a model is live, the recorder writes what is new to a trace in `forks/`.
 
-    why, changes: as in `Parent`, the backend aside.   settings: those of `TraceRecorder`.
+    changes: as in `Parent`, the backend aside.   forks: whether all is recorded until the recorder goes live.
     """
     cassette, left_out = recording.cassette, ""
     other = live.backend is not None and parse_uri(live.backend.uri).provider != parse_uri(recording.judge.backend).provider
@@ -176,15 +168,39 @@ def reopened(
         left_out = f"left out of the shared messages: what only {recording.judge.backend} understands"
 
     def begin(head: str, step: int, tools: int) -> TraceWriter:
-        uri = "" if live.backend is None else live.backend.uri
+        """Create the next free trace of the family, and write its header. Raises StorageError."""
+        uri, old = "" if live.backend is None else live.backend.uri, recording.trace.header
         changed = {**({"backend": uri} if uri != recording.judge.backend else {}), **(changes or {})}
+        why = "fork" if forks else "replay"
         parent = Parent(trace=recording.name, head=head, step=step, tools=tools, why=why, changes=changed)
-        writer = _begin_child(folder, recording, live, parent)
+        judge, box = live.judge(recording.judge), live.toolbox
+        header = Header(
+            editloupe=VERSION,
+            run=old.run,
+            task_id=recording.task.id,
+            judge_id=judge.id,
+            repeat=old.repeat,
+            task=recording.task.to_json(),
+            judge=judge.to_json(),
+            tools=old.tools if box is None else listed_tools(box, recording.task.tools),
+            absent={} if box is None else dict(box.absent),
+            parent=parent.to_json(),
+        )
+        with files.writing(folder / FORKS):
+            writer = TraceWriter(_free(folder, recording.name), below=folder)
+            writer.append(header)
         if left_out:
             writer.append(Note(text=left_out))
         return writer
 
-    recorder = TraceRecorder(cassette=cassette, open_trace=None if live.backend is None else begin, **settings)
+    sides: tuple[Side, Side] = ("recorded", "recorded") if forks else (live.model, live.tools)
+    recorder = TraceRecorder(
+        cassette=cassette,
+        model=sides[0],
+        tools=sides[1],
+        exact=not forks and sides == ("recorded", "recorded"),
+        open_trace=None if live.backend is None else begin,
+    )
     held = any(call.held for call in cassette.models)
     try:
         yield Context(
@@ -207,27 +223,6 @@ def reopened(
 def outcome(finding: Finding) -> dict[str, Json]:
     """Return what a finding says, as JSON."""
     return {"status": finding.status, "label": finding.label, "value": finding.value}
-
-
-def _begin_child(folder: Path, recording: Recording, live: Live, parent: Parent) -> TraceWriter:
-    """Create a trace in the run's `forks/` and write its header. Raises StorageError."""
-    judge, old, task = live.judge(recording.judge), recording.trace.header, recording.task
-    header = Header(
-        editloupe=VERSION,
-        run=old.run,
-        task_id=task.id,
-        judge_id=judge.id,
-        repeat=old.repeat,
-        task=task.to_json(),
-        judge=judge.to_json(),
-        tools=old.tools if live.toolbox is None else listed_tools(live.toolbox, task.tools),
-        absent={} if live.toolbox is None else dict(live.toolbox.absent),
-        parent=parent.to_json(),
-    )
-    with files.writing(folder / FORKS):
-        writer = TraceWriter(_free(folder, recording.name), below=folder)
-        writer.append(header)
-        return writer
 
 
 def _free(folder: Path, name: str) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -118,13 +119,9 @@ class Replay:
     def _replayed(self, result: Replayed, recording: Recording) -> Replayed:
         """Run the loop of a recorded task again."""
         recorded, compared = recording.finding, list[ObservationDrift]()
-        model, tools = self.live.model, self.live.tools
-        exact = model == tools == "recorded"
-        with reopened(self.folder, recording, self.live, why="replay", model=model, tools=tools, exact=exact) as context:
-            recorder = context.recorder
-            recorder.compare_tool = lambda step, result, live: compared.append(
-                self._compared(step, result, live, context.images)
-            )
+        with reopened(self.folder, recording, self.live) as context:
+            recorder, compare = context.recorder, partial(self._compared, images=context.images)
+            recorder.compare_tool = lambda step, result, live: compared.append(compare(step, result, live))
             try:
                 # The recorded question is asked, whatever this version would write today.
                 state = initial_state(context, recording.views, recording.cassette.question)
@@ -136,23 +133,17 @@ class Replay:
                 if not isinstance(miss, RecordingEnds) or recorded is None or recorded.status not in PENDING:
                     recorder.note(f"the replay ends here: {miss}")
                     verdict: Verdict = "miss" if isinstance(miss, ReplayMiss) else "damaged"
-                    written = recorder.trace
-                    return replace(result, verdict=verdict, message=str(miss), trace=written, compared=tuple(compared))
+                    result = replace(result, trace=recorder.trace, compared=tuple(compared))
+                    return replace(result, verdict=verdict, message=str(miss))
                 # A budget of time or a crash ended it there, and does so again.
                 finding = recorded
-        message = _difference(recorded, finding)
-        drifted = any(one.verdict == "drift" for one in compared)
-        return replace(
-            result,
-            verdict="drift" if drifted else "differs" if message else "same",
-            message=message,
-            finding=finding,
-            compared=tuple(compared),
-            trace=recorder.trace,
-        )
+        result = replace(result, trace=recorder.trace, compared=tuple(compared))
+        drifted, message = any(one.verdict == "drift" for one in compared), _difference(recorded, finding)
+        verdict = "drift" if drifted else "differs" if message else "same"
+        return replace(result, verdict=verdict, message=message, finding=finding)
 
     def _compared(
-        self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], images: ImageStore
+        self, step: int, recorded: ToolResult, live: Callable[[], ToolOutcome], *, images: ImageStore
     ) -> ObservationDrift:
         """Compare a recorded observation with that of the live tool."""
         name, toolbox = str(recorded.call["name"]), self.live.toolbox or Toolbox(tools={})
@@ -187,9 +178,8 @@ def _difference(recorded: Finding | None, now: Finding) -> str:
         return f"recorded without an end, now {_short(now)}"
     if _short(recorded) != _short(now):
         return f"recorded {_short(recorded)}, now {_short(now)}"
-    old, new = (
-        {**f.to_json(), "counts": {k: n for k, n in f.counts.items() if k != "cached_tools"}} for f in (recorded, now)
-    )
+    one, other = (replace(f, counts={k: n for k, n in f.counts.items() if k != "cached_tools"}) for f in (recorded, now))
+    old, new = one.to_json(), other.to_json()
     skipped = _NOT_COMPARED if now.status == "ok" else {*_NOT_COMPARED, "reason"}
     fields = ", ".join(name for name in old if name not in skipped and old[name] != new[name])
     return fields and f"{_short(now)} as recorded, and otherwise in {fields}"
@@ -245,7 +235,7 @@ def fork(
         )
     live = Live(backend=backend, toolbox=toolbox)
     live.check(recording.judge)
-    with reopened(folder, recording, live, why="fork", changes=changes) as context:
+    with reopened(folder, recording, live, changes=changes, forks=True) as context:
         recorder = context.recorder
         state = _state_after(recording, context, at)
         recorder.go_live()

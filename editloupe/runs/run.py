@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,18 +38,16 @@ from editloupe.runs.outcome import Listener, Outcome, Progress, Spent, added, no
 from editloupe.runs.pool import Pool, pool_of
 from editloupe.runs.schedule import Schedule, ScheduledTask
 from editloupe.runs.selection import rejected_findings, selected
-from editloupe.runs.setup import Setup, settled_tools, weights_of
+from editloupe.runs.setup import Setup, settled_tools
 from editloupe.runs.store import RunStore
-from editloupe.runs.worker import Worker, ends_the_same, tool_cache_of, trace_path
+from editloupe.runs.worker import Worker, ends_the_same, tool_cache, trace_path
 from editloupe.tasks import Task
-from editloupe.tools.cache import ToolCache
 from editloupe.traces.read import last_finding, read_trace
 from editloupe.values import Json, Sample
 
 if TYPE_CHECKING:
     from editloupe.agent.graph import Loop
     from editloupe.runs.ray import Cluster
-
 
 RunTask: TypeAlias = Callable[..., Finding]
 """Who answers one question: `Worker.run_task`, or one like it in another process."""
@@ -119,7 +117,7 @@ class Driver:
             self.setup = replace(self.setup, toolbox=pool.tools(setup.toolbox))
         self.store, self.redo, self.stop = store, redo, stop or threading.Event()
         folder = None if store is None else store.folder
-        self.cache = None if folder is None else ToolCache(tool_cache_of(folder), device=weights_of(setup.config).device)
+        self.cache = None if folder is None else tool_cache(setup, folder)
         self._made = partial(Worker, setup=self.setup, run=folder, cache=self.cache, graph=graph, pool=pool)
         self._ledger, self._forgets = ledger, forgets
         self._blobs = store.blobs if store is not None else pool.folder if pool is not None else None
@@ -128,12 +126,7 @@ class Driver:
 
     def planned(self, samples: Sequence[Sample]) -> Schedule:
         """Return what is to be asked about samples; what stands from before has arrived."""
-        return Schedule(self.setup.protocol, samples, self.setup.repeats, self.standing)
-
-    def standing(self, task: Task, repeat: int) -> Finding | None:
-        """Return the finding of a question that the run holds and that is not to be asked again."""
-        found = self._known(task, repeat)
-        return None if found is None or found.status in self.redo else found
+        return Schedule(self.setup.protocol, samples, self.setup.repeats, self._standing)
 
     def worker(self, samples: Iterable[Sample], images: ImageStore, stop: threading.Event | None = None) -> Worker:
         """Return who answers single questions about these samples."""
@@ -142,13 +135,15 @@ class Driver:
     def answer(self, place: ScheduledTask, run_task: RunTask) -> Finding:
         """Answer one question, whose earlier trace is set aside if it could only end as before. Raises Interrupted."""
         if self.store is not None and not self.goes_on(place):
-            set_aside(self._trace(place), below=self.store.folder)
+            set_aside(self._trace(place.task, place.repeat), below=self.store.folder)
         return run_task(place.task, repeat=place.repeat)
 
     def goes_on(self, place: ScheduledTask) -> bool:
         """Return whether a question goes on from its earlier trace: there is one, and it could end in another way."""
+        if self.store is None or not self._trace(place.task, place.repeat).exists():
+            return False
         before = self._known(place.task, place.repeat)
-        return self.store is not None and self._trace(place).exists() and not (before and ends_the_same(before))
+        return before is None or not ends_the_same(before)
 
     def add(self, loaded: Loaded) -> None:
         """List samples, and rows that cannot be judged, in the run. Raises RunMismatch for a sample that has changed."""
@@ -191,8 +186,8 @@ class Driver:
 
         Raises Interrupted once the worker is to stop, or the budget is used up.
         """
-        with self._alone(place.task, place.repeat):
-            if (standing := self.standing(place.task, place.repeat)) is not None:
+        with self._turn(place):
+            if (standing := self._standing(place.task, place.repeat)) is not None:
                 return standing, True
             try:
                 finding = self.answer(place, worker.run_task)
@@ -223,9 +218,14 @@ class Driver:
             "is shown with it, has changed. The answers of before stay in findings.jsonl and count no more."
         )
 
-    def _trace(self, place: ScheduledTask) -> Path:
+    def _trace(self, task: Task, repeat: int) -> Path:
         assert self.store is not None
-        return trace_path(self.store.folder, self.setup.judge_of(place.task).id, place.task.id, place.repeat)
+        return trace_path(self.store.folder, self.setup.judge_of(task).id, task.id, repeat)
+
+    def _standing(self, task: Task, repeat: int) -> Finding | None:
+        """Return the finding of a question that the run holds and that is not to be asked again."""
+        found = self._known(task, repeat)
+        return None if found is None or found.status in self.redo else found
 
     def _known(self, task: Task, repeat: int) -> Finding | None:
         if self.store is None:
@@ -233,7 +233,7 @@ class Driver:
         if not self._forgets:
             return self.store.findings.get((task.id, self.setup.judge_of(task).id, repeat))
         try:
-            recorded = read_trace(self._trace(ScheduledTask(task=task, repeat=repeat)))
+            recorded = read_trace(self._trace(task, repeat))
         except TraceError:
             return None  # no file, or the worker says what is wrong with it and begins anew
         return None if recorded.tampering else last_finding(recorded.events)
@@ -248,16 +248,12 @@ class Driver:
             if self._forgets and self.store is not None:
                 self.store.forget()
 
-    @contextmanager
-    def _alone(self, task: Task, repeat: int) -> Iterator[None]:
-        """Hold off others that ask the same question: they take the answer from the run, where there is one."""
+    def _turn(self, place: ScheduledTask) -> AbstractContextManager[object]:
+        """Return what holds off others that ask the same: they take the answer from the run."""
         if self.store is None:
-            yield
-            return
+            return nullcontext()
         with self._lock:
-            busy = self._busy.setdefault((task.id, repeat), threading.Lock())
-        with busy:
-            yield
+            return self._busy.setdefault((place.task.id, place.repeat), threading.Lock())
 
 
 class _Invocation:
@@ -293,9 +289,11 @@ class _Invocation:
         # Samples at hand may be none.
         self._loaded = selected(self._setup.config, self._images, outputs=outputs) if loaded is None else loaded
         self._setup.protocol.check(self._loaded.samples)
-        self._cluster = _cluster(self._setup)
-        if self._cluster is not None:
-            self._left.enter_context(closing(self._cluster))
+        self._cluster: Cluster | None = None
+        if self._setup.config.executor == "ray":
+            from editloupe.runs.ray import Cluster
+
+            self._cluster = self._left.enter_context(closing(Cluster(self._setup)))
         self._setup = settled_tools(self._setup)
         if self._setup.config.batch:
             self._batches = RunBatches(self._setup, self._out)
@@ -323,8 +321,7 @@ class _Invocation:
                 self._images.keep(mask)
         self._notes += [f"{text}, and judged again where this command asks for it" for text in self._store.invalid]
         pool = pool_of(self._setup.config, unasked=spreads)
-        if pool is not None:
-            self._left.enter_context(pool)
+        self._left.enter_context(pool or nullcontext())
         self._driver = Driver(self._setup, self._store, ledger=self._ledger, redo=self._redo, stop=self._stop, pool=pool)
         self._plan()
 
@@ -358,10 +355,8 @@ class _Invocation:
 
     def answer(self) -> None:
         """Answer all that is planned, and what follows from the answers."""
-        plan = self._setup.config
         cluster = self._cluster if self._schedule.ready else None
-        places = self._cluster.places if self._cluster else None
-        width = plan.concurrency or default_concurrency(self._setup, plan.max_connections, cores=places)
+        width = default_concurrency(self._setup, cores=self._cluster.places if self._cluster else None)
         samples = {sample.key: sample for sample in self._loaded.samples}
         run_task: RunTask = self._driver.worker(samples.values(), self._images).run_task
         with ExitStack() as left:
@@ -371,23 +366,22 @@ class _Invocation:
                 cluster.open(self._setup, self._out, self._ledger, samples, width=width, tools=self._calls_tools)
                 self._seen, self._before = cluster.seen, cluster.seen()
             self._report()
-            left.enter_context(self._limit.fixed(plan.max_connections))
+            left.enter_context(self._limit.fixed(self._setup.config.max_connections))
             left.enter_context(_one_opencv_thread(width))
 
-            def ask(place: ScheduledTask) -> tuple[ScheduledTask, Finding | None]:
+            def ask(place: ScheduledTask) -> tuple[Task, Finding] | None:
                 if self._stop.is_set() or self._ledger.refused:
-                    return place, None
+                    return None
                 try:
-                    return place, self._driver.answer(place, run_task)
+                    return place.task, self._driver.answer(place, run_task)
                 except Parked:
-                    return place, self._waits(place)
+                    waits = partial(Finding.of, place.task, judge_id=self._setup.judge_of(place.task).id)
+                    return place.task, waits(repeat=place.repeat, status="waiting", ending="batch", reason=REASON)
                 except Interrupted:
-                    return place, None
+                    return None
 
             for ended in together(ask, self._schedule.next, width=width, stop=self._stop):
-                found = [(place.task, finding) for place, finding in ended if finding is not None]
-                self._parked([(task, finding) for task, finding in found if finding.status == "waiting"])
-                self._arrived([(task, finding) for task, finding in found if finding.status != "waiting"])
+                self._arrived([found for found in ended if found is not None])
                 self._ledger.check_time()
             if cluster is not None:
                 cluster.look()
@@ -396,19 +390,6 @@ class _Invocation:
                 self._tools = self._driver.cache.ran, self._driver.cache.hits
 
         self._send()
-
-    def _waits(self, place: ScheduledTask) -> Finding:
-        judge_id = self._setup.judge_of(place.task).id
-        return Finding.of(
-            place.task, judge_id=judge_id, repeat=place.repeat, status="waiting", ending="batch", reason=REASON
-        )
-
-    def _parked(self, findings: Sequence[tuple[Task, Finding]]) -> None:
-        """Write that questions wait. Nothing follows from that: the schedule is not told."""
-        self._waiting += len(findings)
-        new = [(task, finding) for task, finding in findings if self._store.findings.get(finding.key) != finding]
-        if new:
-            self._driver.keep(new)
 
     def _send(self) -> None:
         """Send the questions that wait, unless the invocation was ended."""
@@ -422,11 +403,14 @@ class _Invocation:
                 self._ledger.refused = str(error)
         self._notes += self._batches.remarks
 
-    def _arrived(self, findings: Sequence[tuple[Task, Finding]]) -> None:
-        if not findings:
-            return
-        self._driver.keep(findings)
-        for _, finding in findings:
+    def _arrived(self, found: Sequence[tuple[Task, Finding]]) -> None:
+        """Write findings, and tell the schedule of all but those that wait: nothing follows from these."""
+        waiting = [finding for _, finding in found if finding.status == "waiting"]
+        self._waiting += len(waiting)
+        told = {f.key for f in waiting if self._store.findings.get(f.key) == f}
+        if new := [(task, finding) for task, finding in found if finding.key not in told]:
+            self._driver.keep(new)
+        for finding in (finding for _, finding in found if finding.status != "waiting"):
             self._schedule.arrived(finding)
             self._done += 1
             self._failures.update([finding.status] if finding.status != "ok" else [])
@@ -503,22 +487,15 @@ def _one_opencv_thread(width: int) -> Iterator[None]:
         cv2.setNumThreads(before)
 
 
-def _cluster(setup: Setup) -> Cluster | None:
-    """Return where a run's tasks go; None for this process. Raises ConfigError."""
-    if setup.config.executor == "local":
-        return None
-    from editloupe.runs.ray import Cluster
-
-    return Cluster(setup)
-
-
-def default_concurrency(setup: Setup, connections: int | None = None, *, cores: int | None = None) -> int:
-    """Return how many tasks run at once.
+def default_concurrency(setup: Setup, *, cores: int | None = None) -> int:
+    """Return how many tasks run at once: as many as the config says, if it does.
 
     In-process judges are bound by cores, remote ones by the endpoint, whose ConnectionLimit holds back the rest. There are
     half as many tasks more than connections: those that run a tool, or wait between two attempts, leave theirs to others.
-    connections: at once at the endpoint; None for as many as it takes.   cores: None for those of this machine.
+    cores: None for those of this machine.
     """
+    if setup.config.concurrency is not None:
+        return setup.config.concurrency
     if setup.backend.endpoint == "in process":
         return cores or usable_cores()
-    return math.ceil(1.5 * (connections or MOST))
+    return math.ceil(1.5 * (setup.config.max_connections or MOST))

@@ -178,6 +178,7 @@ class Schedule:
         standing = [self._standing(task, repeat) for repeat in range(self._count(task))]
         if None not in standing:
             task = _answered(task)
+            group.fresh.append(task)
         group.tasks[task.id] = task
         self._group_of[task.id] = group
         for repeat, finding in enumerate(standing):
@@ -187,8 +188,6 @@ class Schedule:
             else:
                 group.findings[task.id, repeat] = finding
                 self.reused += 1
-        if None not in standing:
-            group.fresh.append(task)
         return any(standing)
 
     def _count(self, task: Task) -> int:

@@ -18,8 +18,7 @@ from editloupe.findings import JudgeSpec
 from editloupe.measures import base as measures
 from editloupe.protocols.base import EvalProtocol, make_protocol
 from editloupe.protocols.repeats import Repeats
-from editloupe.runs.differences import RunSpec
-from editloupe.runs.judges import JudgeEntry
+from editloupe.runs.judges import JudgeEntry, RunSpec
 from editloupe.tasks import Task
 from editloupe.tools.base import BUILT_IN_TOOLS, Tool, Toolbox, open_toolbox
 from editloupe.tools.settings import ToolSettings

@@ -20,11 +20,10 @@ from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, RunMismatch
 from editloupe.findings import Finding
 from editloupe.runs import jsonl, lock
-from editloupe.runs.config_file import read_config, write_config
-from editloupe.runs.contents import RunContents, list_of, object_of
-from editloupe.runs.differences import RunSpec, differences
+from editloupe.runs.contents import RunContents
 from editloupe.runs.index import FINDINGS, SAMPLES
-from editloupe.runs.judges import JudgeEntry, joined
+from editloupe.runs.jsonl import list_of, object_of
+from editloupe.runs.judges import JudgeEntry, RunSpec, differences, joined, read_config, write_config
 from editloupe.values import Json, Sample
 
 
@@ -127,17 +126,6 @@ class RunStore(RunContents):
     ) -> None:
         """Write what an invocation adds to the run. Raises StorageError."""
         rebuilt = [] if (self.folder / FINDINGS).exists() else list(self.findings.values())
-        with files.writing(self.folder):
-            self._write_info(self._visited(spec, judges))
-            self._write_config(config)
-            self._appended(SAMPLES).close()
-            self._findings_file = self._appended(FINDINGS)
-        self._append_samples(loaded)
-        if rebuilt:
-            self.add_findings(rebuilt)
-
-    def _visited(self, spec: RunSpec, judges: Mapping[str, Json]) -> dict[str, Json]:
-        """Return run.json as it is with an invocation."""
         before = self.spec.record
         # The rule for repeats stays if the new judge is asked once.
         kept = {"repeats": before["repeats"]} if "repeats" in before else {}
@@ -145,16 +133,22 @@ class RunStore(RunContents):
         listed = [*list_of(before.get("metrics")), *list_of(spec.record.get("metrics"))]
         metrics = list({str(object_of(m).get("id")): m for m in listed}.values())
         record = {**kept, **spec.record, "metrics": metrics}
-        return {"schema": RUN_SCHEMA, "identity": dict(spec.identity), "record": record, "judges": dict(judges)}
+        with files.writing(self.folder):
+            self._write_info(
+                {"schema": RUN_SCHEMA, "identity": dict(spec.identity), "record": record, "judges": dict(judges)}
+            )
+            # config.yaml: this invocation, asked of every judge. Without `config`, its options stay.
+            if options := config or read_config(self.folder):
+                write_config(self.folder, options, self.info["judges"])
+            self._appended(SAMPLES).close()
+            self._findings_file = self._appended(FINDINGS)
+        self._append_samples(loaded)
+        if rebuilt:
+            self.add_findings(rebuilt)
 
     def _write_info(self, info: dict[str, Json]) -> None:
         self.info = info
         self._write(NAME, json.dumps(info, indent=2, ensure_ascii=False) + "\n")
-
-    def _write_config(self, config: Mapping[str, Json] | None) -> None:
-        """Write config.yaml: this invocation, asked of every judge of the run. Without `config`, its options stay."""
-        if options := config or read_config(self.folder):
-            write_config(self.folder, options, self.info["judges"])
 
     def config(self) -> dict[str, Json]:
         """Return the options of config.yaml; empty without one, or where it cannot be read."""
@@ -180,15 +174,13 @@ class RunStore(RunContents):
             if known is None or known == sample or not any(turn.edited for turn in known.turns):
                 continue  # without an output nothing was judged
             # An output that was missing and is there now was never judged, nor was a picture that could not be read.
-            if known.content != _without_new(known, sample).content and not self._failed_to_read(sample.key):
+            if known.content != _without_new(known, sample).content and (
+                {f.status for f in self.findings.values() if f.sample_key == sample.key} != {"input_error"}
+            ):
                 raise RunMismatch(
                     f"sample {sample.key!r} is not what this run judged: {_changed(known, sample)} changed; "
                     "choose another --out, or put the old file back"
                 )
-
-    def _failed_to_read(self, key: str) -> bool:
-        """Return whether all that was found of a sample is that its pictures cannot be read."""
-        return {f.status for f in self.findings.values() if f.sample_key == key} == {"input_error"}
 
     def _append_samples(self, loaded: Loaded) -> None:
         """Append the samples and rejected rows that are new. Raises StorageError."""
@@ -197,9 +189,8 @@ class RunStore(RunContents):
             known = self.samples.get(sample.key)
             if known == sample:
                 self.samples[sample.key] = sample  # one that is held anyway
-            elif known is None or known.content != sample.content:
-                known = None
-            if known is None or sample.key in self.rejected:
+            new = known is None or (known != sample and known.content != sample.content)
+            if new or sample.key in self.rejected:
                 lines.append(jsonl.line(sample.to_json()))
                 self.samples[sample.key] = sample
                 self.rejected.pop(sample.key, None)

@@ -26,7 +26,7 @@ from editloupe.runs.lineage import seconds_spent, set_aside
 from editloupe.runs.pool import Pool, measured_here
 from editloupe.runs.recording import listed_tools
 from editloupe.runs.selection import keep_pictures
-from editloupe.runs.setup import Respondent, Setup
+from editloupe.runs.setup import Respondent, Setup, weights_of
 from editloupe.tasks import Ask, Measure, Task
 from editloupe.tools.cache import ToolCache
 from editloupe.traces.events import End, Event, Header, ModelCall, Note, ToolResult
@@ -67,20 +67,17 @@ class Worker:
         Raises Interrupted when asked to stop, StorageError if the run cannot be written, ConfigError for a
         measure that cannot be opened.
         """
-        judge_id, trace, name = self.setup.judge_of(task).id, None, None
-        if self.run is not None:
-            trace = trace_path(self.run, judge_id, task.id, repeat)
-            name = str(trace.relative_to(self.run))
+        judge_id = self.setup.judge_of(task).id
+        trace = None if self.run is None else trace_path(self.run, judge_id, task.id, repeat)
         end = partial(Finding.of, task, judge_id=judge_id, repeat=repeat)
         if task.blocked is not None:
             return end(status=task.blocked[0], reason=task.blocked[1], ending="blocked")
         # A measure may have its own way to share cores and devices.
         with stopping(self.stop), computing() if task.kind == "ask" else nullcontext():
-            return self._ended(task, end, trace, name, repeat, anew)
+            return self._ended(task, end, trace, repeat, anew)
 
-    def _ended(
-        self, task: Task, end: Callable[..., Finding], trace: Path | None, name: str | None, repeat: int, anew: str
-    ) -> Finding:
+    def _ended(self, task: Task, end: Callable[..., Finding], trace: Path | None, repeat: int, anew: str) -> Finding:
+        name = None if trace is None or self.run is None else str(trace.relative_to(self.run))
         try:
             try:
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
@@ -94,7 +91,7 @@ class Worker:
                 return end(status="input_error", reason=reason, ending="protocol")
             if task.kind == "measure":
                 return self._measured(task, views, trace, name)
-            return self._answered(task, views, trace, name, repeat, anew)
+            return self._answered(task, views, trace, repeat, anew)
         except (ReplayMiss, ImageError) as miss:
             # Another conversation, a damaged file, a picture that is gone: what is recorded cannot be gone on from.
             if trace is None or anew or not _recorded_calls(trace, self.run):
@@ -135,18 +132,17 @@ class Worker:
             writer.finish(finding)
         return finding
 
-    def _answered(
-        self, task: Ask, views: dict[str, View], trace: Path | None, name: str | None, repeat: int, anew: str
-    ) -> Finding:
+    def _answered(self, task: Ask, views: dict[str, View], trace: Path | None, repeat: int, anew: str) -> Finding:
         respondent = self.setup.respondents[task.role]
         with TraceWriter(trace, below=self.run) as writer:
-            ended = bool(writer.events) and isinstance(writer.events[-1], End)
-            recorded = last_finding(writer.events) if ended else None
+            first, last = (writer.events[0], writer.events[-1]) if writer.events else (None, None)
+            recorded = last_finding(writer.events) if isinstance(last, End) else None
+            ours = (task.id, respondent.spec.id, repeat)
             if writer.tampering:
                 raise ReplayMiss(f"the trace was changed: {'; '.join(writer.tampering)}")
-            if writer.events and not _begins(writer.events[0], task, respondent.spec.id, repeat):
+            if first and not (isinstance(first, Header) and (first.task_id, first.judge_id, first.repeat) == ours):
                 raise ReplayMiss("the trace has no header of this task")
-            if recorded is not None and recorded.key != (task.id, respondent.spec.id, repeat):
+            if recorded is not None and recorded.key != ours:
                 raise ReplayMiss("the trace ends in the finding of another task")
             if recorded is not None and recorded.status not in PENDING:
                 return recorded
@@ -170,7 +166,7 @@ class Worker:
                 langsmith=self.setup.config.langsmith if self.graph is None else None,
             )
             state = run_loop(initial_state(context, views), context, graph=self.graph)
-            finding = finding_of(state, context, trace=name)
+            finding = finding_of(state, context, trace=writer.name)
             writer.finish(finding)
             return finding
 
@@ -209,9 +205,9 @@ def trace_path(run: Path, judge_id: str, task_id: str, repeat: int) -> Path:
     return run / "traces" / judge_id / task_id[:2] / f"{task_id}.{repeat}.jsonl"
 
 
-def tool_cache_of(run: Path) -> Path:
-    """Return where a run keeps what its tools have said; it may be deleted at any time."""
-    return run / "cache" / "tools"
+def tool_cache(setup: Setup, run: Path) -> ToolCache:
+    """Return what a run's tools have said; the folder in which it lies may be deleted at any time."""
+    return ToolCache(run / "cache" / "tools", device=weights_of(setup.config).device)
 
 
 def ends_the_same(finding: Finding) -> bool:
@@ -222,11 +218,6 @@ def ends_the_same(finding: Finding) -> bool:
     if finding.status == "over_budget":
         return finding.ending in ("turns", "tokens")
     return finding.status not in PENDING or finding.status == "tool_failed"
-
-
-def _begins(event: Event, task: Task, judge_id: str, repeat: int) -> bool:
-    """Return whether a trace that begins with this event is that of a task."""
-    return isinstance(event, Header) and (event.task_id, event.judge_id, event.repeat) == (task.id, judge_id, repeat)
 
 
 def _recorded_calls(trace: Path, run: Path | None) -> bool:

@@ -7,8 +7,7 @@ def test_my_protocol_keeps_the_contract():
 """
 
 from editloupe.backends.scripted import ScriptedLMM
-from editloupe.testing.contracts import check_backend, check_tool
-from editloupe.testing.measures import check_measure
+from editloupe.testing.contracts import check_backend, check_measure, check_tool
 from editloupe.testing.protocols import check_protocol
 
 __all__ = ["ScriptedLMM", "check_backend", "check_measure", "check_protocol", "check_tool"]

@@ -1,9 +1,11 @@
-"""The contracts of tools and backends, checked."""
+"""The contracts of tools, measures and backends, checked."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +17,18 @@ import jsonschema
 import numpy as np
 from PIL import Image
 
+from editloupe.answers import TEXT, answer_from_json, closed
 from editloupe.backends.base import LMM, parse_uri
 from editloupe.backends.keys import HIDDEN, scrub
 from editloupe.chat import Finish, ImagePart, Message, Reply, Request, Sampling, TextPart, ToolCall, ToolSpec
 from editloupe.data.images import RGB, ImageStore
-from editloupe.errors import BackendError, ConfigError, ImageError, ToolError
+from editloupe.errors import BackendError, ConfigError, ImageError, MeasureError, ToolError
 from editloupe.findings import Observation
+from editloupe.measures.base import Measured
+from editloupe.tasks import STATUSES
 from editloupe.tools.base import Tool, Toolbox, ToolContext, spec
 from editloupe.tools.tolerance import Tolerance, tolerance_of
-from editloupe.values import Box, Json, View, canonical_json
+from editloupe.values import Json, View, canonical_json
 
 
 def requirement(subject: str, secrets: Sequence[str] = ()) -> Callable[[bool, str], None]:
@@ -104,8 +109,8 @@ def _schema(tool: Tool, require: Callable[[bool, str], None]) -> dict[str, Any]:
     require(isinstance(tolerance_of(tool), Tolerance), f"tolerance must be a Tolerance, found {tolerance_of(tool)!r}")
     schema: dict[str, Any] = dict(spec(tool).parameters)
     jsonschema.Draft202012Validator.check_schema(schema)
-    closed = schema.get("type") == "object" and schema.get("additionalProperties") is False
-    require(closed, 'its schema must refuse unknown arguments: Args needs model_config = ConfigDict(extra="forbid")')
+    refuses = schema.get("type") == "object" and schema.get("additionalProperties") is False
+    require(refuses, 'its schema must refuse unknown arguments: Args needs model_config = ConfigDict(extra="forbid")')
     for name, argument in schema.get("properties", {}).items():
         require(bool(argument.get("description")), f"argument {name!r} has no description")
     return schema
@@ -151,7 +156,7 @@ def _check_observation(found: Observation, context: ToolContext, require: Callab
         for box, image, what in (
             (view.window, view.image, "its picture"), (view.to_origin(view.window), view.origin, "its origin"),
         ):  # fmt: skip
-            inside = _within(box, Box.whole(width=image.width, height=image.height))
+            inside = min(box.x0, box.y0, image.width - box.x1, image.height - box.y1) >= -1e-6
             require(inside, f"a view lies at {list(box)}, outside {what} of {image.width}×{image.height} px")
         require(view.origin in known, "a view's origin is none of the images that the call named")
         height, width = context.images.array(view.image).shape[:2]
@@ -168,10 +173,72 @@ def _is_box(argument: Mapping[str, Any]) -> bool:
     return argument.get("type") == "array" and numbers and argument.get("maxItems") == 4
 
 
-def _within(box: Box, outer: Box) -> bool:
-    dust = 1e-6
-    low = box.x0 >= outer.x0 - dust and box.y0 >= outer.y0 - dust
-    return low and box.x1 <= outer.x1 + dust and box.y1 <= outer.y1 + dust
+def check_measure(
+    measure: Any,
+    *,
+    args: Mapping[str, Json] | None = None,
+    images: Mapping[str, RGB] | None = None,
+    models: Any = None,
+) -> list[str]:
+    """Check that a measure keeps its contract. Return what it said of each input, for checks of your own.
+
+    measure: a measure's class, or an instance.   args: arguments that work; None for the defaults.
+    images: alias → H×W×3 uint8 RGB, pictures that it can measure; None takes a drawn pair, "source" and "edited".
+    models: what the measure is given as `models`; None for `editloupe.models`.
+
+    Checked: name, version, Args and needs; an unknown argument is refused; the same input gives the same answer; inputs
+    stay untouched; an answer is finite and round-trips through JSON; equal images, one white pixel, images of two sizes
+    and no image at all give an answer or a MeasureError with a known status, and nothing else.
+
+    Raises AssertionError, which names the measure and what it broke.
+    """
+    opened = importlib.import_module("editloupe.models") if models is None else models
+    made = measure() if isinstance(measure, type) else measure
+    name = getattr(made, "name", type(made).__name__)
+    require = requirement(f"measure {name!r}")
+    for part, kind in (("name", str), ("version", str), ("needs", tuple)):
+        require(isinstance(getattr(made, part, None), kind), f"expected {part} as a {kind.__name__}")
+    require(bool(made.name) and bool(made.version), "name and version must not be empty")
+    require(hasattr(made, "Args") and hasattr(made.Args, "model_validate"), "expected Args, a pydantic model")
+    try:
+        made.Args.model_validate({"no such argument": 1})
+    except ValueError:
+        pass
+    else:
+        require(False, "Args takes an unknown argument; derive it from editloupe.measures.base.Args")
+    given = made.Args.model_validate(dict(args or {}))
+    pictures = dict(images) if images is not None else dict(zip(("source", "edited"), drawn_pair().values(), strict=True))
+
+    def said(what: str, inputs: Mapping[str, RGB]) -> str:
+        before = {alias: rgb.copy() for alias, rgb in inputs.items()}
+        try:
+            found = made(given, inputs, opened)
+            answer = found.answer if isinstance(found, Measured) else found
+        except MeasureError as error:
+            require(error.status in STATUSES and error.status != "ok", f"{what}: unknown status {error.status!r}")
+            require(bool(str(error)), f"{what}: a MeasureError needs a reason")
+            return f"{error.status}: {error}"
+        except Exception as error:
+            raise AssertionError(f"measure {name!r}: {what}: raised {error!r}; expected a MeasureError") from error
+        finally:
+            same = all(np.array_equal(before[alias], rgb) for alias, rgb in inputs.items())
+            require(same, f"{what}: an input was changed")
+        value = getattr(answer, "value", None)
+        require(value is None or math.isfinite(value), f"{what}: the answer {value!r} is not finite")
+        require(answer_from_json(answer.to_json()) == answer, f"{what}: the answer does not round-trip through JSON")
+        return str(answer)
+
+    plain = said("a plain input", pictures)
+    require(said("the same input again", pictures) == plain, "the same input gave another answer")
+    first = next(iter(pictures.values()))
+    pixel: RGB = np.full((1, 1, 3), 255, np.uint8)
+    return [
+        plain,
+        said("equal images", dict.fromkeys(pictures, first)),
+        said("images of one white pixel", dict.fromkeys(pictures, pixel)),
+        said("images of two sizes", {a: rgb if i else rgb[:-1] for i, (a, rgb) in enumerate(pictures.items())}),
+        said("no image", {}),
+    ]
 
 
 def check_backend(backend: LMM | Callable[[], LMM], *, secrets: Sequence[str] = (), threads: int = 8) -> Reply:
@@ -217,7 +284,8 @@ class _BackendCheck:
 
     def identity(self) -> None:
         lmm, traits = self.lmm, self.traits
-        for name, value in ((name, getattr(lmm, name, None)) for name in ("uri", "endpoint", "version")):
+        for name in ("uri", "endpoint", "version"):
+            value = getattr(lmm, name, None)
             right = isinstance(value, str) and (bool(value) or name == "version")
             self.require(right, f"{name} must be a text that is not empty, found {value!r}")
         for what, text in (("uri", lmm.uri), ("endpoint", lmm.endpoint), ("repr", repr(lmm)), ("traits", repr(traits))):
@@ -291,7 +359,7 @@ class _BackendCheck:
 
     def tools(self, images: ImageStore) -> None:
         """Check tools on offer, calls answered by text and pictures, and tools that may no longer be called."""
-        parameters = _closed("target_image", {"type": "string", "description": "Name of the image."})
+        parameters = closed({"target_image": {**TEXT, "description": "Name of the image."}})
         look = ToolSpec(name="zoom_in", description="Shows a part of an image larger.", parameters=parameters)
         first = Message.of_text("user", "Call zoom_in for the image 'Edited Image', once.")
         reply = self.answer(Request(messages=(first,), tools=(look,)), images)
@@ -307,7 +375,7 @@ class _BackendCheck:
 
     def schema(self) -> None:
         """Check that an answer is an instance of its schema, or that the reply says that the schema was dropped."""
-        schema = _closed("color", {"type": "string", "enum": ["Red", "Green", "Blue"]})
+        schema = closed({"color": {**TEXT, "enum": ["Red", "Green", "Blue"]}})
         question = Message.of_text("user", 'What is the color of grass? Answer as JSON: {"color": "Red, Green or Blue"}')
         reply = self.answer(Request(messages=(question,), answer_schema=schema), ImageStore())
         if "answer_schema" in reply.dropped:
@@ -318,10 +386,6 @@ class _BackendCheck:
             jsonschema.validate(json.loads(reply.text), schema)
         except (ValueError, jsonschema.ValidationError):
             self.require(False, f"traits.constrains_schema: expected JSON by the schema, found {reply.text[:80]!r}")
-
-
-def _closed(name: str, value: dict[str, Json]) -> dict[str, Json]:
-    return {"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False}
 
 
 def _plain_question(images: ImageStore, most: int | None) -> Request:

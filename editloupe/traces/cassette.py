@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, chain, zip_longest
 from typing import Any
 
 from editloupe import errors
@@ -69,13 +69,8 @@ class Cassette:
     @cached_property
     def tool_steps(self) -> list[int]:
         """For each tool result, the step in which it was called, from 1."""
-        steps: list[int] = []
-        step = 0
-        for event in self.events:
-            step += isinstance(event, ModelCall)
-            if isinstance(event, ToolResult):
-                steps.append(step)
-        return steps
+        steps = accumulate(isinstance(event, ModelCall) for event in self.events)
+        return [step for step, event in zip(steps, self.events, strict=True) if isinstance(event, ToolResult)]
 
     def question_images(self) -> dict[str, str]:
         """Return alias → SHA-256 of the images in the question."""
@@ -146,11 +141,11 @@ def first_difference(one: Json, other: Json) -> str:
     """
     place = ""
     while isinstance(one, dict | list) and type(one) is type(other):
-        pairs: list[tuple[str, Any, Any]]
-        if isinstance(one, dict) and isinstance(other, dict):
-            pairs = [(f", {key}", one.get(key), other.get(key)) for key in (*one, *other)]
+        both: tuple[Any, Any] = one, other
+        if isinstance(one, dict):
+            pairs = [(f", {key}", *(side.get(key) for side in both)) for key in chain(*both)]
         else:
-            pairs = [(f" {number}", *pair) for number, pair in enumerate(zip_longest(one, other), start=1)]  # type: ignore[arg-type]
+            pairs = [(f" {number}", *pair) for number, pair in enumerate(zip_longest(*both), start=1)]
         step, one, other = next((pair for pair in pairs if pair[1] != pair[2]), ("", None, None))
         place += step
     if one == other:

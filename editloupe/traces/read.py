@@ -87,8 +87,8 @@ class Step:
 class Trace:
     """The record of one task."""
 
-    path: Path | None
-    """The file; None for a trace in memory."""
+    path: Path
+    """The file."""
     header: Header
     events: tuple[Event, ...]
     """All events in order, the header included."""
@@ -265,40 +265,34 @@ def last_finding(events: Iterable[Event]) -> Finding | None:
 
 
 def _steps(events: Iterable[Event]) -> Iterator[Step]:
-    reply: ModelCall | None = None
+    begun: list[tuple[ModelCall, list[ToolResult], list[str]]] = []
     results: list[ToolResult] = []
     notes: list[str] = []
     for event in events:
         match event:
             case ModelCall():
-                if reply is not None:
-                    yield _step(reply, results, notes)
-                    notes = []
-                reply, results = event, []
+                # What failed before the first reply is told with it.
+                results, notes = [], [] if begun else notes
+                begun.append((event, results, notes))
             case ToolResult():
                 results.append(event)
                 if event.crashed is not None:
                     notes.append(f"{event.call.get('name')} crashed, which the model is not told: {event.crashed}")
-            case Note() if reply is not None:
+            case Note() if begun:
                 notes.append(event.text)
             case ModelFailure():
                 notes.append(f"the backend failed: {event.error}: {event.message}")
             case FindingEvent() if event.finding.get("status") != "ok":
                 notes.append(f"{event.finding.get('status')}: {event.finding.get('reason')}")
-    if reply is not None:
-        yield _step(reply, results, notes)
-
-
-def _step(event: ModelCall, results: list[ToolResult], notes: list[str]) -> Step:
-    reply = event.content
-    return Step(
-        reasoning=reply.reasoning,
-        reply=reply.text,
-        calls=tuple(ToolCall.from_json(r.call) for r in results),
-        observations=tuple(Observation.from_json(r.observation) for r in results),
-        aliases=tuple(tuple(r.aliases) for r in results),
-        cached=tuple(r.cached for r in results),
-        usage=reply.usage,
-        seconds=event.seconds + sum(r.seconds for r in results),
-        note="\n".join(notes),
-    )
+    for call, results, notes in begun:
+        yield Step(
+            reasoning=call.content.reasoning,
+            reply=call.content.text,
+            calls=tuple(ToolCall.from_json(r.call) for r in results),
+            observations=tuple(Observation.from_json(r.observation) for r in results),
+            aliases=tuple(tuple(r.aliases) for r in results),
+            cached=tuple(r.cached for r in results),
+            usage=call.content.usage,
+            seconds=call.seconds + sum(r.seconds for r in results),
+            note="\n".join(notes),
+        )
