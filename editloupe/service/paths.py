@@ -32,14 +32,18 @@ def given(root: Path, image: object, *, name: str) -> Path | bytes:
 
 def decoded(text: str, *, name: str) -> bytes:
     """Return the bytes of an image in base64. Raises ImageError."""
-    # Base64 is longer by a third, and a percent sign takes three for one.
+    too_long = f"{name}: more than {MOST_SENT // 2**20} MiB; put a file below the root folder, and give its path"
+    # Base64 is longer by a third, and a percent sign takes three for one. What is far too long is not even decoded.
     if len(text) > 3 * MOST_SENT:
-        raise ImageError(f"{name}: more than {MOST_SENT // 2**20} MiB; put a file below the root folder, and give its path")
+        raise ImageError(too_long)
     try:
         # Line breaks and blanks come with some encoders.
-        return b64decode("".join(unquote(text).split()), validate=True)
+        data = b64decode("".join(unquote(text).split()), validate=True)
     except (binascii.Error, ValueError):
         raise ImageError(f"{name}: not base64; expected the bytes of an image file") from None
+    if len(data) > MOST_SENT:
+        raise ImageError(too_long)
+    return data
 
 
 def below(root: Path, path: object, *, name: str) -> Path:
