@@ -22,6 +22,7 @@ from editloupe.data.decoding import (
     RGB,
     decode,
     encode_png,
+    examine,
     extension,
     header,
     layers,
@@ -169,10 +170,11 @@ class ImageStore:
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
         """Return what decoding does beyond reading ("alpha composited on white", "first of 12 frames").
 
-        The image is decoded where that has not happened. Raises ImageError where the file is damaged or cut off.
+        A file that was not decoded is examined, once for a store, and its pixels are not kept: most pictures of a run are
+        sent as they are. Who needs pixels too asks for `array` first. Raises ImageError for a damaged or short file.
         """
         if ref.sha256 not in self._notes:
-            self.array(ref)
+            self._notes[ref.sha256] = examine(self.data(ref), name=_name(ref), max_pixels=self.max_pixels)
         return self._notes[ref.sha256]
 
     def differ_where_transparent(self, one: ImageRef, other: ImageRef) -> bool:
