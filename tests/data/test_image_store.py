@@ -6,6 +6,7 @@ import io
 import os
 import random
 import struct
+import tracemalloc
 import warnings
 import zlib
 from pathlib import Path
@@ -260,6 +261,20 @@ def test_damaged_bytes_are_refused_in_the_same_words_whether_pixels_are_wanted_o
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert all(said(one, pixels=True) == said(one, pixels=False) for one in spoiled), format
+
+
+def test_a_picture_that_is_only_passed_on_leaves_no_pixels_in_memory() -> None:
+    rng = np.random.default_rng(0)
+    for format in ("PNG", "JPEG"):
+        store = ImageStore()
+        refs = [store.add_bytes(saved(rng.integers(0, 255, (200, 200, 3), dtype=np.uint8), format)) for _ in range(8)]
+        tracemalloc.start()
+        for ref in refs:
+            assert store.encoded(ref, ImagePolicy()).data == store.data(ref)
+        kept = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        # The pixels of one are 120,000 bytes.
+        assert kept < 100_000, format
 
 
 def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_path: Path) -> None:
