@@ -6,9 +6,12 @@ import io
 import os
 import random
 import struct
+import threading
+import time
 import tracemalloc
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -275,6 +278,24 @@ def test_a_picture_that_is_only_passed_on_leaves_no_pixels_in_memory() -> None:
         tracemalloc.stop()
         # The pixels of one are 120,000 bytes.
         assert kept < 100_000, format
+
+
+def test_a_picture_of_several_questions_at_once_is_looked_at_once() -> None:
+    data, reads, begin = saved(gradient()), list[int](), threading.Barrier(6)
+
+    def again() -> bytes:
+        reads.append(1)
+        time.sleep(0.05)
+        return data
+
+    def asked(_: int) -> tuple[str, ...]:
+        begin.wait(10)
+        return store.notes(ref)
+
+    store = ImageStore()
+    ref = store.add_bytes(data, again=again)
+    with ThreadPoolExecutor(6) as threads:
+        assert set(threads.map(asked, range(6))) == {()} and len(reads) == 1
 
 
 def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_path: Path) -> None:
