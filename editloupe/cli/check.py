@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Final
@@ -19,9 +18,9 @@ from editloupe.data.check import DataReport
 from editloupe.data.check import check as check_data
 from editloupe.data.hub import local_data
 from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
 from editloupe.errors import ConfigError
 from editloupe.protocols.base import Known, groups, make_protocol, planned
-from editloupe.values import Sample
 
 FEW: Final = 5
 """Problems of one kind that are listed for people."""
@@ -49,10 +48,10 @@ def check(
     code = 0
     if path is not None:
         run = RunConfig.make(**{"format": layout or "auto", "columns": columns or {}})
-        report = check_data(
-            local_data(path), store=ImageStore(), format=run.format, edited=editors(edited or []), fields=fields,
-            columns=run.columns, blocked=_blocked,
-        )  # fmt: skip
+        store, place = ImageStore(), local_data(path)
+        its = editors(edited or [])
+        loaded = load(place, store=store, format=run.format, edited=its, fields=fields, columns=run.columns)
+        report = check_data(loaded, store, mute=_mute(loaded))
         if as_json():
             print_json(report.to_json(), indent=2)
         else:
@@ -78,12 +77,12 @@ def _probe(uri: str) -> int:
     return code
 
 
-def _blocked(layout: str, samples: Sequence[Sample]) -> set[str]:
+def _mute(loaded: Loaded) -> set[str]:
     """Return the keys of samples about which the protocol of the layout's name cannot ask anything."""
-    if layout not in plugins.names("protocols"):
+    if loaded.format not in plugins.names("protocols"):
         return set()
-    protocol, found = make_protocol(layout), set()
-    for group in groups(samples):
+    protocol, found = make_protocol(loaded.format), set()
+    for group in groups(loaded.samples):
         asks: dict[str, list[bool]] = {}
         for task in planned(protocol, group, Known()):
             if task.kind == "ask":

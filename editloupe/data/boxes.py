@@ -24,13 +24,6 @@ Quad: TypeAlias = tuple[float, float, float, float]
 """Four numbers as they were written."""
 
 
-def known_format(name: str) -> str:
-    """Return the name of a format of boxes. Raises ValueError for another name."""
-    if name not in FORMATS:
-        raise ValueError(f"expected one of {', '.join(FORMATS)}")
-    return name
-
-
 def read_quads(value: Json) -> tuple[Quad, ...]:
     """Parse a box `[a, b, c, d]` or a list of boxes, which may be written as JSON text, the brackets of one left out.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias
 from editloupe.cores import usable_cores
 from editloupe.data.folders import Kind
 from editloupe.data.images import ImageStore
-from editloupe.data.rows import size_note, turn_notes
-from editloupe.data.samples import load
+from editloupe.data.rows import Loaded, size_note, turn_notes
 from editloupe.errors import ImageError
 from editloupe.values import ImageRef, Json, Sample, Serializable
 
@@ -83,21 +82,11 @@ class DataReport:
         return {**found, "counts": dict(self.counts), **lists}
 
 
-def check(
-    path: Path,
-    *,
-    store: ImageStore,
-    format: str = "auto",
-    edited: Mapping[str, Path] | None = None,
-    fields: Path | None = None,
-    columns: Mapping[str, str] | None = None,
-    blocked: Callable[[str, Sequence[Sample]], Collection[str]] | None = None,
-) -> DataReport:
-    """Load and decode everything. The arguments are those of `load`, and so are the errors.
+def check(loaded: Loaded, store: ImageStore, *, mute: Collection[str] = ()) -> DataReport:
+    """Decode everything that was loaded with this store.
 
-    blocked: tells by the layout's name the keys of samples about which nothing can be asked, where somebody knows that.
+    mute: keys of samples about which nothing can be asked.
     """
-    loaded = load(path, store=store, format=format, edited=edited, fields=fields, columns=columns)
     problems = [
         DataProblem(kind=r.kind, severity="error", sample=r.key, file=r.file, message=r.message) for r in loaded.rejected
     ]
@@ -111,7 +100,7 @@ def check(
         size = "×".join(map(str, grids[0]))
         notes = (*notes, f"all {len(grids):,} masks are {size} px; measures stretch them over their sources")
     wrong = {p.sample for p in problems if p.severity == "error"}
-    mute = {*(blocked(loaded.format, loaded.samples) if blocked else ())} - wrong
+    mute = {*mute} - wrong
     asked = [sample for sample in loaded.samples if sample.key not in wrong | mute]
     there = [[turn.edited is not None for turn in sample.turns] for sample in asked]
     return DataReport(

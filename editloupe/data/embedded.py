@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from editloupe.data.folders import Folder, RowError
 from editloupe.data.images import ImageStore
 from editloupe.data.loaders.base import DataSet
-from editloupe.data.tables import lazily, schema_of, shown
+from editloupe.data.tables import MetadataTable, lazily, read_table, schema_of, shown
 from editloupe.errors import DataError, ImageError
 from editloupe.files import read_bytes
 from editloupe.values import ImageRef, parse_json
@@ -82,15 +83,23 @@ class RowImages(Folder):
         # One at a time: it may be half a GB.
         self._whole = lru_cache(maxsize=1)(lazily)
 
-    def add(self, file: Path, columns: Collection[str], *, before: int) -> None:
-        """Add a file, in which these columns hold images. before: rows in the files before it."""
-        self._files.append((before, file, frozenset(columns)))
+    def read(self, file: Path, columns: Collection[str], *, but: Collection[str], before: int) -> MetadataTable:
+        """Read a file, in which these columns hold images: their cells become names, and "" where there is none.
 
-    def names(self, file: Path, column: str, *, before: int) -> list[tuple[str, str]]:
-        """Return for each row of a file the name of its image, "" for none, and the path that is written beside its bytes.
-
-        Where a row holds a path alone, that is its name. The bytes are not read into memory.
+        Where a row holds a path alone, that is the name. The bytes are not read into memory.
+        but: columns that are not read otherwise.   before: rows in the files before it.
         """
+        self._files.append((before, file, frozenset(columns)))
+        table, lines = read_table(file, but=but), []
+        cells = {column: self._names(file, column, before) for column in columns}
+        for place, line in enumerate(table.lines):
+            names = {column: its[place][0] for column, its in cells.items()}
+            paths = {column: its[place][1] for column, its in cells.items()}
+            lines.append(replace(line, values={**line.values, **names}, paths=paths))
+        return replace(table, lines=tuple(lines))
+
+    def _names(self, file: Path, column: str, before: int) -> list[tuple[str, str]]:
+        """Return for each row of a file the name of its image, and the path that is written beside its bytes."""
         import polars
 
         lazy = lazily(file)

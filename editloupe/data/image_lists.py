@@ -49,7 +49,7 @@ def load_images(
     refused = list(found.rejected)
     for sample in found.samples:
         try:
-            store.array(sample.source)
+            store.notes(sample.source)
         except ImageError as error:
             refused.append(RejectedRow(id=sample.id, kind="unreadable_image", message=str(error), file=sample.source.path))
             continue

@@ -22,6 +22,7 @@ from editloupe.data.decoding import (
     RGB,
     decode,
     encode_png,
+    examine,
     extension,
     header,
     layers,
@@ -39,6 +40,8 @@ CACHE_BYTES: Final = 2**28
 """Of decoded images that a store keeps at hand."""
 MAX_BYTES: Final = 2**30
 """Larger files are refused unread."""
+_NOTED: Final = 2**20
+"""Images of which a store remembers what decoding them does."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _Reader: TypeAlias = Callable[[], bytes]
 
@@ -96,7 +99,7 @@ class ImageStore:
         self._paths: dict[str, Path] = {}
         self._held: dict[str, tuple[ImageRef, bytes | _Reader]] = {}
         """Images that lie in no file: their bytes, or what reads them once more."""
-        self._notes: dict[str, tuple[str, ...]] = {}
+        self._notes = Memory[tuple[str, ...]](_NOTED, lambda notes: 1)
         self._arrays = Memory[RGB](cache_bytes, lambda rgb: rgb.nbytes)
         # A run's crops are asked for in their own conversation only: an eighth is enough for those under way.
         self._encoded = Memory[EncodedImage](cache_bytes // 8, lambda made: len(made.data))
@@ -136,7 +139,7 @@ class ImageStore:
         sha256, (height, width) = hashlib.sha256(data).hexdigest(), rgb.shape[:2]
         ref = ImageRef(sha256=sha256, width=width, height=height, media_type="image/png")
         # Known without decoding what was just encoded.
-        self._notes[sha256] = ()
+        self._notes(sha256, lambda: ())
         self._keep(ref, data)
         return ref
 
@@ -169,11 +172,10 @@ class ImageStore:
     def notes(self, ref: ImageRef) -> tuple[str, ...]:
         """Return what decoding does beyond reading ("alpha composited on white", "first of 12 frames").
 
-        The image is decoded where that has not happened. Raises ImageError where the file is damaged or cut off.
+        A file that was not decoded is examined, once for a store, and its pixels are not kept: most pictures of a run are
+        sent as they are. Who needs pixels too asks for `array` first. Raises ImageError for a damaged or short file.
         """
-        if ref.sha256 not in self._notes:
-            self.array(ref)
-        return self._notes[ref.sha256]
+        return self._notes(ref.sha256, lambda: examine(self.data(ref), name=_name(ref), max_pixels=self.max_pixels))
 
     def differ_where_transparent(self, one: ImageRef, other: ImageRef) -> bool:
         """Return True if two images whose decoded pixels are the same differ in color or alpha that white ground hides."""
@@ -218,7 +220,8 @@ class ImageStore:
         return EncodedImage(data=encode_png(rgb), media_type="image/png", width=width, height=height)
 
     def _decoded(self, ref: ImageRef) -> RGB:
-        rgb, self._notes[ref.sha256] = decode(self.data(ref), name=_name(ref), max_pixels=self.max_pixels)
+        rgb, notes = decode(self.data(ref), name=_name(ref), max_pixels=self.max_pixels)
+        self._notes(ref.sha256, lambda: notes)
         rgb.setflags(write=False)
         return rgb
 

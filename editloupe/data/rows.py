@@ -372,24 +372,25 @@ def assemble(
 
     metadata: the file in which the rows' lines count.
     """
-    samples: list[Sample] = []
-    refused: list[RejectedRow] = []
-    order: list[bool] = []
-    for row in rows:
-        try:
-            found = _sample(row, dataset) if isinstance(row, DataRow) else row
-        except RowError as error:
-            found = rejected(row, error)
-        order.append(isinstance(found, Sample))
-        if isinstance(found, Sample):
-            samples.append(found)
-            continue
-        if metadata is not None:
-            what = "row" if metadata.suffix == ".json" else "line"
-            where = "" if found.line is None else f"{metadata.name}, {what} {found.line}: "
-            found = replace(found, message=where + found.message, file=found.file or metadata)
-        refused.append(found)
-    return Loaded(format=format, samples=tuple(samples), rejected=tuple(refused), notes=tuple(notes), order=tuple(order))
+    found = [_opened(row, dataset, metadata) for row in rows]
+    samples = tuple(row for row in found if isinstance(row, Sample))
+    refused = tuple(row for row in found if isinstance(row, RejectedRow))
+    order = tuple(isinstance(row, Sample) for row in found)
+    return Loaded(format=format, samples=samples, rejected=refused, notes=tuple(notes), order=order)
+
+
+def _opened(row: Row, dataset: str, metadata: Path | None) -> Sample | RejectedRow:
+    """Return a row as a sample, or as what remains of it with its place in the metadata."""
+    try:
+        if isinstance(row, DataRow):
+            return _sample(row, dataset)
+    except RowError as error:
+        row = rejected(row, error)
+    if metadata is None:
+        return row
+    what = "row" if metadata.suffix == ".json" else "line"
+    where = "" if row.line is None else f"{metadata.name}, {what} {row.line}: "
+    return replace(row, message=where + row.message, file=row.file or metadata)
 
 
 def _sample(row: DataRow, dataset: str) -> Sample:

@@ -17,7 +17,7 @@ from editloupe.data.loaders.base import BoxFile, DataSet, Loader
 from editloupe.data.loaders.layout import USUAL, chosen
 from editloupe.data.loaders.mapped import Mapped
 from editloupe.data.objects import AnyImage, image_of
-from editloupe.data.rows import Loaded, RejectedRow, size_note
+from editloupe.data.rows import Loaded, RejectedRow, turn_notes
 from editloupe.data.tables import ENDINGS, columns_of
 from editloupe.errors import ConfigError, DataError, SampleError, did_you_mean
 from editloupe.files import read_toml
@@ -187,20 +187,19 @@ def load_sample(
     after = opened("edited", edited)
     right = None if reference is None else opened("reference", reference)
     allowed = None if mask is None else opened("mask", mask)
-    if (before.width, before.height) != (after.width, after.height):
-        warnings.append(size_note(before, after))
+    turns = (Turn(instruction=instruction.strip(), edited=after),)
     named = after.path.stem if after.path is not None else f"{before.sha256[:8]}-{after.sha256[:8]}"
     return Sample(
         id=id or named,
         editor=editor,
         source=before,
         further=tuple(further),
-        turns=(Turn(instruction=instruction.strip(), edited=after),),
+        turns=turns,
         reference=right,
         masks={} if allowed is None else {"edit": allowed},
         edit_type=edit_type,
         extra=extra or {},
-        warnings=tuple(warnings),
+        warnings=(*warnings, *turn_notes(before, turns)),
     )
 
 

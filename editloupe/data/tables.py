@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +38,8 @@ class TableLine:
     fault: str | None = None
     key: str = ""
     """In a JSON file: the key of the row in an object, its place in a list."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Column that holds images → the path that is written beside the row's."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,11 +40,11 @@ def make_view(recipe: Recipe, images: ImageStore) -> View:
     if recipe.op not in OPS:
         raise ProtocolError(f"unknown view op {recipe.op!r}; known: {', '.join(OPS)}")
     # Before a model is asked, so that a damaged file is found in time.
+    rgb = None if recipe.op == "whole" else images.array(recipe.origin)
     images.notes(recipe.origin)
     images.keep(recipe.origin)
-    if recipe.op == "whole":
+    if rgb is None:
         return View.whole(recipe.origin)
-    rgb = images.array(recipe.origin)
     try:
         picture, region = OPS[recipe.op](rgb, recipe.region, recipe.params, images)
         image = images.add_array(picture)

@@ -80,6 +80,9 @@ class Worker:
         name = None if trace is None or self.run is None else str(trace.relative_to(self.run))
         try:
             try:
+                if self._looks_itself(task):
+                    for recipe in task.views:
+                        self.images.array(recipe.origin)  # decoded once, for the check and for the look
                 views = {recipe.alias: make_view(recipe, self.images) for recipe in task.views}
                 if self.run is not None and (sample := self.samples.get(task.about.key)) is not None:
                     # No question may depend on it.
@@ -108,6 +111,13 @@ class Worker:
             reason = f"editloupe itself failed ({type(error).__name__}: {error}); please report it"
             reason += f"\n{traceback.format_exc(limit=-3)}"
             return end(status="tool_failed", reason=reason, ending="fault", trace=name)
+
+    def _looks_itself(self, task: Task) -> bool:
+        """Return whether this process needs the pixels of a task's pictures, and does not just pass their bytes on."""
+        if task.kind == "measure":
+            return self.pool is None
+        in_process = self.setup.respondents[task.role].backend.endpoint == "in process"
+        return in_process or (self.pool is None and bool(task.tools))
 
     def _measured(self, task: Measure, views: Mapping[str, View], trace: Path | None, name: str | None) -> Finding:
         began = self.clock()

@@ -23,9 +23,12 @@ def write(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 
+def cell(data: bytes | None, path: str | None = None) -> dict[str, Any]:
+    return {"bytes": data, "path": path}
+
+
 def column(count: int, *, edited: bool = False) -> polars.Series:
-    cells = [{"bytes": pngs(i, spots=1)[edited], "path": None} for i in range(count)]
-    return polars.Series(cells, dtype=IMAGE)
+    return polars.Series([cell(pngs(i, spots=1)[edited]) for i in range(count)], dtype=IMAGE)
 
 
 def gedit(root: Path) -> None:
@@ -62,12 +65,8 @@ def kris(root: Path) -> None:
     write(root / "KRIS_Bench/viewpoint_change/annotation.json", {"1": one})
     write(root / "KRIS_Bench/biology/annotation.json", {"1": {**one, "gt_img": ""}})
     write(root / "KRIS_Bench/temporal_prediction/annotation.json", {"1": several})
-    for name in (
-        "viewpoint_change/1",
-        "viewpoint_change/1_gt",
-        "biology/1",
-        *(f"temporal_prediction/1-{n}" for n in (1, 2, 3)),
-    ):
+    frames = [f"temporal_prediction/1-{n}" for n in (1, 2, 3)]
+    for name in ("viewpoint_change/1", "viewpoint_change/1_gt", "biology/1", *frames):
         draw(root / f"KRIS_Bench/{name}.png", len(name) + int(name[-1]) if name[-1].isdigit() else 0)
     draw(root / "out/viewpoint_change/1.jpg", edited=True)
 

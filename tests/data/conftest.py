@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from editloupe.data.images import ImageStore
+from editloupe.data.samples import Loaded, load
+
 Draw = Callable[..., Path]
+
+
+def opened(path: Path, **options: Any) -> Loaded:
+    """Load a folder with a store of its own."""
+    return load(path, store=ImageStore(), **options)
 
 
 @pytest.fixture

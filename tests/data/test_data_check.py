@@ -12,13 +12,14 @@ from editloupe import Judge
 from editloupe.backends.scripted import ScriptedLMM
 from editloupe.data.check import DataReport, check
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import load_samples
+from editloupe.data.samples import load, load_samples
 from tests.conftest import final
 from tests.data.test_image_store import png
 
 
 def looked_through(path: Path) -> DataReport:
-    return check(path, store=ImageStore())
+    store = ImageStore()
+    return check(load(path, store=store), store)
 
 
 def test_every_problem_is_named_by_kind_file_and_sample(
@@ -57,12 +58,8 @@ def test_every_problem_is_named_by_kind_file_and_sample(
         ("warning", "size", "wide"),
         ("warning", "unchanged", "same"),
     }
-    assert (report.rows, report.errors, report.warnings, report.usable) == (
-        12,
-        6,
-        6,
-        5,
-    )  # the one without an output is not judged
+    # The one without an output is not judged.
+    assert (report.rows, report.errors, report.warnings, report.usable) == (12, 6, 6, 5)
     assert [p.severity for p in report.problems] == ["error"] * 6 + ["warning"] * 6
     assert report.problems == looked_through(path).problems
     damaged = next(p for p in report.problems if p.kind == "damaged_image")

@@ -11,18 +11,13 @@ import polars
 import pytest
 
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import load
 from editloupe.errors import DataError, SampleError
 from tests import clients
 from tests.conftest import draw_edits, pngs
+from tests.data.benchmarks import IMAGE, cell
+from tests.data.conftest import opened
 
 Program = Callable[..., tuple[int, str, str]]
-
-IMAGE = polars.Struct({"bytes": polars.Binary, "path": polars.String})
-
-
-def cell(data: bytes | None, path: str | None = None) -> dict[str, Any]:
-    return {"bytes": data, "path": path}
 
 
 def frame(count: int = 3, *, first: int = 0, **columns: list[Any]) -> polars.DataFrame:
@@ -30,15 +25,10 @@ def frame(count: int = 3, *, first: int = 0, **columns: list[Any]) -> polars.Dat
     numbers = range(first, first + count)
     pairs = [pngs(i, spots=1 + i % 3) for i in numbers]
     given: dict[str, Any] = {
-        "source": polars.Series(
-            [cell(before, f"room{i}.png") for i, (before, _) in zip(numbers, pairs, strict=True)], dtype=IMAGE
-        ),
-        "edited": polars.Series(
-            [cell(after, f"edit{i}.png") for i, (_, after) in zip(numbers, pairs, strict=True)], dtype=IMAGE
-        ),
-        "instruction": [f"Make square {i} red." for i in numbers],
+        name: polars.Series([cell(pair[n], f"{of}{i}.png") for i, pair in zip(numbers, pairs, strict=True)], dtype=IMAGE)
+        for n, (name, of) in enumerate((("source", "room"), ("edited", "edit")))
     }
-    return polars.DataFrame({**given, **columns})
+    return polars.DataFrame({**given, "instruction": [f"Make square {i} red." for i in numbers], **columns})
 
 
 def save(folder: Path, *frames: polars.DataFrame, files: list[str] | None = None) -> Path:
@@ -53,50 +43,37 @@ def save(folder: Path, *frames: polars.DataFrame, files: list[str] | None = None
     return folder
 
 
-def loaded(path: Path, **options: Any) -> Any:
-    return load(path, store=ImageStore(), **options)
-
-
 def test_a_parquet_file_with_images_is_data(tmp_path: Path):
     boxes = [[[20, 20, 44, 44]], None, []]
-    more = {
-        "id": ["a", "b", "c"],
-        "editor": ["x", "x", "y"],
-        "edit_type": ["Color"] * 3,
-        "human_if": ["good", None, "bad"],
-    }
+    more = {"id": [*"abc"], "editor": [*"xxy"], "edit_type": ["Color"] * 3, "human_if": ["good", None, "bad"]}
     frame(**more, bboxes=boxes, note=[1, 2, 3]).write_parquet(tmp_path / "edits.parquet")
-    found = loaded(tmp_path / "edits.parquet")
+    found = opened(tmp_path / "edits.parquet")
     assert (found.format, len(found.samples), found.rejected) == ("datasets", 3, ())
     first = found.samples[0]
-    assert (first.key, first.instruction, first.edit_type, first.extra) == (
-        "x/a",
-        "Make square 0 red.",
-        "Color",
-        {"note": 1},
-    )
+    said = (first.key, first.instruction, first.edit_type, first.extra)
+    assert said == ("x/a", "Make square 0 red.", "Color", {"note": 1})
     assert (first.source.width, first.edited.width, first.human) == (320, 320, {"if": {"human": "good"}})
     assert [len(sample.targets) for sample in found.samples] == [1, 0, 0]
-    assert loaded(tmp_path).samples == found.samples, "its folder is as good"
+    assert opened(tmp_path).samples == found.samples, "its folder is as good"
 
 
 def test_rows_without_an_id_are_called_after_their_edited_file(tmp_path: Path):
     frame().write_parquet(tmp_path / "edits.parquet")
-    assert [sample.id for sample in loaded(tmp_path).samples] == ["edit0", "edit1", "edit2"]
+    assert [sample.id for sample in opened(tmp_path).samples] == ["edit0", "edit1", "edit2"]
     nameless = frame().with_columns(polars.col("edited").struct.field("bytes").alias("edited"))
     nameless.write_parquet(tmp_path / "edits.parquet")
-    assert [sample.id for sample in loaded(tmp_path).samples] == ["1", "2", "3"], "bytes alone: by their row"
+    assert [sample.id for sample in opened(tmp_path).samples] == ["1", "2", "3"], "bytes alone: by their row"
 
 
 def test_several_files_of_a_saved_folder_are_counted_on(tmp_path: Path):
     folder = save(tmp_path / "saved", frame(2), frame(40, first=2))
-    found = loaded(folder)
+    found = opened(folder)
     assert [sample.id for sample in found.samples] == [f"edit{i}" for i in range(42)]
     # Each has its own pixels, whichever file and block it lies in.
     whole = frame(42).get_column("edited").struct.field("bytes").to_list()
     sizes = ImageStore()
     assert [s.edited.sha256 for s in found.samples] == [sizes.add_bytes(data).sha256 for data in whole]
-    assert loaded(folder / "data-00000-of-00002.arrow").samples == found.samples[:2]
+    assert opened(folder / "data-00000-of-00002.arrow").samples == found.samples[:2]
 
 
 def test_an_image_that_is_null_is_a_missing_output_and_a_broken_one_a_rejected_row(tmp_path: Path):
@@ -106,7 +83,7 @@ def test_an_image_that_is_null_is_a_missing_output_and_a_broken_one_a_rejected_r
     for path in (save(tmp_path / "saved", rows), tmp_path / "edits.parquet"):
         if path.suffix:
             rows.write_parquet(path)
-        found = loaded(path)
+        found = opened(path)
         assert [sample.edited is None for sample in found.samples] == [True, True, False]
         (refused,) = found.rejected
         assert refused.kind == "unreadable_image" and "row 3, column 'edited'" in refused.message
@@ -124,7 +101,7 @@ def test_a_row_that_holds_a_path_is_read_below_the_folder_alone(tmp_path: Path):
         edited=polars.Series([cell(after)] * 4, dtype=IMAGE),
     )
     rows.write_parquet(folder / "edits.parquet")
-    found = loaded(folder)
+    found = opened(folder)
     assert len(found.samples) == 1
     assert [row.kind for row in found.rejected] == ["outside_folder", "outside_folder", "missing_file"]
     assert all("save_to_disk puts the images into the rows" in row.message for row in found.rejected)
@@ -135,7 +112,7 @@ def test_a_saved_folder_names_files_of_its_own_only(tmp_path: Path, names: list[
     frame(1).write_ipc_stream(tmp_path / "secret.arrow")
     folder = save(tmp_path / "saved", frame(1), files=names)
     with pytest.raises(DataError, match=r"holds '\.\.'|is absolute|no such file"):
-        loaded(folder, format="datasets")
+        opened(folder, format="datasets")
 
 
 def test_what_cannot_be_used_as_a_whole_says_why(tmp_path: Path):
@@ -143,19 +120,19 @@ def test_what_cannot_be_used_as_a_whole_says_why(tmp_path: Path):
         save(tmp_path / "dict" / split, frame(1))
     (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     with pytest.raises(DataError, match="expected one split, found test, train"):
-        loaded(tmp_path / "dict")
+        opened(tmp_path / "dict")
     frame(1).rename({"instruction": "words"}).write_parquet(tmp_path / "words.parquet")
     with pytest.raises(
         SampleError, match=r"no column for the instruction; looked for .*the columns are words, source, edited\. Say which"
     ):
-        loaded(tmp_path / "words.parquet")
+        opened(tmp_path / "words.parquet")
     frame(1).drop("edited").write_parquet(tmp_path / "half.parquet")
     with pytest.raises(SampleError, match="no column with images for the edited; looked for edited, "):
-        loaded(tmp_path / "half.parquet")
+        opened(tmp_path / "half.parquet")
     for name, data in (("text", b"hello, no Arrow here"), ("short", b"\xff\xff\xff\xff\x08\0\0\0"), ("none", b"")):
         (tmp_path / f"{name}.arrow").write_bytes(data)
         with pytest.raises(SampleError, match=r"is not an Arrow stream|cannot be read"):
-            loaded(tmp_path / f"{name}.arrow", format="datasets")
+            opened(tmp_path / f"{name}.arrow", format="datasets")
 
 
 _WRITE = """
@@ -180,9 +157,9 @@ def test_what_datasets_writes_is_read_as_the_folder_that_it_came_from(tmp_path: 
     (tmp_path / "parquet").mkdir()
     (tmp_path / "paths").mkdir()
     clients.run(python, "-c", _WRITE, data, tmp_path)
-    expected = [(s.id, s.content) for s in loaded(data).samples]
+    expected = [(s.id, s.content) for s in opened(data).samples]
     for name in ("saved", "dict", "parquet"):
-        found = loaded(tmp_path / name)
+        found = opened(tmp_path / name)
         assert (found.format, found.rejected) == ("datasets", ())
         assert [(s.id, s.content) for s in found.samples] == expected, name
-    assert len(loaded(tmp_path / "paths").rejected) == 3
+    assert len(opened(tmp_path / "paths").rejected) == 3

@@ -6,15 +6,19 @@ import io
 import os
 import random
 import struct
+import threading
+import time
+import tracemalloc
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png
+from editloupe.data.images import ImagePolicy, ImageStore, decode, encode_png, examine
 from editloupe.errors import ImageError
 from tests.data.profiles import DISPLAY_P3
 
@@ -94,6 +98,7 @@ def test_what_decoding_does_is_right_and_said() -> None:
     ):
         rgb, said = decode(data, name="a")
         assert np.array_equal(rgb, expected) and set(said) == notes, (notes, said)
+        assert examine(data, name="a") == said
     assert set(np.unique(decode(saved(Image.fromarray(gray[..., 0]).convert("1")), name="a")[0])) <= {0, 255}
     # No cyan, all magenta and yellow: red.
     rgb, said = decode(saved(Image.new("CMYK", (32, 32), (0, 255, 255, 0)), "JPEG", quality=95), name="a")
@@ -238,21 +243,59 @@ def test_a_whole_png_that_ends_in_black_is_whole() -> None:
     assert decode(saved(bilevel), name="a")[0].shape == (30, 40, 3)
 
 
-def test_damaged_bytes_raise_nothing_but_an_image_error() -> None:
-    noise = np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8)
+def test_damaged_bytes_are_refused_in_the_same_words_whether_pixels_are_wanted_or_not() -> None:
+    def said(data: bytes, *, pixels: bool) -> object:
+        try:
+            return decode(data, name="x")[1] if pixels else examine(data, name="x")
+        except ImageError as error:
+            return str(error)
+
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8))
     rng = random.Random(7)
-    for format in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM"):
-        data = saved(noise, format)
+    whole = {format: saved(noise, format) for format in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM")}
+    whole |= {"progressive": saved(noise, "JPEG", progressive=True), "CMYK": saved(noise.convert("CMYK"), "JPEG")}
+    for format, data in whole.items():
+        spoiled = [data[:-end] for end in range(1, 8)]
         for _ in range(40):
             broken = bytearray(data)
             for _ in range(4):
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    decode(bytes(broken), name="x")
-                except ImageError:
-                    continue
+            spoiled.append(bytes(broken))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert all(said(one, pixels=True) == said(one, pixels=False) for one in spoiled), format
+
+
+def test_a_picture_that_is_only_passed_on_leaves_no_pixels_in_memory() -> None:
+    rng = np.random.default_rng(0)
+    for format in ("PNG", "JPEG"):
+        store = ImageStore()
+        refs = [store.add_bytes(saved(rng.integers(0, 255, (200, 200, 3), dtype=np.uint8), format)) for _ in range(8)]
+        tracemalloc.start()
+        for ref in refs:
+            assert store.encoded(ref, ImagePolicy()).data == store.data(ref)
+        kept = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        # The pixels of one are 120,000 bytes.
+        assert kept < 100_000, format
+
+
+def test_a_picture_of_several_questions_at_once_is_looked_at_once() -> None:
+    data, reads, begin = saved(gradient()), list[int](), threading.Barrier(6)
+
+    def again() -> bytes:
+        reads.append(1)
+        time.sleep(0.05)
+        return data
+
+    def asked(_: int) -> tuple[str, ...]:
+        begin.wait(10)
+        return store.notes(ref)
+
+    store = ImageStore()
+    ref = store.add_bytes(data, again=again)
+    with ThreadPoolExecutor(6) as threads:
+        assert set(threads.map(asked, range(6))) == {()} and len(reads) == 1
 
 
 def test_a_file_that_changes_after_it_was_added_is_not_taken_for_the_same(tmp_path: Path) -> None:

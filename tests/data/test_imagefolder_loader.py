@@ -10,18 +10,14 @@ from pathlib import Path
 import polars
 import pytest
 
-from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load
+from editloupe.data.samples import Loaded
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Box, Sample
+from tests.data.conftest import opened
 
 Make = Callable[..., Path]
 Pair = Callable[..., dict]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "real-edits"
-
-
-def opened(path: Path, **options: object) -> Loaded:
-    return load(path, store=ImageStore(), **options)  # type: ignore[arg-type]
 
 
 def reason(loaded: Loaded, id: str) -> str:

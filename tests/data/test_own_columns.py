@@ -12,19 +12,15 @@ import polars
 import pytest
 
 from editloupe import load_samples
-from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load
+from editloupe.data.samples import Loaded
 from editloupe.errors import ConfigError, DataError
+from tests.data.conftest import opened
 
 Draw = Callable[..., Path]
 Program = Callable[..., tuple[int, str, str]]
 
 NAMES = {"source": "photo", "edited": "result", "instruction": "what", "id": "nr"}
 ROWS = [{"nr": n, "photo": f"before/{n}.png", "result": f"after/{n}_x.png", "what": f"Do {n}.", "note": n} for n in "ab"]
-
-
-def opened(path: Path, **options: Any) -> Loaded:
-    return load(path, store=ImageStore(), **options)
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:

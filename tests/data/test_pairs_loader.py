@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load
 from editloupe.errors import DataError, SampleError
 from editloupe.values import Box
+from tests.data.conftest import opened
 
 Make = Callable[..., Path]
 ROWS = ["name,instruction", "cat,Red cat", "dog,No dog", "cow.v2,Blue"]
-
-
-def opened(path: Path, **options: object) -> Loaded:
-    return load(path, store=ImageStore(), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Samples of several turns: as an ImageFolder, looked through, judged, shown and exported."""
+"""Samples of several turns or of several input images: read, written, named by turn, sent in order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from editloupe import Judge
 from editloupe.data.images import ImageStore
-from editloupe.data.samples import Loaded, load
+from editloupe.data.samples import load
 from editloupe.data.write import metadata_row, place_image
+from editloupe.testing import ScriptedLMM
 from editloupe.values import Sample
+from tests.conftest import final
+from tests.data.conftest import opened
 
 Draw = Callable[..., Path]
 Write = Callable[..., Path]
-Program = Callable[..., tuple[int, str, str]]
 
 TURNS = ["Make the red mug blue.", "Remove the plate", "What about a cat?"]
 
@@ -34,10 +37,6 @@ def mug(draw: Draw) -> dict[str, Any]:
 
 
 CUP = {"id": "cup", "source_file_name": "cup.png", "edited_file_name": "cup-after.png", "instruction": "Go."}
-
-
-def opened(path: Path, **options: Any) -> Loaded:
-    return load(path, store=ImageStore(), **options)
 
 
 def names(sample: Sample) -> list[str | None]:
@@ -111,3 +110,21 @@ def test_what_is_written_is_read_back(mug: dict[str, Any], write: Write, tmp_pat
     for sample, other in zip(samples, again, strict=True):
         assert (other.content, other.key, other.extra) == (sample.content, sample.key, sample.extra)
         assert other.turns == sample.turns and other.warnings == sample.warnings
+
+
+def test_several_input_images_are_sent_in_their_order_under_names_of_their_own(draw: Draw, write: Write) -> None:
+    for number, name in enumerate(("one", "two", "merged")):
+        draw(f"set/{name}.png", number)
+    row = {"source_file_names": ["one.png", "two.png"], "edited_file_name": "merged.png", "instruction": "Merge."}
+    (sample,) = opened(write("set/metadata.jsonl", [row]).parent).samples
+    assert sample.sources == (sample.source, *sample.further)
+    assert list(sample.originals) == ["Original Image", "Original Image 2"]
+    lmm = ScriptedLMM([final("Wrong Action")])
+    with Judge(lmm, criteria="if", mode="plain") as judge:
+        (finding,) = judge.judge(sample)
+    assert finding.label == "Wrong Action"
+    (request,) = lmm.requests
+    shown = [(part.alias, part.image) for message in request.messages for part in message.images]
+    assert shown == [*sample.originals.items(), ("Edited Image", sample.edited)]
+    order = "Images, in the order shown: Original Image, Original Image 2, Edited Image. The editing model was given all"
+    assert order in " ".join(message.text for message in request.messages)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar, Final
@@ -51,10 +51,6 @@ class Rows:
     """From which the names of images count."""
     beside: str = ""
     """The file's folder below that."""
-    cells: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    """Role → the name of the image in each row, and the path written beside its bytes."""
-    before: int = 0
-    """Rows in the files before this one."""
     languages: tuple[str, ...] = ()
 
     @cached_property
@@ -62,11 +58,6 @@ class Rows:
         """What the patterns of outputs ask of a row."""
         outputs = self.shape.outputs
         return frozenset(name for one in (*outputs.names, outputs.first) if "{" in one for name in names_in(one))
-
-    @cached_property
-    def inside(self) -> frozenset[str]:
-        """Columns that are not read, since they hold images."""
-        return frozenset(names[0] for role, names in self.roles.items() if role in self.cells)
 
 
 class Mapped:
@@ -174,17 +165,16 @@ class Mapped:
             if shape.languages and not spoken and rows.table.columns:
                 keys = " or ".join(map(repr, shape.languages.values()))
                 raise SampleError(f"no row has the key {keys}; expected an instruction in each row", file=file)
-            yield replace(rows, languages=spoken)
-            before += len(rows.table.lines)
+            lines = tuple(replace(line, number=before + line.number) for line in rows.table.lines)
+            yield replace(rows, languages=spoken, table=replace(rows.table, lines=lines))
+            before += len(lines)
 
     def _inside(self, file: Path, shape: RowShape, images: RowImages, before: int, data: DataSet) -> Rows:
         holding, plain = image_columns(file)
         roles = roles_of(shape, file, plain, data, needed=self.needed(shape, data), images=holding)
-        inside = {role: names[0] for role, names in roles.items() if role in IMAGES and names[0] in holding}
-        images.add(file, tuple(inside.values()), before=before)
-        table = read_table(file, but=holding)
-        cells = {role: images.names(file, column, before=before) for role, column in inside.items()}
-        return Rows(table=table, shape=shape, roles=roles, images=images, cells=cells, before=before)
+        inside = [names[0] for role, names in roles.items() if role in IMAGES and names[0] in holding]
+        table = images.read(file, inside, but=holding, before=before)
+        return Rows(table=table, shape=shape, roles=roles, images=images)
 
     def prepared(self, text: str) -> str:
         """Return the text of a JSON file in a form that is easier to read."""
@@ -197,48 +187,48 @@ class Mapped:
     def rows(self, rows: Rows) -> Iterator[Row]:
         """Yield the rows of a file, one a language. Raises SampleError where none is of the layout."""
         wrong: list[str] = []
-        for place, line in enumerate(rows.table.lines):
+        for line in rows.table.lines:
             for language in rows.languages or ("",):
                 try:
-                    row = self.row(line, place, rows, language)
+                    row = self.row(line, rows, language)
                 except RowError as error:
                     wrong.append(str(error))
-                    row = RejectedRow(line=rows.before + line.number, kind=error.kind, message=str(error))
+                    row = RejectedRow(line=line.number, kind=error.kind, message=str(error))
                 if isinstance(row, RejectedRow) and line.key:
                     row = replace(row, message=f"entry {line.key!r}: {row.message}")
                 yield row
         if wrong and len(wrong) == len(rows.table.lines) * len(rows.languages or ("",)):
             raise SampleError(f"no row is one of this layout: {wrong[0]}", file=rows.table.file)
 
-    def row(self, line: TableLine, place: int, rows: Rows, language: str = "") -> Row:
+    def row(self, line: TableLine, rows: Rows, language: str = "") -> Row:
         """Return a line as a row. Raises RowError for one that has not what the mapping asks for."""
-        number = rows.before + line.number
         if line.fault is not None:
             if line.key:
                 raise RowError("row", line.fault)
-            return RejectedRow(line=number, message=line.fault)
+            return RejectedRow(line=line.number, message=line.fault)
         raw = self.raw(line, rows, language)
-        read = TableLine(number=number, values=self.values(raw, line, place, rows, language))
+        read = TableLine(number=line.number, values=self.values(raw, line, rows, language))
         called = {ROLES.get(role, role): its[0] for role, its in rows.roles.items() if "{" not in its[0]}
         called |= {"instruction": rows.shape.languages[language]} if language else {}
         row = read_row(read, folder=rows.images, text_only=rows.table.text_only, bbox_format=self.boxes_as, called=called)
         names = {one: path_part(raw[one], one) for one in rows.asked if one in raw and (one not in PARTS or one == "turn")}
-        if "path" in rows.asked and "source" in rows.roles and "source" not in rows.cells:
-            given = value_of(raw, rows.roles["source"][0])
+        source = rows.roles.get("source", ("",))[0]
+        if "path" in rows.asked and source and source not in line.paths:
+            given = value_of(raw, source)
             names |= {"path": unended(given)} if isinstance(given, str) else {}
         row = replace(row, names={**row.names, **names})
         if not isinstance(row, DataRow):
             return row
         hints = [value_of(raw, hint) for hint in rows.shape.hints]
-        if rows.cells and not hints:
-            path = rows.cells.get("edited", rows.cells["source"])[place][1]
-            hints = [plain_stem(path) if path else None, str(number)]
+        if line.paths and not hints:
+            path = line.paths.get(rows.roles.get("edited", ("",))[0], line.paths.get(source))
+            hints = [plain_stem(path) if path else None, line.number]
         return replace(row, hints=(*(str(hint) for hint in hints if hint is not None), *row.hints))
 
     def raw(self, line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         """Return what the names of the mapping stand for in a row. Raises RowError where a needed column is absent."""
         shape = rows.shape
-        if lacking := [name for name in shape.needs if name not in line.values and name not in rows.inside]:
+        if lacking := [name for name in shape.needs if name not in line.values]:
             raise RowError("row", f"has no key {lacking[0]!r}; found {', '.join(line.values) or 'none'}")
         raw: dict[str, Json] = {KEY: line.key, FOLDER: rows.table.file.resolve().parent.name, **line.values}
         raw |= {"language": language} if language else {}
@@ -250,19 +240,17 @@ class Mapped:
             raw |= found.groupdict()
         return raw
 
-    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         """Return a line by the columns of docs/data.md. Raises RowError."""
         shape = rows.shape
         found: dict[str, Json] = {}
-        used = {*shape.leave, *rows.inside, *(shape.languages.values() if language else ())}
+        used = {*shape.leave, *(shape.languages.values() if language else ())}
         for role, names in rows.roles.items():
             used.update(name for name in names if "{" not in name)
             value = value_of(raw, names[0])
-            if role in rows.cells:
-                value = rows.cells[role][place][0]
-            elif len(names) > 1:
+            if len(names) > 1:
                 value = [one for one in (value_of(raw, name) for name in names) if one]
-            elif role in IMAGES:
+            elif role in IMAGES and names[0] not in line.paths:
                 value = placed(value, role, rows)
             if isinstance(value, list) and role in LISTS:
                 found[LISTS[role]] = value

@@ -110,10 +110,10 @@ class PairFolders(OwnTable):
             found.append(RejectedRow(id=stem, kind="no_instruction", message=message, file=file))
         return found
 
-    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         # The editor is the one whose folder the output lies in.
         given = {f"data.{k}" if k in ("editor", "model") else k: v for k, v in line.values.items()}
-        found = super().values(raw, replace(line, values=given), place, rows, language)
+        found = super().values(raw, replace(line, values=given), rows, language)
         name = found.get("id")
         stem = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
         if not isinstance(stem, str) or not stem.strip():

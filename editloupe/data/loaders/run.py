@@ -11,7 +11,7 @@ from editloupe.data.loaders.base import DataSet
 from editloupe.data.rows import Loaded, RejectedRow
 from editloupe.errors import DataError
 from editloupe.files import read_bytes
-from editloupe.values import ImageRef, Json, Sample, finite_json
+from editloupe.values import ImageRef, Json, Sample, finite_json, with_images
 
 
 def matches(data: DataSet) -> bool:
@@ -68,10 +68,14 @@ def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
     """
     blobs = ImageStore(folder.root / "blobs", writes=False)
 
-    def kept(ref: ImageRef, needed: str = "") -> ImageRef:
+    needed = {turn.edited: "edited" for turn in sample.turns if turn.edited is not None}
+    # Without an output nothing is asked, and the source was not kept.
+    needed |= dict.fromkeys(sample.sources, "source") if needed else {}
+
+    def kept(ref: ImageRef) -> ImageRef:
         path = blobs.path(ref)
-        if path is None and needed:
-            what = f"the run {folder.root} does not keep the {needed} image; name the folder of edits itself"
+        if path is None and ref in needed:
+            what = f"the run {folder.root} does not keep the {needed[ref]} image; name the folder of edits itself"
             raise RowError("missing_file", f"{sample.key}: {what}")
         if path is None:
             return ref
@@ -80,17 +84,8 @@ def _opened(sample: Sample, folder: Folder) -> Sample | RejectedRow:
             raise RowError("unreadable_image", f"{path}: its bytes are no longer those that its name tells", path=path)
         return image
 
-    # Without an output nothing is asked, and the source was not kept.
-    asked = "source" if any(turn.edited for turn in sample.turns) else ""
     try:
-        return replace(
-            sample,
-            source=kept(sample.source, asked),
-            further=tuple(kept(ref, asked) for ref in sample.further),
-            turns=tuple(replace(turn, edited=turn.edited and kept(turn.edited, "edited")) for turn in sample.turns),
-            reference=sample.reference and kept(sample.reference),
-            masks={name: kept(ref) for name, ref in sample.masks.items()},
-        )
+        return with_images(sample, kept)
     except RowError as error:
         known = RejectedRow(id=sample.id, editor=sample.editor, edit_type=sample.edit_type, message=str(error))
         return replace(known, kind=error.kind, file=error.path)

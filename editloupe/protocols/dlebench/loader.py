@@ -50,8 +50,8 @@ class DLEBenchData(Mapped):
             yield "keys: " + ", ".join(f"{role} = {name}" for role, (name, *_) in rows.roles.items())
         yield from super().notes(tables)
 
-    def row(self, line: TableLine, place: int, rows: Rows, language: str = "") -> Row:
-        row = super().row(line, place, rows, language)
+    def row(self, line: TableLine, rows: Rows, language: str = "") -> Row:
+        row = super().row(line, rows, language)
         if isinstance(row, RejectedRow):
             return row
         stems = (None if row.reference is None else row.reference.stem, row.source.stem)

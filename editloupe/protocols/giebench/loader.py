@@ -42,8 +42,8 @@ class GIEBenchData(Mapped):
         # The slash that a path begins with means the folder of the images.
         return {**raw, _IMAGE: _name(raw[_IMAGE]) if isinstance(raw[_IMAGE], str) else raw[_IMAGE]}
 
-    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
-        return {**super().values(raw, line, place, rows, language), "id": str(line.number - 1)}
+    def values(self, raw: Mapping[str, Json], line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
+        return {**super().values(raw, line, rows, language), "id": str(line.number - 1)}
 
     def notes(self, tables: Sequence[Rows]) -> Iterable[str]:
         lines = [line for line in tables[0].table.lines if line.fault is None]

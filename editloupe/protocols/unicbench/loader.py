@@ -22,20 +22,20 @@ from editloupe.values import Json
 class UnicData(Mapped):
     """The rows, with ids."""
 
-    def values(self, raw: Mapping[str, Json], line: TableLine, place: int, rows: Rows, language: str) -> dict[str, Json]:
+    def values(self, raw: Mapping[str, Json], line: TableLine, rows: Rows, language: str) -> dict[str, Json]:
         key = raw["key"]
         if not isinstance(key, str):
             raise RowError("row", f"key 'key': expected text, found {shown(key)}; give the row another key")
         path_part(key, "key")
-        found = super().values(raw, line, place, rows, language)
+        found = super().values(raw, line, rows, language)
         found = {k: v for k, v in found.items() if v is not None or k == "instruction"}
         for name in ("task", "subtask"):
             if not isinstance(value := found.get(name), str) or not value.strip():
                 raise RowError("row", f"key {key!r}: {name!r}: expected its name, found {shown(value)}")
         return found if language else {**found, "language": "en"}
 
-    def row(self, line: TableLine, place: int, rows: Rows, language: str = "") -> Row:
-        row = super().row(line, place, rows, language)
+    def row(self, line: TableLine, rows: Rows, language: str = "") -> Row:
+        row = super().row(line, rows, language)
         if not isinstance(row, DataRow):
             key = line.values.get("key")
             id_ = row.id or (f"{key}.{language}" if isinstance(key, str) and language else "")
