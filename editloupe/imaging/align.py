@@ -18,7 +18,7 @@ from editloupe.imaging.drift import estimate_drift
 from editloupe.imaging.orientation import UPRIGHT, Orientation, find_orientation
 from editloupe.imaging.placement import find_placement, places_alike
 from editloupe.imaging.register import STILL, Floats, Gray, register
-from editloupe.values import Box
+from editloupe.values import Box, cached_property
 
 WORKING_PIXELS: Final = 1_050_000
 """Most px of the copies on which differences are sought. Crops are cut from the images themselves."""
@@ -66,21 +66,18 @@ def align(
     """
     orientation, size_2 = UPRIGHT, _size(image_2)
     copies = _as_wholes(image_1, image_2, masks_1, masks_2, max_pixels)
-    if turns and not equal(copies.first, copies.second):
-        orientation = find_orientation(luma(copies.first), luma(copies.second))
+    if turns and not copies.same:
+        orientation = find_orientation(copies.light_1, copies.light_2)
     if orientation != UPRIGHT:
         masks_2 = [orientation.inverse.box(box, size_2) for box in masks_2]
         image_2 = orientation.inverse.applied(image_2)
         copies = _as_wholes(image_1, image_2, masks_1, masks_2, max_pixels)
-    if equal(copies.first, copies.second):
-        return _aligned(copies, STILL, _size(image_1), size_2, orientation)
-    matrix = copies.motion()
-    alike = copies.alike(matrix)
-    if alike < _ALIKE or (alike < _SURE and float(np.abs(matrix[:, :2] - STILL[:, :2]).max()) > _LARGE):
+    large = float(np.abs(copies.motion[:, :2] - STILL[:, :2]).max()) > _LARGE
+    if copies.alike < (_SURE if large else _ALIKE):
         placed = _as_placed(image_1, image_2, masks_1, masks_2, max_pixels)
-        if placed is not None and placed.alike(STILL) > alike + _GAIN:
-            copies, matrix = placed, placed.motion()
-    return _aligned(copies, matrix, _size(image_1), size_2, orientation)
+        if placed is not None and places_alike(placed.light_1, placed.light_2) > copies.alike + _GAIN:
+            copies = placed
+    return _aligned(copies, _size(image_1), size_2, orientation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +97,41 @@ class _Copies:
     base: Floats
     """As `Alignment` has them."""
 
+    @cached_property
+    def same(self) -> bool:
+        """True if both are equal, px by px."""
+        return self.cut is STILL and equal(self.first, self.second)
+
+    @cached_property
+    def light_1(self) -> Gray:
+        """Luma of the first copy."""
+        return luma(self.first)
+
+    @cached_property
+    def light_2(self) -> Gray:
+        """Luma of image 2 in the frame of the first copy, before a motion."""
+        return luma(self.moved(self.second, STILL))
+
+    @cached_property
+    def motion(self) -> Floats:
+        """The motion that lays image 2 best onto the first copy."""
+        return STILL if self.same else register(self.light_1, self.light_2)
+
+    @cached_property
+    def laid(self) -> RGB:
+        """Image 2 in the frame of the first copy, after the motion."""
+        return self.moved(self.second, self.motion)
+
+    @cached_property
+    def light_laid(self) -> Gray:
+        """Luma of it."""
+        return self.light_2 if self.motion is STILL else luma(self.laid)
+
+    @cached_property
+    def alike(self) -> float:
+        """Share 0..1 of the places that are alike after the motion."""
+        return 1.0 if self.same else places_alike(self.light_1, self.light_laid)
+
     def moved(self, picture: NDArray[np.uint8], matrix: Floats) -> NDArray[np.uint8]:
         """Return a picture in px of `second` in the frame of `first`, after a 2×3 motion: one interpolation in all."""
         way = self.cut if matrix is STILL else matrix if self.cut is STILL else _after(self.cut, matrix)
@@ -107,14 +139,6 @@ class _Copies:
             return picture
         flags, border = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
         return np.asarray(cv2.warpAffine(picture, way, _size(self.first), flags=flags, borderMode=border), dtype=np.uint8)
-
-    def motion(self) -> Floats:
-        """Return the motion that lays image 2 best onto the first copy."""
-        return register(luma(self.first), luma(self.moved(self.second, STILL)))
-
-    def alike(self, matrix: Floats) -> float:
-        """Return the share of the places that are alike after a motion."""
-        return places_alike(luma(self.first), luma(self.moved(self.second, matrix)))
 
 
 def _as_wholes(image_1: RGB, image_2: RGB, masks_1: Sequence[Box], masks_2: Sequence[Box], max_pixels: int) -> _Copies:
@@ -187,22 +211,21 @@ def _drawn(boxes: Sequence[Box], part: Box, size: tuple[int, int]) -> Gray:
     return drawn
 
 
-def _aligned(
-    copies: _Copies, matrix: Floats, size_1: tuple[int, int], size_2: tuple[int, int], orientation: Orientation
-) -> Alignment:
-    """Return the alignment by a motion of the copies, with tone and drift."""
-    first, second, masked = copies.first, copies.moved(copies.second, matrix), copies.masked
+def _aligned(copies: _Copies, size_1: tuple[int, int], size_2: tuple[int, int], orientation: Orientation) -> Alignment:
+    """Return the alignment by the copies' motion, with tone and drift."""
+    first, second, masked, matrix = copies.first, copies.laid, copies.masked, copies.motion
     if copies.masked_second.any():
         masked = np.maximum(masked, copies.moved(copies.masked_second, matrix))
     valid = _valid(matrix, drifted=False, size=_size(first))
     tone, drift, toned = Tone(), None, first
-    if not equal(first, second):
+    if not copies.same:
         x0, y0, x1, y1 = valid.ints()
         tone = estimate_tone(first[y0:y1, x0:x1], second[y0:y1, x0:x1])
         toned = tone.rounded(first)
-        drift = estimate_drift(luma(toned), luma(second))
+        drift = estimate_drift(copies.light_1 if tone.neutral else luma(toned), copies.light_laid)
     if drift is not None:
-        second, masked = drift.undone(second), drift.undone(masked)
+        second = drift.undone(second)
+        masked = drift.undone(masked) if masked.any() else masked
         valid = _valid(matrix, drifted=True, size=_size(first))
     return Alignment(
         first=first,

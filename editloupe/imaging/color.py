@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import cv2
 import numpy as np
@@ -41,7 +41,7 @@ _LEAST_PLACES = 1_000
 _STEPS = 6
 _STEADY = 0.02
 """Levels; a step that changes less is the last."""
-_POWERS = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0)
+_POWERS = np.array([1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.15, 1.3, 1.5, 1.75, 2.0])
 _OF_BENDS = 0.004
 """Levels of error that a bend by one level counts for when a power is chosen."""
 _OF_POWER = 0.2
@@ -62,8 +62,8 @@ class Tone:
 
     mix: NDArray[np.float64] | None = None
     """3×4: R, G, B and 1 to R, G, B, in levels; None where the channels stay apart."""
-    curves: NDArray[np.float64] | None = None
-    """256×3, 0..255: what each level of each channel becomes after the mix; None for no change."""
+    curves: NDArray[np.float32] | None = None
+    """256×3 float32, 0..255: what each level of each channel becomes after the mix; None for no change."""
 
     @property
     def neutral(self) -> bool:
@@ -83,14 +83,14 @@ class Tone:
 
     def applied(self, rgb: RGB) -> NDArray[np.float32]:
         """Return H×W×3 uint8 RGB as H×W×3 float32, toned, 0..255."""
-        if self.curves is None:
-            return np.asarray(rgb, dtype=np.float32)
-        mixed = rgb if self.mix is None else cv2.transform(rgb, self.mix)
-        return np.asarray(cv2.LUT(mixed, self.curves.astype(np.float32).reshape(1, 256, 3)), dtype=np.float32)
+        return np.asarray(rgb if self.curves is None else self._toned(rgb, self.curves), dtype=np.float32)
 
     def rounded(self, rgb: RGB) -> RGB:
         """Return H×W×3 uint8 RGB, toned, as uint8."""
-        return rgb if self.curves is None else np.rint(self.applied(rgb)).astype(np.uint8)
+        return rgb if self.curves is None else self._toned(rgb, np.rint(self.curves).astype(np.uint8))
+
+    def _toned(self, rgb: RGB, curves: NDArray[Any]) -> NDArray[Any]:
+        return cv2.LUT(rgb if self.mix is None else cv2.transform(rgb, self.mix), curves.reshape(1, 256, 3))
 
 
 def estimate_tone(first: RGB, second: RGB) -> Tone:
@@ -116,7 +116,7 @@ def estimate_tone(first: RGB, second: RGB) -> Tone:
     # On means of 3×3 px: where both pictures have grain, a flatter curve leaves less of single px, and helps nothing.
     # A small picture has too few places for that.
     if a.shape[0] * a.shape[1] >= _LEAST_PLACES:
-        a, b = (np.asarray(cv2.blur(rgb, (3, 3)), dtype=np.uint8)[::step, ::step] for rgb in (first, second))
+        a, b = (_means(rgb, step) for rgb in (first, second))
     before, after = (_by_cell(_largest(np.abs(rgb - b))) for rgb in (a.astype(np.float32), tone.applied(a)))
     helps = after.mean() < before.mean() - 0.1
     return tone if helps and np.mean(after > before + 1.0) <= _CELLS_THAT_MAY_SUFFER else Tone()
@@ -189,7 +189,7 @@ def _mix(a: RGB, b: RGB) -> NDArray[np.float64] | None:
     return mix
 
 
-def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float64]:
+def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float32]:
     """Return 256×3: what each level of each channel became: a power with gain, offset and two bends, and what these leave.
 
     Too few pixels leave the levels of a channel as they are.
@@ -198,7 +198,7 @@ def _curves(a: RGB, b: RGB, power: float) -> NDArray[np.float64]:
     for channel, (levels, became) in _told(a, b).items():
         smooth = np.clip(_fitted(levels, became, basis), 0, 255)
         curves[channel] = np.clip(smooth + _bend(a[..., channel].ravel(), b[..., channel].ravel(), smooth), 0, 255)
-    return np.stack(curves, axis=1)
+    return np.stack(curves, axis=1, dtype=np.float32)
 
 
 def _told(a: RGB, b: RGB) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
@@ -212,11 +212,14 @@ def _told(a: RGB, b: RGB) -> dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8
     return told
 
 
-def _basis(power: float) -> NDArray[np.float64]:
-    """Return 256×4 of 1, u, u(1−u), u(1−u)(1−2u), where u is the level, as 0..1, to this power."""
-    u = (_LEVELS / 255) ** power
+def _basis(power: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return …×256×4 of 1, u, u(1−u), u(1−u)(1−2u), where u is the level, as 0..1, to each of these powers."""
+    u = (_LEVELS / 255) ** np.asarray(power)[..., None]
     bend = u * (1 - u)
-    return np.stack([np.ones_like(u), u, bend, bend * (1 - 2 * u)], axis=1)
+    return np.stack([np.ones_like(u), u, bend, bend * (1 - 2 * u)], axis=-1)
+
+
+_BASES: Final = _basis(_POWERS)
 
 
 def _power(a: RGB, b: RGB) -> float:
@@ -224,12 +227,14 @@ def _power(a: RGB, b: RGB) -> float:
 
     A polynomial bends as gamma does in the middle, and is wrong at both ends.
     """
-    medians = [_level_medians(levels, became) for levels, became in _told(a, b).values()]
-
-    def cost(power: float) -> float:
-        return sum(_misfit(*known, _basis(power)) for known in medians) + _OF_POWER * abs(float(np.log(power)))
-
-    return min(_POWERS, key=cost)
+    cost = _OF_POWER * np.abs(np.log(_POWERS))
+    for levels, became in _told(a, b).values():
+        medians, weights = _level_medians(levels, became)
+        solved = _of_medians(medians, weights, _BASES)
+        error = np.abs(medians - 255 * _BASES[..., 1] - (_BASES @ solved[..., None])[..., 0])
+        # Many powers with bends fit the levels that occur. The one that needs no bends is right beyond them, too.
+        cost += np.average(np.minimum(error, _CAP), axis=1, weights=weights) + _OF_BENDS * np.abs(solved[:, 2:]).sum(axis=1)
+    return float(_POWERS[int(np.argmin(cost))])
 
 
 def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -241,23 +246,14 @@ def _level_medians(levels: NDArray[np.uint8], became: NDArray[np.uint8]) -> tupl
     return (ordered[middle] % 256).astype(np.float64), np.sqrt(np.diff(ends))
 
 
-def _misfit(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
-    """Return what a basis leaves of the levels' medians, in levels, each error capped, and a share of its bends."""
-    solved = _of_medians(medians, weights, basis)
-    error = np.abs(medians - 255 * basis[:, 1] - basis @ solved)
-    # Many powers with bends fit the levels that occur. The one that needs no bends is right beyond them, too.
-    bends = _OF_BENDS * float(np.abs(solved[2:]).sum())
-    return float(np.average(np.minimum(error, _CAP), weights=weights)) + bends
-
-
-def _of_medians(medians: NDArray[np.float64], weights: NDArray[np.float64], basis: NDArray[np.float64]) -> _Levels:
-    """Return the four coefficients over `basis` that leave the least of the levels' medians, by absolute differences."""
-    weight, change = weights, medians - 255 * basis[:, 1]
+def _of_medians(medians: _Levels, weights: _Levels, basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the …×4 coefficients over …×256×4 that leave the least of the levels' medians, by absolute differences."""
+    weight, change = weights, medians - 255 * basis[..., 1]
     for _ in range(4):
-        normal = (basis.T * weight) @ basis + _RIDGE
-        solved = np.linalg.solve(normal, basis.T @ (weight * change))
-        weight = weights / np.maximum(1.0, np.abs(change - basis @ solved))
-    return np.asarray(solved)
+        weighted = (basis * weight[..., None]).swapaxes(-1, -2)
+        solved = np.linalg.solve(weighted @ basis + _RIDGE, weighted @ change[..., None])
+        weight = weights / np.maximum(1.0, np.abs(change - (basis @ solved)[..., 0]))
+    return np.asarray(solved[..., 0])
 
 
 def _fitted(levels: NDArray[np.uint8], became: NDArray[np.uint8], basis: NDArray[np.float64]) -> _Levels:
@@ -293,6 +289,13 @@ def _bend(x: NDArray[np.uint8], y: NDArray[np.uint8], smooth: _Levels) -> _Level
     means = np.clip(sums / np.maximum(counts, 1), -_MOST_BEND, _MOST_BEND)
     few = 0.001 * x.size
     return np.asarray(np.interp(_LEVELS, _KNOTS, means * counts / (counts + few)), dtype=np.float64)
+
+
+def _means(rgb: RGB, step: int) -> RGB:
+    """Return the means of 3×3 px around every `step`-th px, mirrored at the border."""
+    near = (np.pad(np.arange(side), 1, mode="reflect") for side in rgb.shape[:2])
+    rows, columns = (at[np.arange(0, len(at) - 2, step)[:, None] + (0, 1, 2)].ravel() for at in near)
+    return np.asarray(cv2.blur(rgb[rows].take(columns, axis=1), (3, 3)), dtype=np.uint8)[1::3, 1::3]
 
 
 def _largest(values: NDArray[np.float32]) -> NDArray[np.float32]:
