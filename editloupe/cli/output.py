@@ -189,18 +189,22 @@ def stoppable() -> Iterator[Stop]:
     stop, pressed = Stop(), threading.Event()
 
     def handle(number: int, _: FrameType | None) -> None:
+        # This thread may be amid a line of its own, and a stream refuses to be written to from within a write.
         if pressed.is_set():
             if err().is_terminal:
-                err().show_cursor(True)
-                # Behind the panel, which stays.
-                os.write(2, b"\n")
+                # The cursor is shown again, and the prompt comes behind the panel, which stays.
+                os.write(2, b"\x1b[?25h\n")
             os._exit(130)
         pressed.set()
         stop.within(GRACE_S)
-        note(
+        text = (
             f"Stopping: nothing more is asked, and calls under way have {GRACE_S:g} s to end. Press again to stop at once; "
             "the same command continues the run."
         )
+        saying = threading.Thread(target=note, args=(text,))
+        saying.start()
+        # At once, unless it is this thread that writes.
+        saying.join(0.5)
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
