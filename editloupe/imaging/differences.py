@@ -184,14 +184,15 @@ def localize(
     weighed = significance(left)
     restyled = weighed.noise > RESTYLED_NOISE + _OF_GRAIN * left.grain
     restyled |= weighed.color_noise > RESTYLED_NOISE + _OF_GRAIN * left.color_grain
-    much = changed_share > LARGE_SHARE
-    objects = [o for o in find_objects(weighed.evidence) if unexplained(left, o.box) > _UNEXPLAINED]
+    whole = restyled or changed_share > LARGE_SHARE
+    objects = find_objects(weighed.evidence, None if whole else weighed.together)
+    objects = [o for o in objects if unexplained(left, o.box) > _UNEXPLAINED]
     most_gap = _JOINED_GAP * min(levels.shape)
     objects = joined(objects, most_gap=most_gap)
-    if not (much or restyled):
+    if not whole:
         objects = [part for o in objects for part in apart(o, levels, most_gap=most_gap)]
     found = _ordered(_regions(objects, left, levels, alignment))
-    if much or restyled:
+    if whole:
         found = found[:_MOST]
     return Differences(
         regions=tuple(r for _, r in found),

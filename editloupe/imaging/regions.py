@@ -19,6 +19,9 @@ STRONG: Final = 12.0
 """Least evidence of an object's strongest place. Normal noise stays far below, but real residuals have long tails."""
 WEAK: Final = 6.0
 """Least evidence of what is connected to a strong place and belongs to the object."""
+_FAINT = 18.0
+_WEAK_IF_FAINT = 4.5
+"""The same where no place of the picture reaches 18: at 6, little of a faint thing is left beside its strongest place."""
 _OF_PEAK = 0.3
 """A pixel below this share of the strongest within two px, or within the reach of the averaging, is its spill."""
 _LEAST_RADIUS = 2
@@ -52,12 +55,17 @@ class Object:
     """The evidence summed over the changed pixels."""
 
 
-def find_objects(evidence: Sequence[Map]) -> list[Object]:
+def find_objects(evidence: Sequence[Map], together: Map | None = None) -> list[Object]:
     """Return the connected places in h×w maps of evidence, the most significant first.
 
-    evidence: one map for each of `SCALES`.
+    evidence: one map for each of `SCALES`, the largest of all channels.   together: h×w, what all channels and scales say
+    together. It tells which places are strong in a picture that has faint ones alone; None asks for no faint ones.
     """
-    total, mask = _significant(evidence)
+    if together is None or max(float(values.max()) for values in evidence) >= _FAINT:
+        total, mask = _significant(evidence, WEAK)
+        together = total
+    else:
+        total, mask = _significant(evidence, _WEAK_IF_FAINT)
     reach = max(3, round(_JOIN * min(total.shape))) | 1
     grown = cv2.dilate(mask.astype(np.uint8), cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach)))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8)
@@ -67,7 +75,7 @@ def find_objects(evidence: Sequence[Map]) -> list[Object]:
         here = (slice(y, y + height), slice(x, x + width))
         own = mask[here] & (labels[here] == index)
         values = total[here]
-        if values[own].max(initial=0.0) < STRONG:
+        if together[here][own].max(initial=0.0) < STRONG:
             continue
         found.append(_object(own, x, y, float(values[own].sum(dtype=np.float64))))
     return sorted(found, key=_order)
@@ -85,8 +93,8 @@ def _order(o: Object) -> tuple[float, ...]:
     return (-o.significance, *o.box)
 
 
-def _significant(evidence: Sequence[Map]) -> tuple[Map, NDArray[np.bool_]]:
-    """Return the largest evidence of any scale, and the pixels with enough of it that no stronger neighbor spilled."""
+def _significant(evidence: Sequence[Map], weak: float) -> tuple[Map, NDArray[np.bool_]]:
+    """Return the largest evidence of any scale, and the pixels with over `weak` of it that no stronger neighbor spilled."""
     total = np.zeros_like(evidence[0])
     mask = np.zeros(total.shape, dtype=bool)
     least = np.empty_like(total)
@@ -96,7 +104,7 @@ def _significant(evidence: Sequence[Map]) -> tuple[Map, NDArray[np.bool_]]:
         around = 2 * max(_LEAST_RADIUS, round(2.5 * reach)) + 1
         cv2.dilate(total, np.ones((around, around), dtype=np.uint8), dst=least)
         least *= np.float32(_OF_PEAK)
-        mask |= values > np.maximum(WEAK, least, out=least)
+        mask |= values > np.maximum(weak, least, out=least)
     return total, mask
 
 

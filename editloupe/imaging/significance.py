@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final, TypeVar
 
 import cv2
@@ -61,6 +62,9 @@ class SignificanceMaps:
 
     evidence: tuple[Map, ...]
     """h×w of the half size at each of `SCALES`, ≥ 0, in units of its own noise: the largest of light and the two colors."""
+    together: Map
+    """h×w: the largest of the scales, of light and both colors together (the root of their squares' sum), so that what is
+    faint in each of them counts."""
     noise: float
     """Levels of light at the finest scale and a typical place."""
     color_noise: float
@@ -78,14 +82,17 @@ def significance(residual: Residual) -> SignificanceMaps:
         (residual.red, of_color, _FLOOR_COLOR),
     )
     largest, noise = _means(*planes[0])
+    together = [one.copy() for one in largest]
     color_noise = 0.0
     for plane in planes[1:]:
         means, typical = _means(*plane)
         color_noise = max(color_noise, typical)
         # Into the maps at hand: at every scale of every plane at once, these would be the most memory of all.
-        for one, other in zip(largest, means, strict=True):
+        for one, both, other in zip(largest, together, means, strict=True):
             np.maximum(one, other, out=one)
-    return SignificanceMaps(evidence=tuple(largest), noise=noise, color_noise=color_noise)
+            cv2.magnitude(both, other, both)
+    of_all = reduce(np.maximum, together)
+    return SignificanceMaps(evidence=tuple(largest), together=of_all, noise=noise, color_noise=color_noise)
 
 
 def unchanged(residual: Residual) -> NDArray[np.bool_]:
