@@ -226,8 +226,9 @@ class Site:
     def sample_page(self, run: SiteRun, sample: RunSample) -> str:
         """Return one sample: its images, and every verdict step by step."""
         position, total, before, behind = run.reader.around(sample.slug)
+        content = sample.sample and sample.sample.content
         twins = ((peer, peer.reader.sample(sample.slug)) for peer in self._peers(run)[1:_BESIDE])
-        peers = [(peer, twin) for peer, twin in twins if twin and _content(twin) == _content(sample)]
+        peers = [(p, twin) for p, twin in twins if twin and (twin.sample and twin.sample.content) == content]
         values = sample_values(run, sample, self.numbers, peers)
         return self._page(
             "sample.html", run, "../", [(sample.id, f"samples/{sample.slug}.html")], entry=sample, position=position,
@@ -274,10 +275,6 @@ def _alike(chosen: Sequence[SiteRun]) -> bool:
     known = {key: sample for one in runs for key, sample in one.items()}
     pairs = ((own, known[key]) for one in runs for key, own in one.items())
     return bool(set.intersection(*map(set, runs))) and all(a is b or a.content == b.content for a, b in pairs)
-
-
-def _content(sample: RunSample) -> str | None:
-    return None if sample.sample is None else sample.sample.content
 
 
 def _several(runs: Sequence[SiteRun]) -> bool:

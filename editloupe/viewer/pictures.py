@@ -32,7 +32,7 @@ THUMB_PX: Final = 360
 _CONTEXT: Final = 3.0
 """A thumbnail shows the target with so many times its own side; a small target is lost in the whole picture."""
 _KEPT: Final = 4096
-_BLOB = re.compile(r"(?P<ab>[0-9a-f]{2})/(?P<sha>(?P=ab)[0-9a-f]{62})\.(?P<ext>[a-z]{3,4})")
+_BLOB = re.compile(r"([0-9a-f]{2})/(?P<sha>\1[0-9a-f]{62})\.(?P<ext>[a-z]{3,4})")
 _THUMB = re.compile(r"[0-9a-f]{2}/(?P<sha>[0-9a-f]{64})(?P<box>(?:-\d{1,6}){4})?\.jpg")
 
 
@@ -66,30 +66,26 @@ class Pictures:
         blobs/AB/SHA256.EXT: an image; one that browsers cannot show comes as PNG.   thumbs/AB/NAME: a JPEG of at most
         THUMB_PX a side, made when it is asked for.
         """
-        pattern, make = (_BLOB, self._blob) if kind == "blobs" else (_THUMB, self._thumbs)
+        found = (_BLOB if kind == "blobs" else _THUMB).fullmatch(name)
         try:
-            return make(name) if pattern.fullmatch(name) else None
+            if found is not None:
+                return self._blob(name, **found.groupdict()) if kind == "blobs" else self._thumbs(**found.groupdict())
         except (ImageError, OSError, ValueError):
-            return None
+            pass
+        return None
 
-    def _blob(self, name: str) -> tuple[bytes, str] | None:
+    def _blob(self, name: str, *, sha: str, ext: str) -> tuple[bytes, str] | None:
         """None also for a file whose bytes are no image of that type."""
-        found = _BLOB.fullmatch(name)
-        assert found is not None
-        path, kind = self._inside(f"blobs/{name}"), found["ext"]
+        path = self._inside(f"blobs/{name}")
         if path is not None:
             data = files.read_bytes(path)
-            return (data, TYPES[kind]) if kind in TYPES and extension(data, name=name) == kind else None
-        if kind != "png":
-            return None
-        return encode_png(self._pixels(found["sha"])), TYPES["png"]
+            return (data, TYPES[ext]) if ext in TYPES and extension(data, name=name) == ext else None
+        return (encode_png(self._pixels(sha)), TYPES["png"]) if ext == "png" else None
 
-    def _thumb(self, name: str) -> tuple[bytes, str]:
-        found = _THUMB.fullmatch(name)
-        assert found is not None
-        image = Image.fromarray(self._pixels(found["sha"]))
-        if found["box"]:
-            x0, y0, x1, y1 = (int(v) for v in found["box"][1:].split("-"))
+    def _thumb(self, *, sha: str, box: str | None) -> tuple[bytes, str]:
+        image = Image.fromarray(self._pixels(sha))
+        if box:
+            x0, y0, x1, y1 = (int(v) for v in box[1:].split("-"))
             image = image.crop(Box(x0, y0, x1, y1).clipped(width=image.width, height=image.height).ints())
         image.thumbnail((THUMB_PX, THUMB_PX), Image.Resampling.LANCZOS)
         out = io.BytesIO()
