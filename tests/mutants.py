@@ -50,7 +50,10 @@ AREAS: Final[Mapping[str, Area]] = {
     "protocols": Area(
         ("protocols/**/*.py", "build/**/*.py", "rubrics/**/*.py", "prompts/**/*.py"), ("protocols", "rubrics", "prompts")
     ),
-    "figures": Area(("stats/**/*.py", "figures/**/*.py"), ("stats", "figures")),
+    "figures": Area(
+        ("stats/**/*.py", "figures/**/*.py"),
+        ("stats", "figures", "cli/test_gate.py", "cli/test_rank.py", "cli/test_compare_people.py"),
+    ),
     "imaging": Area(("imaging/**/*.py", "tools/**/*.py"), ("imaging", "tools")),
     "models": Area(("models/**/*.py", "measures/**/*.py", "baseline/**/*.py"), ("models", "measures", "baseline")),
     "data": Area(("data/**/*.py",), ("data",)),

@@ -119,10 +119,8 @@ class OpenAIBackend(InBatches):
         def ask(refused: frozenset[str]) -> bytes:
             moved = inside and TOOL_IMAGES in refused
             pieces = self._pieces(request, images, inside=False) if moved else made
-            body, options = (
-                wire.body_of(self._sent(request, refused), pieces),
-                {"headers": {"content-type": "application/json"}},
-            )
+            body = wire.body_of(self._sent(request, refused), pieces)
+            options = {"headers": {"content-type": "application/json"}}
             return self._call("post", "/chat/completions", content=body, options=options)
 
         return ask

@@ -129,7 +129,7 @@ class DirectRecipe(ABC):
     def opened(cls, path: Path, options: Any, *, models: Models, folder: Path) -> DirectRecipe:
         """Return the recipe for a path; one of several where the options choose. Raises as the constructor."""
         if lacking := sorted(cls.__abstractmethods__):
-            raise ConfigError(f"recipe {cls.__name__} lacks {', '.join(lacking)}; see docs/protocols.md")
+            raise ConfigError(f"recipe {cls.__name__} lacks {', '.join(lacking)}: every DirectRecipe has them")
         return cls(path, options, models=models, folder=folder)
 
     @abstractmethod

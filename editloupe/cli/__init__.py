@@ -21,7 +21,7 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from editloupe.cli.output import choose_format, fail, prepare_streams, send_traces, write
+from editloupe.cli.output import OutputError, choose_format, fail, prepare_streams, send_traces, write
 from editloupe.errors import ConfigError, DataError, EditLoupeError, Interrupted, did_you_mean
 from editloupe.version import VERSION
 
@@ -235,6 +235,10 @@ def _code() -> int:
         app(prog_name="editloupe")
     except SystemExit as ended:
         return _flushed(int(ended.code or 0))
+    except OutputError as error:
+        _drop_output()
+        fail(str(error))
+        return 1
     except EditLoupeError as error:
         fail(str(error))
         return 2 if isinstance(error, ConfigError | DataError) else 1
@@ -247,10 +251,9 @@ def _code() -> int:
     except OSError as error:
         if error.errno is None:
             raise
-        if error.filename is None and (code := _flushed(0)):
-            # It was standard output, and what is left of it in the buffer cannot be written either.
-            return code
         where = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+        if not where:
+            _drop_output()  # of a help text, which Typer prints
         fail(f"{where}{os.strerror(error.errno)}")
         return 2 if error.errno == errno.ENAMETOOLONG else 1
     return 0
@@ -261,8 +264,12 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Nothing is left in the buffer for Python to write, and fail at, when it ends.
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        _drop_output()
         fail(f"standard output cannot be written ({error.strerror}); the command's work is done")
         return code or 1
     return code
+
+
+def _drop_output() -> None:
+    """Leave nothing in the buffer for Python to write, and fail at, when it ends."""
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -105,16 +105,21 @@ def help_of(name: str, params: Sequence[Any]) -> tuple[list[Any], str]:
     shown = {one.name: copy(one) for one in params if one.name not in ("name", *_refused(builder))}
     asks, stopped = "What is asked goes into FOLDER/run. ", ", 5 stopped by a budget"
     if issubclass(builder, DirectRecipe):
-        shown["path"].help, asks, stopped = builder.reads, "", ""
+        shown["path"].help, asks, stopped = _plain(builder.reads), "", ""
     about = f"{asks}The same command again continues. Exit code 1 if nothing is written{stopped}."
     for field in builder.Options.model_fields.items():
         own, kind, default, text = field_row(*field)
         line = copy(shown["sets"])
         line.opts, line.metavar = [f"--set {own}"], kind
         line.rich_help_panel = f"Settings of {name}"
-        line.help = text.replace("[", r"\[") + ("" if default == "–" else f" Default: {default}.")
+        line.help = _plain(text) + ("" if default == "–" else f" Default: {default}.")
         shown[f"set {own}"] = line
-    return [*shown.values()], f"{' '.join(builder.summary.split())}\n\n{about}"
+    return [*shown.values()], f"{_plain(' '.join(builder.summary.split()))}\n\n{about}"
+
+
+def _plain(text: str) -> str:
+    """Return a text of a recipe's so that its brackets are no markup."""
+    return text.replace("[", r"\[")
 
 
 def _refused(builder: Any) -> set[str]:

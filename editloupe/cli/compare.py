@@ -70,7 +70,7 @@ def compare(
     """
     if runs and rubric:
         raise ConfigError("RUN knows its own rubric; leave --rubric out")
-    of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost}
+    of_judges = {"--judges": judges or None, "--pair": pair or None, "--equal-cost": equal_cost, "--prices": prices}
     info = RunStore.read_info(runs[0]).info if runs and len(runs) == 1 else {}
     of_people = info.get("judges") == {}
     check_company(

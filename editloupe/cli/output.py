@@ -22,6 +22,7 @@ from rich.status import Status
 from rich.text import Text
 from typer import Option
 
+from editloupe.errors import EditLoupeError
 from editloupe.figures.escape import safe, safe_json
 from editloupe.runs.executors import Stop
 
@@ -80,6 +81,24 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, emoji=False)
 
 
+class OutputError(EditLoupeError):
+    """Standard output cannot be written."""
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Name standard output where it cannot be written, such as on a full disk. Raises OutputError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read it has what he wanted
+    except OSError as error:
+        raise OutputError(
+            f"standard output cannot be written ({error.strerror}); the command stopped there. Run it again with an output "
+            "that can be written"
+        ) from error
+
+
 def say(text: str, style: str = "") -> None:
     """Print text without markup on standard output. Long lines are not broken.
 
@@ -88,7 +107,8 @@ def say(text: str, style: str = "") -> None:
     if for_programs():
         note(text)
     else:
-        out().print(Text(safe(text), style=style), soft_wrap=True)
+        with printing():
+            out().print(Text(safe(text), style=style), soft_wrap=True)
 
 
 def say_first(lines: Sequence[str], most: int = 20, more: str = "; --format json lists all.") -> None:
@@ -109,7 +129,8 @@ def write(text: str, *, json_text: bool = False) -> None:
     text = safe_json(text) if json_text else text
     if json_text and not (sys.stdout.encoding or "utf-8").lower().startswith("utf"):
         text = "".join(c if c < "\x7f" else json.dumps(c)[1:-1] for c in text)
-    sys.stdout.write(text)
+    with printing():
+        sys.stdout.write(text)
 
 
 def note(message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from editloupe.cli.output import as_json, chosen_format, out, print_json, write
+from editloupe.cli.output import as_json, chosen_format, out, print_json, printing, write
 from editloupe.errors import ConfigError
 from editloupe.figures import render
 from editloupe.figures.escape import safe
@@ -41,7 +41,8 @@ def show_table(shown: Table) -> None:
     elif chosen_format() == "latex":
         write(render.latex(shown) + "\n")
     elif out().is_terminal:
-        out().print(render.Terminal(shown))
+        with printing():
+            out().print(render.Terminal(shown))
     else:
         write(_text(shown))
 

@@ -70,10 +70,8 @@ class Grounding(CropTool):
         picture = render.with_boxes(context.images.array(image), boxes)
         params: dict[str, Json] = {"boxes": [[round(v, 2) for v in box] for box in boxes]}
         drawn = add_view(context, picture, image, View.whole(image).region, "draw_boxes", params)
-        around, crops = (
-            list(region.to_thousandths(width=image.width, height=image.height)),
-            [*map(context.crop_name, (1, 2))],
-        )
+        around = list(region.to_thousandths(width=image.width, height=image.height))
+        crops = [*map(context.crop_name, (1, 2))]
         *lines, last = said.text.split("\n")
         lines += [
             f"{crops[0]}: {name!r} with numbered boxes, {drawn.image.width}×{drawn.image.height} px.",

@@ -65,7 +65,7 @@ class Blank(Options):
 class Counter(DirectRecipe):
     """Counts the files of a folder, and asks nobody."""
 
-    summary, reads, weights, Options = "Count files.", "A folder.", ("device",), Blank
+    summary, reads, weights, Options = "Count [all] files.", "A folder.", ("device",), Blank
     noun = unit = "file"
     passes = {"seen": "it is seen"}
 
@@ -126,9 +126,9 @@ def test_a_recipe_of_another_package_is_a_command(editloupe: Cli, tmp_path: Path
 def test_a_builder_that_asks_nobody_has_no_options_of_a_judge_and_makes_no_run(editloupe: Cli, tmp_path: Path) -> None:
     (tmp_path / "things").mkdir()
     code, said, _ = editloupe("list", "recipes", "counter")
-    assert code == 0 and "Count files." in said and "Name of the file." in said
+    assert code == 0 and "Count [all] files." in said and "Name of the file." in said
     code, said, _ = editloupe("build", "counter", "--help")
-    assert code == 0 and "A folder." in said and "--set name" in said
+    assert code == 0 and "Count [all] files." in said and "A folder." in said and "--set name" in said
     assert "--backend" not in said and "FOLDER/run" not in said
     err = refused(editloupe, "build", "counter", "things", "--out", "none", "--backend", "toy/a")
     assert "counter asks no model" in err

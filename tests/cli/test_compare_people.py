@@ -69,6 +69,15 @@ def test_rows_that_cannot_be_used_are_counted(editloupe: Cli, tmp_path: Path, sc
     assert (figures(out)["exact"]["judged"], figures(out)["exact"]["asked"]) == (3, 4)
 
 
+def test_numbers_too_large_to_compute_with_are_told(editloupe: Cli, tmp_path: Path):
+    judge = write(tmp_path / "judge.csv", "item,score\np,1e308\nq,-1e308\nr,1\n")
+    human = write(tmp_path / "h.csv", "item,label\np,1\nq,2\nr,3\n")
+    code, out, _ = editloupe("compare", "--scores", judge, "--human", human, "--format", "json", *QUICK)
+    assert code == 0
+    for name, figure in figures(out).items():
+        assert figure["value"] is None and "are too large to compute with" in figure["why"], name
+
+
 def test_labels_of_a_rubric_bind_both_tables(editloupe: Cli, tmp_path: Path):
     judge = write(tmp_path / "judge.jsonl", '{"id": "p", "if": "Wrong Action"}\n{"id": "q", "if": 4}\n')
     human = write(tmp_path / "h.csv", "id,human_if_anna,human_beauty\np,wrong action,1\nq,Perfect,1\nz,5,2\n")

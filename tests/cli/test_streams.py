@@ -95,3 +95,10 @@ def test_a_run_is_complete_though_its_report_cannot_be_printed(folder: Path) -> 
     code, told = ended(*JUDGE, "runs/full", folder=folder, stdout=Path("/dev/full"))
     assert (code, "Traceback" in told) == (1, False) and "standard output cannot be written" in told, told
     assert len(RunStore.read(folder / "runs/full").current()) == 2
+    # Where nothing is buffered, what is printed fails at once.
+    at_once = "import sys; sys.stdout.reconfigure(write_through=True)"
+    for words in (("show", "runs/full"), ("show", "runs/full", "--format", "json")):
+        code, told = ended(*words, folder=folder, stdout=Path("/dev/full"), before=at_once)
+        assert (code, "Traceback" in told) == (1, False) and "standard output cannot be written" in told, (words, told)
+    code, told = ended("--help", folder=folder, stdout=Path("/dev/full"), before=at_once)
+    assert code == 1 and told.splitlines() == ["error: No space left on device"]

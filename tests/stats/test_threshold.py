@@ -70,6 +70,14 @@ def test_items_of_one_scene_widen_the_interval() -> None:
     assert scenes.high is None or (alone.high is not None and scenes.high >= alone.high)
 
 
+def test_the_interval_is_widened_by_the_design_effect_of_scenes() -> None:
+    hits = [i < right for right in (0, 20, 40) for i in range(40)]
+    found = detection_threshold(hits, [area for area in AREAS for _ in range(40)], [i // 5 for i in range(120)])
+    # Five equal answers a scene. Those at 1 % are ±.5 off the curve: eight sums of ±2.5 make 8 · 2.5² / (40 · .5²) = 5.
+    # The limit is 5 · t(23)² = 5 · 2.069² = 21.4: over 11.5, which held 1 %, under 2 · 40 · ln 4 = 111 and 23.0.
+    assert (found.value, found.low, found.high) == (pytest.approx(10**-1.5), 0.001, 0.1)
+
+
 CURVES = {
     "step": (0.2, 0.2, 0.2, 0.9, 0.9, 0.9),
     "rising": (0.05, 0.1, 0.6, 0.8, 0.95, 0.97),

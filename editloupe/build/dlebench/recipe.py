@@ -90,7 +90,7 @@ class DLEBenchBuild(SetRecipe):
     name = "dlebench-build"
     summary = (
         "Name small targets of images, confirm them with a detector, write an instruction for each, and make its reference "
-        "image with an image editor in a crop. IMAGES is a folder of images, or an ImageFolder."
+        "image with an image editor in a crop. PATH is a folder of images, or an ImageFolder."
     )
     paper = PAPER
     unit, first = "target", "described"

@@ -78,7 +78,7 @@ class EdiValBuild(SetRecipe):
     name = "edival-build"
     summary = (
         "List the objects of images, confirm them with a detector, and write chains of instructions for editing them, as "
-        "EdiVal-Bench has them. IMAGES is a folder of images, or an ImageFolder."
+        "EdiVal-Bench has them. PATH is a folder of images, or an ImageFolder."
     )
     paper = PAPER
     noun, unit, first = "chain", "image", "read"

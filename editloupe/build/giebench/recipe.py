@@ -94,7 +94,7 @@ class GIEBenchBuild(SetRecipe):
     name = "giebench-build"
     summary = (
         "Write edits of drawn types for images, each with a multiple-choice question; mask what they are about with a "
-        "detector and a segmenter; drop questions that are answered right before the edit. IMAGES is a folder of images, "
+        "detector and a segmenter; drop questions that are answered right before the edit. PATH is a folder of images, "
         "or an ImageFolder."
     )
     paper = PAPER
