@@ -43,7 +43,7 @@ class Area:
 
 
 AREAS: Final[Mapping[str, Area]] = {
-    "words": Area(("*.py",), ("core", "agent/test_repl*.py", "agent/test_answer*.py")),
+    "words": Area(("*.py",), ("core", "agent/test_repl*.py", "agent/test_answer*.py", "data", "service/test_doors.py")),
     "agent": Area(("agent/**/*.py", "traces/**/*.py"), ("agent", "traces")),
     "backends": Area(("backends/**/*.py",), ("backends",)),
     "runs": Area(("runs/**/*.py",), ("runs",)),
