@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from editloupe import plugins
 from editloupe.backends.endpoint import is_loopback
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
@@ -56,6 +57,8 @@ def serve(
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
     check_company(("--door NAME", door is not None, {"--canary": canary, "--no-score": no_score != "error"}))
+    if door is not None:
+        plugins.load("doors", door)  # before a run folder is made
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is not a folder; expected the one below which images may be named")
     named = os.environ.get(TOKEN, "").strip() or None

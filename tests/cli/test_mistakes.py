@@ -61,6 +61,7 @@ MISTAKES = {
     "tools call zoom_in a.png --root x --tools y": "--root, --tools: only with editloupe tools serve",
     "compare a b --score-columns if=x": "--score-columns: only with --scores FILE",
     "serve --out x --canary 3 --no-score group-mean": "--canary, --no-score: only with --door NAME",
+    "serve --out x --door flow-grp": "unknown door 'flow-grp'; did you mean 'flow-grpo'?",
     "check": "name a folder of edits, or a model with --backend",
     "list": "KIND is missing; expected one of protocols, rubrics, recipes, backends, models, settings",
     "tools list": "there is no tool 'list'; expected one of grounding, zoom_in,",
