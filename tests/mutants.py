@@ -46,9 +46,10 @@ AREAS: Final[Mapping[str, Area]] = {
     "words": Area(("*.py",), ("core", "agent/test_repl*.py", "agent/test_answer*.py", "data", "service/test_doors.py")),
     "agent": Area(("agent/**/*.py", "traces/**/*.py"), ("agent", "traces")),
     "backends": Area(("backends/**/*.py",), ("backends",)),
-    "runs": Area(("runs/**/*.py",), ("runs",)),
+    "runs": Area(("runs/**/*.py",), ("runs", "cli/test_judges.py", "cli/test_replay.py", "cli/test_show.py")),
     "protocols": Area(
-        ("protocols/**/*.py", "build/**/*.py", "rubrics/**/*.py", "prompts/**/*.py"), ("protocols", "rubrics", "prompts")
+        ("protocols/**/*.py", "build/**/*.py", "rubrics/**/*.py", "prompts/**/*.py"),
+        ("protocols", "rubrics", "prompts", "build"),
     ),
     "figures": Area(
         ("stats/**/*.py", "figures/**/*.py"),
