@@ -271,5 +271,7 @@ def _flushed(code: int) -> int:
 
 
 def _drop_output() -> None:
-    """Leave nothing in the buffer for Python to write, and fail at, when it ends."""
-    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    """Let what is left in the buffer go nowhere, so that Python does not fail at it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
