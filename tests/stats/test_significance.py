@@ -62,8 +62,17 @@ def test_signed_ranks_are_of_source_images():
     assert found.p == pytest.approx(stats.wilcoxon([2, 2, -0.5, 4, 5.5, 7.5]).pvalue)
 
 
-@pytest.mark.parametrize("moved", [[1, 1, -1, 2, 2, 3], [-2, 1, 1, 1, 1, 3, 3, -3], [1, 2, 3, 4, 5, 6, -7], [1, -1] * 7])
-def test_signed_ranks_are_those_of_scipy_where_they_tie_and_where_not(moved: list[int]):
+def test_of_few_tied_ranks_all_flips_count():
+    # Ranks 2, 2, 2, 4.5, 4.5, 6; against the rest stands 2. No more than 2 have the empty set and three single ones: 4 of 64
+    # flips, and as many on the other side.
+    assert signed_ranks([1, 1, -1, 2, 2, 3], range(6)).p == 8 / 64
+    # Ranks 2.5 four times, 5, 7 three times; against the rest stand 5 + 7. No more than 12 have 16 sets without 5 and 7,
+    # 3 · 11 with one 7 alone, 11 with 5 alone, 3 with both.
+    assert signed_ranks([-2, 1, 1, 1, 1, 3, 3, -3], range(8)).p == 2 * 63 / 256
+
+
+@pytest.mark.parametrize("moved", [[1, 2, 3, 4, 5, 6, -7], [1, -1] * 7])
+def test_of_others_the_p_is_scipys(moved: list[int]):
     assert signed_ranks(moved, range(len(moved))).p == stats.wilcoxon(moved).pvalue
 
 
