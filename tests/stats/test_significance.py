@@ -63,7 +63,7 @@ def test_signed_ranks_are_of_source_images():
 
 
 def test_of_few_tied_ranks_all_flips_count():
-    # Ranks 2, 2, 2, 4.5, 4.5, 6; against the rest stands 2. No more than 2 have the empty set and three single ones: 4 of 64
+    # Ranks 2, 2, 2, 4.5, 4.5, 6; against the rest stands 2. No more than 2 have the empty set and three of one: 4 of 64
     # flips, and as many on the other side.
     assert signed_ranks([1, 1, -1, 2, 2, 3], range(6)).p == 8 / 64
     # Ranks 2.5 four times, 5, 7 three times; against the rest stand 5 + 7. No more than 12 have 16 sets without 5 and 7,
