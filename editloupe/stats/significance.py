@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -54,9 +54,9 @@ def signed_ranks(differences: Sequence[float | None], clusters: Sequence[Hashabl
     if len(moved) > _MOST_FLIPPED or len(set(sizes)) == len(sizes):
         return Significance(p=float(wilcoxon(moved).pvalue), n=len(moved))
     # Of tied ranks, whose distribution is in no table, SciPy calls a function for each of the 2^n flips: some seconds.
-    sums = np.array([*product((1, -1), repeat=len(moved))]) @ rankdata(sizes)
-    as_far = np.abs(sums) >= abs(np.sign(moved) @ rankdata(sizes))
-    return Significance(p=float(as_far.mean()), n=len(moved))
+    # A tie may share a rank and a half: twice that is whole.
+    ranks = (2 * rankdata(sizes) * np.sign(moved)).astype(int).tolist()
+    return Significance(p=_as_far(ranks), n=len(moved))
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -90,17 +90,26 @@ def sign_flips(outcomes: Sequence[int], clusters: Sequence[Hashable]) -> Signifi
             else "they are right on the same samples"
         )
         return Significance(p=None, n=len(net), why=why)
-    from scipy.stats import binom  # as above
+    return Significance(p=_as_far(net.values()), n=len(net))
 
-    # Of the images whose net outcome is ±size, the number that favor the first is binomial: 2^n flips need no list.
+
+def _as_far(signed: Collection[int]) -> float:
+    """Return the share of all flips of the signs of these numbers whose sum is as far from 0 as theirs, or farther."""
+    # Of the numbers ±size, how many are positive is binomial: 2^n flips need no list.
     chances = np.ones(1)
-    for size, count in Counter(abs(one) for one in net.values() if one).items():
+    for size, count in Counter(abs(one) for one in signed if one).items():
         own = np.zeros(size * count + 1)
-        own[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        own[::size] = _binomial(count)
         chances = np.convolve(chances, own)
     most = len(chances) - 1
-    as_far = np.abs(2 * np.arange(most + 1) - most) >= abs(sum(net.values()))
-    return Significance(p=min(1.0, float(chances[as_far].sum())), n=len(net))
+    as_far = np.abs(2 * np.arange(most + 1) - most) >= abs(sum(signed))
+    return min(1.0, float(chances[as_far].sum()))
+
+
+def _binomial(n: int) -> list[float]:
+    """Return the chances of 0 to n heads of n coins, each as near as a float can be."""
+    ways = accumulate(range(n), lambda known, k: known * (n - k) // (k + 1), initial=1)
+    return [found / 2**n for found in ways]
 
 
 def holm(tests: Sequence[Significance]) -> list[Significance]:
