@@ -11,7 +11,6 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from editloupe import plugins
 from editloupe.backends.endpoint import is_loopback
 from editloupe.backends.limits import limit_of
 from editloupe.cli import options
@@ -57,8 +56,6 @@ def serve(
 ) -> int:
     """Serve verdicts over HTTP: POST /v1/judge with an edit or a list of edits, GET /healthz and /metrics."""
     check_company(("--door NAME", door is not None, {"--canary": canary, "--no-score": no_score != "error"}))
-    if door is not None:
-        plugins.load("doors", door)  # before a run folder is made
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: is not a folder; expected the one below which images may be named")
     named = os.environ.get(TOKEN, "").strip() or None
@@ -67,12 +64,14 @@ def serve(
         import uvicorn
 
         from editloupe.service.app import make_app
+        from editloupe.service.doors import load_door
         from editloupe.service.edits import Sources
         from editloupe.service.judging import Service
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise MissingExtra("The HTTP service", "serve") from error
+    wire = None if door is None else load_door(door)
     run = one_run(given(context), "serve")
     setup = open_setup(run)
     tell_traces(run.langsmith)
@@ -93,7 +92,7 @@ def serve(
         service = Service(
             setup, out_dir, sources=sources, concurrency=at_once, waiting=max_queue, timeout_s=TIMEOUT_S, reward=reward
         )
-        app = make_app(service, token=token, hosts=hosts, door=door, group_mean=no_score == "group-mean", canary=canary)
+        app = make_app(service, token=token, hosts=hosts, door=wire, group_mean=no_score == "group-mean", canary=canary)
         config = uvicorn.Config(
             app, http="h11", ws="none", log_level="warning", access_log=False, server_header=False,
             # Of connections, whether something is asked on them or not.

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from editloupe.errors import DataError, Interrupted, SampleError
 from editloupe.findings import Finding
-from editloupe.service.doors import Door, open_door
+from editloupe.service.doors import Door, Opens
 from editloupe.service.edits import SentEdit
 from editloupe.service.judging import Busy, Service
 from editloupe.values import Json
@@ -36,7 +36,7 @@ _EDITS: Final = TypeAdapter(Annotated[list[SentEdit], Field(min_length=1, max_le
 
 
 def make_app(
-    service: Service, *, token: str | None, hosts: Sequence[str], door: str | None = None, **of_door: Any
+    service: Service, *, token: str | None, hosts: Sequence[str], door: Opens | None = None, **of_door: Any
 ) -> Starlette:
     """Return the ASGI application. The bytes of a request are bounded as those of a fetched picture.
 
@@ -87,7 +87,7 @@ def make_app(
     ]
     routes = [Route("/v1/judge", judge, methods=["POST"]), Route("/healthz", health), Route("/metrics", prometheus)]
     if door is not None:
-        routes += open_door(door, Door(service, registry=metrics.registry, **of_door))
+        routes += door(Door(service, registry=metrics.registry, **of_door))
     return Starlette(routes=routes, middleware=middleware)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Summary
@@ -65,13 +65,16 @@ class Door:
             self._unscored.labels(kind).inc()
 
 
-def open_door(name: str, door: Door) -> Sequence[Route]:
-    """Return the routes of an installed door. Raises UnknownPlugin, and ConfigError for an entry point of another kind."""
-    make = plugins.load("doors", name)
-    if not callable(make):
+Opens: TypeAlias = Callable[[Door], Sequence[Route]]
+"""What an entry point of a door is: it makes the routes of its wire."""
+
+
+def load_door(name: str) -> Opens:
+    """Return an installed door. Raises UnknownPlugin, and ConfigError for an entry point of another kind."""
+    opens = plugins.load("doors", name)
+    if not callable(opens):
         raise ConfigError(f"{plugins.described('doors', name)} is not a function of a Door that returns routes")
-    routes: Sequence[Route] = make(door)
-    return routes
+    return cast(Opens, opens)
 
 
 @cache

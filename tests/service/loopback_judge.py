@@ -143,6 +143,7 @@ def serving(
 
     from editloupe.cli.serve import listen
     from editloupe.service.app import make_app
+    from editloupe.service.doors import load_door
     from editloupe.service.edits import Sources
     from editloupe.service.judging import Service
 
@@ -154,7 +155,8 @@ def serving(
     sources = Sources(root=root, hosts=frozenset(image_hosts), max_bytes=max_body, max_pixels=1_000_000)
     service = Service(setup, out, sources=sources, concurrency=concurrency, waiting=max_queue, timeout_s=timeout_s)
     hosts = ("127.0.0.1", "localhost")
-    app = make_app(service, token=token, hosts=hosts, door=door, group_mean=group_mean, canary=canary)
+    wire = None if door is None else load_door(door)
+    app = make_app(service, token=token, hosts=hosts, door=wire, group_mean=group_mean, canary=canary)
     listening = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, http="h11", ws="none", log_level="critical", timeout_graceful_shutdown=10)
     server = uvicorn.Server(config)
