@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from numbers import Real
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
@@ -468,7 +467,7 @@ def scored(
             # Of several findings the one whose answers differ most.
             bits = [known.entropy[id_] for id_ in score.findings if id_ in known.entropy] if known.entropy else []
             value = None if score.value is None else metrics[score.metric].normalize(score.value)
-            scores[score.key].append(_completed(score, entropy=max(bits) if bits else None, normalized=value))
+            scores[score.key].append(replace(score, entropy=max(bits) if bits else None, normalized=value))
     given = {score.metric for of_one in scores.values() for score in of_one}
     for sample in samples:
         own, asked = scores[sample.key], {finding.metric for finding in by_sample.get(sample.key, ())}
@@ -483,21 +482,6 @@ def scored(
         missing = partial(Score, value=None, missing="input_error", reason=reason, protocol_fault=True)
         own += [missing(sample_id=sample.id, editor=sample.editor, metric=metric) for metric in metrics if metric in due]
     return [score for sample in samples for score in scores[sample.key]]
-
-
-_KEPT: Final = [field.name for field in fields(Score) if field.name not in ("entropy", "normalized")]
-_TAKEN: Final = attrgetter(*_KEPT)
-_PUT: Final = [getattr(Score, name).__set__ for name in (*_KEPT, "entropy", "normalized")]
-
-
-def _completed(score: Score, *, entropy: float | None, normalized: float | None) -> Score:
-    """Return a score with what its protocol does not know. A large run has so many that `replace` takes seconds."""
-    if type(score) is not Score:
-        return replace(score, entropy=entropy, normalized=normalized)
-    whole = object.__new__(Score)
-    for put, value in zip(_PUT, (*_TAKEN(score), entropy, normalized), strict=True):
-        put(whole, value)
-    return whole
 
 
 def group_scores(protocol: EvalProtocol, group: Group, known: Known) -> list[Score]:
