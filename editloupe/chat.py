@@ -223,9 +223,8 @@ class Reply(Serializable):
     @property
     def empty_because(self) -> str:
         """Why there is neither a text nor a call, in words: the reason to stop, and whether only thought came."""
-        match self.raw:  # a provider's own payload
+        reason: str = self.finish
+        match self.raw:
             case {"choices": [{"finish_reason": str(told)}, *_]} if told:
-                pass
-            case _:
-                told = self.finish
-        return f"it is empty (finish reason {told}{'; only reasoning came' if self.reasoning.strip() else ''})"
+                reason = told  # the provider's own word
+        return f"it is empty (finish reason {reason}{'; only reasoning came' if self.reasoning.strip() else ''})"

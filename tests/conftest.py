@@ -133,11 +133,16 @@ def refused(editloupe: Cli, *words: str | Path) -> str:
     return words_of(told)
 
 
+def bare_plot(plot: Any, **given: Any) -> str:
+    """Draw nothing."""
+    return "<svg xmlns='http://www.w3.org/2000/svg'/>"
+
+
 @pytest.fixture
 def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files and pages have empty plots: drawing them takes most of the time of a report."""
     for module in ("editloupe.figures.plots", "editloupe.viewer.numbers"):
-        monkeypatch.setattr(f"{module}.draw", lambda plot, **given: "<svg xmlns='http://www.w3.org/2000/svg'/>")
+        monkeypatch.setattr(f"{module}.draw", bare_plot)
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.stats.table import Plot
 from editloupe.viewer.export import export
 from editloupe.viewer.pages import Site
 from editloupe.viewer.reader import RunReader
 from editloupe.viewer.serve import Viewer
+from tests.conftest import bare_plot
 from tests.viewer.browsing import served
 from tests.viewer.runs import make_run
 
@@ -37,16 +37,6 @@ def folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("editloupe.viewer.numbers.draw", bare_plot)
         export(Site.of([RunReader(run)]), out)
     return out
-
-
-def bare_plot(plot: Plot, *, width: int) -> str:
-    return "<svg xmlns='http://www.w3.org/2000/svg'/>"
-
-
-@pytest.fixture
-def bare_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pages have empty plots."""
-    monkeypatch.setattr("editloupe.viewer.numbers.draw", bare_plot)
 
 
 @pytest.fixture
